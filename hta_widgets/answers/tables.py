@@ -21,7 +21,7 @@ from hta_widgets import analysis, options as settings
 from hta_widgets.answers.kept_clock import on_view_clock
 from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
-from hta_widgets.readers.formats import formats_named
+from hta_widgets.readers.formats import all_formats, formats_named
 from hta_widgets.readers.load import load
 from hta_widgets.text import as_window, escape_controls
 from hta_widgets.trace.traceset import TraceSet
@@ -53,7 +53,6 @@ _ANSWERS = {
 _NEED_RANKS = {"rank_clusters"}
 #: Tables of pieces of work and their times, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
-_DUMPS = {"flight-recorder", "memory-snapshot"}
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,8 @@ def _reason_without_data(
     name: str, functions: Mapping[str, Callable[..., Any]], traces: TraceSet
 ) -> str:
     """Return why an analysis has no answer for a job; empty if it has one for any rank."""
-    if name in _NEED_WORK and _DUMPS.issuperset(traces.formats):
+    dumps = {format_.name for format_ in all_formats() if format_.reading.is_dump}
+    if name in _NEED_WORK and dumps.issuperset(traces.formats):
         return "dumps hold no work of hosts and devices"
     if name in _NEED_RANKS and len(traces) == 1:
         return "one rank cannot be compared: load several"

@@ -64,7 +64,7 @@ def dump_format(
     """
     reading = FileReading(
         sniff=sniff, read=f"{package}.{read}", profile=f"{package}.{profile}",
-        words=words, memory_factor=memory_factor, sources=_SOURCES, yields_ranks=True,
+        words=words, memory_factor=memory_factor, sources=_SOURCES, is_dump=True,
         shortens_paths=True,
     )  # fmt: skip
     frames = f"{package}.frames"

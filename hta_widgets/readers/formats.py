@@ -127,8 +127,9 @@ class FileReading:
         tables, and traces of the same events. Only those with the same events are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
-    yields_ranks : bool
-        If a file of another format states the same rank, whether that file gets it.
+    is_dump : bool
+        Whether its files are dumps, which record no timed work. If a file of another format states
+        the same rank, that file gets it.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool
@@ -147,7 +148,7 @@ class FileReading:
     profile: str = ""
     companions: str = ""
     memory_factor: float = 1.0
-    yields_ranks: bool = False
+    is_dump: bool = False
     takes_steps: bool = False
     shortens_paths: bool = False
     shortens_paths_of: str = ""

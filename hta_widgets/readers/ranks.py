@@ -201,7 +201,7 @@ def _rank_claims(
         trace, run_number = claim.trace, run_numbers[keys_of_trace[0]]
         agree = tuple(len(ranks[key] - {None}) for key in keys_of_trace)
         fewer = tuple(-number for number in agree)
-        yields = any(format_.reading.yields_ranks for format_ in formats_named([trace.format]))
+        yields = any(format_.reading.is_dump for format_ in formats_named([trace.format]))
         order = (yields, trace.is_totals, *fewer, run_number, claim.window, claim.is_cut, place)
         claims[place] = replace(claim, agree=agree, order=order)
     return claims

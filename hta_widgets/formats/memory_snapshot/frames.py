@@ -45,7 +45,9 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
         )  # fmt: skip
         highest = pd.concat([highest.iloc[:_TOP], first], ignore_index=True)
     columns: dict[Any, Any] = highest.reset_index(drop=True).to_dict("series")
-    return result_frame(columns, matched=peak.attrs["matched"], others=len(peaks) - 1)
+    return result_frame(
+        columns, matched=peak.attrs["matched"], others=len(peaks) - 1, history=_has_history(traces)
+    )
 
 
 def _pools_frame(traces: TraceSet) -> pd.DataFrame:
@@ -86,7 +88,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     peak = _peak_frame(traces)
     if not len(peak):
         return findings, [], []
-    has_history = any(each.memory.place for each in snapshot_memories(traces))
+    has_history = _has_history(traces)
     sentences: list[list[Piece]] = [[_peak_text(peak, has_history=has_history)]]
     pools = _pools_frame(traces)
     free, total = int(pools["free_bytes"].sum()), int(pools["total_bytes"].sum())
@@ -97,6 +99,11 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
         )
         sentences.append([text])
     return findings, sentences, []
+
+
+def _has_history(traces: TraceSet) -> bool:
+    """Return whether any snapshot records allocations, so that a peak is known."""
+    return any(each.memory.place for each in snapshot_memories(traces))
 
 
 def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:

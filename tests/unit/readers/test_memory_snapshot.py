@@ -4,17 +4,24 @@ import json
 import pickle
 
 import pytest
+from support.chart_vectors import content_of
 from support.memory_snapshots import MODEL, T0, block, events, segment, write_snapshot
 
 import hta_widgets as hw
 from hta_widgets import analysis, diff
 from hta_widgets.analysis import snapshot_peak, snapshot_segments, snapshot_timeline
 from hta_widgets.formats.memory_snapshot.snapshots import DeviceMemory
+from hta_widgets.panels.frames import panel_task
 from hta_widgets.panels.headline import headline
 
 
 def load(path, **options):
     return hw.load(path, cache=False, progress=False, **options)
+
+
+def peak_subtitle(traces):
+    make_frame, selection = panel_task("snapshot_peak", None)
+    return content_of("snapshot_peak", make_frame(traces, selection, None))["subtitle"]
 
 
 @pytest.fixture
@@ -316,6 +323,11 @@ def test_the_headline_of_a_snapshot_without_history_states_the_end_and_no_peak(t
         "At the end, cuda:0 on rank 0 has 4.50 kB in use, of 7.00 kB reserved: 3.00 kB of forward"
         " (model.py:7). Its peak is not known."
     )
+    assert "in use when the snapshot was taken, of" in peak_subtitle(traces)
+
+
+def test_the_chart_of_a_recorded_peak_calls_it_a_peak(traces):
+    assert "in use at the peak, of" in peak_subtitle(traces)
 
 
 def test_devices_with_a_ring_with_segments_or_with_both(tmp_path):
