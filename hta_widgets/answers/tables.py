@@ -18,8 +18,8 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets import analysis, options as settings
-from hta_widgets.answers.kept_clock import on_view_clock
 from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
+from hta_widgets.answers.view_clock import on_view_clock
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import all_formats, formats_named
 from hta_widgets.readers.load import load

@@ -1,10 +1,9 @@
-"""The clock of the answers about a job, which is that of views, kept beside the ranks in the cache.
+"""The clock of answers, which is that of views: the fitted one if the recorded clocks disagree.
 
-If the recorded clocks disagree, it is the clock fitted from collectives. The fit reads the
-communication of all ranks, which takes longer than most tables. So its offsets are a file in the
-cache entry of the first rank, and are evicted with it. The name of the file is a hash of all that
-the fit depends on: the files of all ranks, which are never written again, the times by which ranks
-are moved, and the code of the fit.
+The fit reads the communication of all ranks, which takes longer than most tables. Its offsets are
+therefore stored in a file of the first rank's cache entry, and evicted with it. The file's name is
+a hash of all that the fit depends on: the files of all ranks, which are never written again, the
+times by which ranks are moved, and the code of the fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fitted clock of a cached job: kept, and never that of another job."""
+"""The fitted clock of a cached job is stored, and never used for another job."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ from support import small
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.analysis.cross_rank import clock_fit
-from hta_widgets.answers.kept_clock import on_view_clock
+from hta_widgets.answers.view_clock import on_view_clock
 from hta_widgets.readers import cache
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
