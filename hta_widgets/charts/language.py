@@ -151,7 +151,7 @@ CELLS: dict[str, Callable[..., Any]] = {
     "order": lambda values: np.unique(values, return_inverse=True)[1],
     "codes": lambda *columns: combination_codes(list(columns)),
     "once": lambda keys: ~pd.Series(keys).duplicated().to_numpy(),
-    "told_apart": lambda short, name: np.array(disambiguate(list(short), list(name)), object),
+    "disambiguate": lambda short, name: np.array(disambiguate(list(short), list(name)), object),
     "extremes": lambda names, values, how: extremes_text(list(names), values, FORMATS[how]),
     "listed": lambda texts, separator=", ": separator.join(filter(None, texts)),
     "part": _elementwise(_part),

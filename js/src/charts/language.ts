@@ -170,7 +170,7 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
     return mapNumbers(rows.length, (row) => (met.size < met.add(rows[row]!).size ? 1 : 0));
   },
   order: (values) => rankValues(values as ColumnData),
-  told_apart: (short, name) => disambiguate(short as string[], name as string[]),
+  disambiguate: (short, name) => disambiguate(short as string[], name as string[]),
   extremes: (names, values, format) =>
     extremesText(names as string[], toNumbers(values), FORMATS[format as string]!),
   listed: (texts, between = ", ") =>

@@ -163,7 +163,7 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
   return [
     {
       by: "odd_ratio",
-      title: rank === null ? "odd rank" : `rank ${rank}`,
+      title: rank === null ? "outlier rank" : `rank ${rank}`,
       hint: "The rank whose mean is farthest from the median rank's",
       isNumber: true,
       cell: (row) => <OutlierCell row={row} frame={frame} />,
