@@ -60,10 +60,7 @@ export function gapIndexOf(selection: RankSelection): GapIndex {
   return memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
-/**
- * Exports only: add the idle time before the first and after the last work in the file. It is
- * bounded by work outside the file.
- */
+/** Exports only: add the idle time from and to work outside the file. */
 function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
   const span = deviceSpan(selection);
   if (span === null) return;
