@@ -324,7 +324,7 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--out",
         required=True,
         metavar="OUT",
-        help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
+        help="NAME.json or NAME.json.gz for one file, in which ranks are merged, "
         "or NAME for a directory with a file per rank",
     )
     query_words = "a pandas query over event columns, for example \"kind == 'communication'\""

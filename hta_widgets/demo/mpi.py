@@ -277,7 +277,7 @@ def _simulate(
     *,
     gpu: bool,
 ) -> _Calls:
-    """Train for some steps as Horovod does: compute, negotiate, reduce."""
+    """Return the calls of a Horovod training job: compute, negotiate, reduce."""
     job = _MpiRun(ranks, rng)
     for name in ("Comm_rank", "Comm_size"):
         job.local(name)
