@@ -261,7 +261,7 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     add("--query", metavar="QUERY", help="a pandas query over event columns")
     add("--sort", default="", metavar="COLUMN", help="sort the rows")
     column_words = "for example name,count,sum_ns (all)"
-    add("--columns", type=parse_words, metavar="NAMES", help=column_words)
+    add("--columns", type=parse_words, default=[], metavar="NAMES", help=column_words)
     add("--descending", action="store_true", help="sort them in descending order")
     _add_limit(command)
     option_words = "a parameter of the analysis, for example by_name=true; may be repeated"
