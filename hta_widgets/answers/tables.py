@@ -275,7 +275,6 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return the frame of an analysis, and the code that computes it."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -338,7 +337,6 @@ def _require_options(name: str, options: Iterable[str], accepted: Iterable[str])
 def _sort_and_limit(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
-    """Return the rows in the requested order, up to the limit, and the code for both."""
     code = ""
     if sort:
         _require_column(frame, sort, " to sort by")
@@ -417,7 +415,6 @@ def _short_text(text: str) -> str:
 
 
 def _short_lists(value: Any) -> Any:
-    """Return nested values with short strings and lists of at most `_MAX_ITEMS` items."""
     if isinstance(value, str):
         return _short_text(value)
     if isinstance(value, Mapping):

@@ -367,7 +367,6 @@ class _ColumnKind:
 
 
 def _as_kind(value: object, kind: type) -> object:
-    """Return an integer or a string; None for a value of another kind."""
     if kind is int:
         return _as_integer(value, None)
     if isinstance(value, bytes):  # some writers store strings as blobs

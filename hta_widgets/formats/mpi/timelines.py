@@ -90,7 +90,6 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
 
 @memoize
 def _collective_rows(trace: Trace) -> Rows:
-    """Return the events that are blocking collectives, by start."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
     category = table.categories.values.index(MPI_CATEGORY)
@@ -410,7 +409,6 @@ def _complete_records(content: bytes, path: str, problems: Problems) -> bytes:
 
 
 def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
-    """Return the numbers of each rank's records, in the order of the file."""
     rank_of_number = records["rank"][numbers]
     by_rank = np.argsort(rank_of_number, kind="stable")
     ranks, first = np.unique(rank_of_number[by_rank], return_index=True)

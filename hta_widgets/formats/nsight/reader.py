@@ -134,7 +134,6 @@ class _ExportReader:
             self._recording.epoch_ns = 0
 
     def _read_table(self, table: ExportTable) -> Columns:
-        """Return the events of a table with times, each once."""
         columns = read_table(self._database, table, self._rows)
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
