@@ -308,7 +308,6 @@ def _run_analysis(
 def _plain_table(
     job: Job, name: str, scope: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return a table that is not an analysis (`_PLAIN`), and the code that computes it."""
     _require_options(name, options, ())
     if name == "events":
         start, end = scope.get("window", (None, None))

@@ -376,7 +376,6 @@ class _GraphNode(NamedTuple):
 
 
 def _layer_nodes(layer: int) -> list[_GraphNode]:
-    """Return the nodes of a layer, in the order in which they are captured and run."""
     block, product = f"Block_{layer}", ("aten::mm", "Cijk_BBS_MT64x64_MI16")
     return [
         _GraphNode(block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),

@@ -348,7 +348,6 @@ class _ColumnKind:
         return np.float64 if self.is_real else np.int64
 
     def missing_values(self, count: int) -> Array:
-        """Return the values of a column that the table lacks."""
         return np.full(count, np.nan if self.is_real else self.missing, self.dtype)
 
     def expression(self, name: str) -> str:

@@ -569,7 +569,6 @@ _COPY_AGAIN = "Copy the store again, or save the traces again."
 
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
-    """Raise an error unless the file of a rank exists and has the size in the manifest."""
     if Path(entry["file"]).name != entry["file"]:
         raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
     file, expected_bytes = folder / entry["file"], entry["frame"][0]

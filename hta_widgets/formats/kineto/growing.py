@@ -258,7 +258,6 @@ class _TextCodes(dict[bytes, int]):
         return code
 
     def texts(self) -> list[Texts]:
-        """Return the texts of each code."""
         return [tuple(text.split(b"\0")) for text in self]
 
 

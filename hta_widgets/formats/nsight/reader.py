@@ -96,8 +96,6 @@ def _are_plausible(times_ns: Ints) -> Bools:
 
 
 class _ExportReader:
-    """Reads the events of an export, and what it states about each rank."""
-
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
         self._recording = Recording(database)
@@ -237,7 +235,6 @@ class _ExportReader:
         return RowPlace(gpu, str(thread), process_name or gpu)
 
     def facts(self, process: int, device: int) -> RankFacts:
-        """Return what the export states about a rank."""
         recording = self._recording
         gpu = recording.gpu(process, max(device, 0))
         properties = device_properties(
@@ -272,7 +269,6 @@ class _ExportReader:
         return rank if rank is None or rank >= 0 else None
 
     def report(self) -> None:
-        """Report what the export lacks."""
         recording = self._recording
         self._database.report(self._rows.problems)
         detail = "samples of metrics of GPUs that no rank uses"

@@ -191,7 +191,6 @@ class _ProfileReader:
             add_steps(self._rows, self._steps, "ranges of the host")
 
     def facts(self, _process: int, device: int) -> RankFacts:
-        """Return what the profile states about a rank."""
         plane = self._devices.get(device, Plane())
         samples = np.concatenate(self._samples, axis=1)
         _, times_ns, sizes = samples[:, samples[0] == device]
