@@ -336,7 +336,8 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
         "with the offsets of their clocks, as fitted from collectives",
     }
-    _add_flags(command, flags)
+    for flag, words in flags.items():
+        add(flag, action="store_true", help=words)
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
@@ -426,7 +427,8 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
-    _add_flags(command, flags)
+    for flag, words in flags.items():
+        add(flag, action="store_true", help=words)
     command.add_argument(
         "--kind",
         choices=(
@@ -447,11 +449,6 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "only --steps, --seed and --healthy apply. mpi: profiles and a time line of mpitrace; "
         "--ranks, --steps, --seed, --straggler, --factor and --healthy apply (%(default)s)",
     )
-
-
-def _add_flags(command: argparse.ArgumentParser, flags: dict[str, str]) -> None:
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:

@@ -114,8 +114,8 @@ def assign_ranks(
         if count > 1:
             reason = f"is one of {count} ranks or devices of the file"
         elif named in used - {guess}:
-            holder = _distinct_name(paths[ranks.index(named)], paths[file])
-            reason = f"its name states rank {named}, which {holder} has"
+            name = _distinct_name(paths[ranks.index(named)], paths[file])
+            reason = f"its name states rank {named}, which {name} has"
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:

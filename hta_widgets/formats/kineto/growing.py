@@ -241,8 +241,6 @@ class CodeTable(dict[Any, int]):
 
 
 class _TextCodes(dict[bytes, int]):
-    """Codes of distinct combinations of JSON texts."""
-
     def __init__(self) -> None:
         self.size_bytes = 0
 

@@ -61,8 +61,6 @@ _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 @dataclass(slots=True)
 class _RankCalls:
-    """The blocking collectives of a rank, by start."""
-
     trace: Trace
     rows: Rows
     routines: list[str]

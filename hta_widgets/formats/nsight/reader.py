@@ -106,7 +106,6 @@ class _ExportReader:
         self._callers: set[int] = set()
 
     def read(self, steps: str | None) -> None:
-        """Add all events: work of devices, calls, steps, and ranges."""
         for table in (*DEVICE_TABLES, *HOST_TABLES):
             self._tables[table] = self._read_table(table)
         for table in DEVICE_TABLES:

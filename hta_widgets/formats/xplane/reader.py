@@ -171,7 +171,6 @@ class _ProfileReader:
             self._rows.note("clock", 1, "the profile does not state when it began")
 
     def read(self) -> None:
-        """Read all planes with events of devices and of threads."""
         # Devices first, as calls on the host get figures of the kernels that they launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
