@@ -226,8 +226,6 @@ class _RankTimes(NamedTuple):
 
 
 class _MpiRun:
-    """Ranks that make one MPI call after another."""
-
     def __init__(self, ranks: int, rng: np.random.Generator) -> None:
         self.calls: list[tuple[int, int, int, Ints, Ints]] = []
         self.now = _START_NS + rng.integers(0, 100_000, ranks)

@@ -451,7 +451,6 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    """Return the set of the ranks in all files that could be read."""
     files, outcomes = drop_copies(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)

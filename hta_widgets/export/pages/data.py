@@ -131,7 +131,6 @@ def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
 
 
 def _args_of(record: bytes) -> bytes:
-    """Return the text of a record's args; empty if it has none."""
     if b'"args"' not in record:
         return b""
     try:
@@ -503,7 +502,6 @@ def _write_entries(
 
 
 def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
-    """Apply `function` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([function(value) for value in distinct.tolist()], np.int64)[inverse]
 

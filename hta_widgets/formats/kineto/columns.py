@@ -68,8 +68,6 @@ _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "r
 
 
 class _Batch:
-    """Fields of the records of some slices before their conversion."""
-
     def __init__(self) -> None:
         self.count = 0
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
@@ -92,7 +90,6 @@ class _Batch:
         self.offsets: list[Callable[[int], int]] = []
 
     def offset_of(self, row: int) -> int:
-        """Return the byte offset in the file of the record at a row."""
         index = bisect_right(self.first_rows, row) - 1
         return self.offsets[index](row - self.first_rows[index])
 
@@ -207,7 +204,6 @@ class Columns:
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Store the ids, bindings, scopes and unknown phases of records."""
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
         batch.id_rows.append(first + id_rows)

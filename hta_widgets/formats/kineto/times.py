@@ -171,7 +171,6 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
 
 
 def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
-    """Parse values of any width and number of decimals."""
     marks = np.flatnonzero(text < _ZERO)
     commas = np.flatnonzero(text[marks] == _COMMA)
     ends = marks[commas]
