@@ -85,7 +85,7 @@ export function UndoRedoPair(history: {
   );
 }
 
-/** Number of letters after the cut of a long name, where names of kernels differ. */
+/** Max number of letters after the cut of a longer name, where names of kernels differ. */
 const NAME_END_LENGTH = 12;
 /** Words in parentheses that distinguish equal labels; they are not cut. */
 const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
@@ -93,9 +93,10 @@ const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 /** A name that is truncated before its last letters if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
-  const remaining = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
+  const endLength = Math.min(NAME_END_LENGTH, Math.floor(letters.length / 2));
+  const remaining = Math.max(endLength, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
   const endStart = wordEdge(letters, letters.length - remaining, 1);
-  const end = letters.length > NAME_END_LENGTH + remaining ? letters.slice(endStart).join("") : "";
+  const end = letters.length > NAME_END_LENGTH ? letters.slice(endStart).join("") : "";
   return (
     <span class="hta-cut-name">
       <span>{text.slice(0, text.length - end.length)}</span>
