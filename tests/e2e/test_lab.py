@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import wait_until, wheel
+from support.browser import wait_for_frames, wait_until, wheel
 from support.dashboard import GUTTER, HEAD, Dash
 from support.notebooks import set_theme
 from support.servers import SHARE
@@ -204,8 +204,12 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     expect(dash.panel("selection")).not_to_contain_text("start_ns=")
     assert len(lab.api("kernels")) == 1
     # A kernel lives as long as something shows it.
+    methods = []
+    page.on("request", lambda request: methods.append(request.method))
     page.evaluate(CLOSE, "document")
-    page.wait_for_timeout(1000)
+    expect(dash.root).to_have_count(0)
+    wait_for_frames(page)
+    assert "DELETE" not in methods
     assert len(lab.api("kernels")) == 1
     page.evaluate(CLOSE, "console")
     page.evaluate(

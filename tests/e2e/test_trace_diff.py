@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from support.browser import wait_for_frames, wait_until, wheel
+from support.browser import hover, wait_for_frames, wait_until, wheel
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
@@ -28,6 +28,28 @@ def sides(folders):
 
 #: The part of a status line that states the view: a step, two times, or all.
 _VIEW = re.compile(r"\S+ in view|[\d.]+(?:\s\w+)?–[\d.]+\s\w+ \(|[Ww]hole job")
+
+
+SLOWER, SAME, COMPUTE = ("d666a8", "c2277f", "80074f"), "b9c1cc", "1f77c0"
+
+#: Returns the middle of the widest mark with one of some colours in each lane, from the top, in px.
+_WIDEST_EVENTS = """(canvas, colors) => {
+  const { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const scale = canvas.getBoundingClientRect().width / width;
+  const hex = at => [0, 1, 2].map(k => data[at + k].toString(16).padStart(2, "0")).join("");
+  const places = [];
+  for (let y = 80; y < height; y += 7) {
+    let widest = [0, 0];
+    for (let x = 170, start = x; x < width; x += 1) {
+      if (colors.includes(hex(4 * (y * width + x)))) continue;
+      if (x - start > widest[0]) widest = [x - start, (start + x) / 2];
+      start = x + 1;
+    }
+    if (widest[0] > 2) places.push([widest[1] * scale, y * scale]);
+  }
+  return places;
+}"""
 
 
 class Seen:
@@ -54,23 +76,20 @@ class Seen:
         return self.root.locator(".hta-stage").nth(side)
 
     def point(self, side, name):
-        """Move over a timeline until the status line names the pair of such an event."""
-        self.lane(side).scroll_into_view_if_needed()
-        box = self.lane(side).bounding_box()
+        """Point at the widest event of each lane until the line names the pair of one."""
+        stage = self.lane(side)
+        stage.scroll_into_view_if_needed()
         message = self.root.locator(".hta-diff-pair")
-        tip = self.root.locator(".hta-tooltip").nth(side)
-        for y in range(80, int(box["height"]), 7):
-            for x in range(200, int(box["width"]) - 140, 60):
-                self.page.mouse.move(box["x"] + x, box["y"] + y)
-                wait_for_frames(self.page)
-                # A busy kernel may take long to find the partner of an event.
-                for _ in range(6):
-                    text = message.inner_text()
-                    if re.search(name, text):
-                        return text
-                    if not text.startswith("Point at") or not tip.is_visible():
-                        break
-                    wait_for_frames(self.page)
+        for place in stage.locator("canvas").first.evaluate(_WIDEST_EVENTS, [SAME, *SLOWER]):
+            no_pair = message.inner_text()
+            hover(stage, place)
+            try:
+                expect(message).not_to_have_text(no_pair, timeout=2_000)
+            except AssertionError:
+                continue
+            text = message.inner_text()
+            if re.search(name, text):
+                return text
         raise AssertionError(f"no {name} on side {side}")
 
 
@@ -154,9 +173,6 @@ def inks(seen, side):
         }"""
         )
     )
-
-
-SLOWER, SAME, COMPUTE = ("d666a8", "c2277f", "80074f"), "b9c1cc", "1f77c0"
 
 
 def colors_say_what_became_of_events(seen):
@@ -286,6 +302,8 @@ def can_be_read_on_a_phone(seen):
     assert name.bounding_box()["width"] > 80
     for status in seen.root.locator(".hta-diff-side-status .hta-words").all():
         assert status.bounding_box()["width"] > 250
+    # What holds for both is said once.
+    expect(seen.root.locator(".hta-diff-side-status .hta-kernel:visible")).to_have_count(1)
     seen.page.set_viewport_size(size)
 
 

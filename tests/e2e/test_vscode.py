@@ -1,5 +1,6 @@
 """VS Code's extension in a real editor: code-server in Chromium."""
 
+import gzip
 import io
 import os
 import re
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 import pytest
 from playwright.sync_api import expect
-from support.browser import wheel
+from support.browser import wait_until, wheel
 from support.dashboard import GUTTER, HEAD, Dash
 from support.editor import ENTRY, Editor, built_extension, code_server
 
@@ -92,6 +93,14 @@ def hosts():
     return result
 
 
+def is_whole_gzip(path):
+    try:
+        gzip.decompress(path.read_bytes())
+    except EOFError:
+        return False
+    return True
+
+
 def holds(words, name):
     return any(name.encode() in word for word in words)
 
@@ -106,10 +115,7 @@ def test_one_file_has_the_numbers_of_python_and_outlives_it(
     dash.timeline.scroll_into_view_if_needed()
     screenshot(editor.page, "vscode_file")
 
-    expect(editor.view().get_by_text(re.compile("(fetching|preparing) page data"))).to_be_hidden(
-        timeout=60_000
-    )
-    editor.page.wait_for_timeout(4000)  # the copy is requested after all charts are drawn
+    expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     ours = [pid for pid, words in hosts() if holds(words, str(files / FILE))]
     assert len(ours) == 1
     os.kill(ours[0], signal.SIGKILL)
@@ -150,7 +156,7 @@ def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, 
     file = tmp_path / "chosen.json.gz"
     editor.save_to(file)
     report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
-    editor.page.wait_for_timeout(1000)  # the file is copied
+    wait_until(editor.page, lambda: is_whole_gzip(file), "the file is copied")
     back, own = (hw.load(item, progress=False, cache=False) for item in (file, report.path))
     assert len(back[5]) == len(own[5]) == report.events
     dash.undo()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
+from .browser import wait_until
 from .servers import served
 
 REPO = Path(__file__).parents[2]
@@ -103,14 +104,15 @@ class Editor:
         """Answer the editor's save dialog, and return what was written."""
         box = self.page.locator(".quick-input-widget input.input").first
         expect(box).to_be_visible(timeout=30_000)
-        for _ in range(60):
+
+        def is_written() -> bool:
             # The dialog writes its own proposal into the box when it has looked at the folder.
             if box.is_visible():
                 if box.input_value() == str(path):
                     box.press("Enter")
                 else:
                     box.fill(str(path))
-            self.page.wait_for_timeout(500)
-            if path.exists() and path.stat().st_size:
-                return path.read_bytes()
-        raise AssertionError(f"{path} was not written")
+            return path.exists() and path.stat().st_size > 0
+
+        wait_until(self.page, is_written, f"{path} is written")
+        return path.read_bytes()

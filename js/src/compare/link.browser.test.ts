@@ -62,6 +62,20 @@ test.each([340, 480, 700])(
   },
 );
 
+test.each([400, 700])("names and status lines of both sides differ at %i px", async (width) => {
+  const { pair } = await openPair(null, ABOUT.rank_pairs, width);
+  pair.el.parentElement!.classList.add("hta-tight", "hta-diff-narrow");
+  const sides = (): string[] =>
+    [...pair.el.querySelectorAll(".hta-diff-side-status .hta-words")]
+      .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+      .map((line) => getComputedStyle(line, "::before").content);
+  expect(sides()).toEqual(['"before"', '"after"']);
+  const [name, otherName] = [...pair.el.querySelectorAll(".hta-toolbar .hta-title")].map((title) =>
+    title.getBoundingClientRect(),
+  );
+  expect(name!.right).toBeLessThan(otherName!.left);
+});
+
 test("a window zoomed before the alignment arrives is shown on both sides afterwards", async () => {
   const { pair, states } = await openPair();
   pair.el.querySelector<HTMLElement>("[aria-label='Zoom in']")!.click();

@@ -131,11 +131,11 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
       width < THREE_FROM
         ? [[...left.slice(0, 2), ...right, ...left.slice(2), ...others], middle, []]
         : [[...left, ...others], middle, right];
-    const beside = [...columns[0]!, ...columns[2]!];
+    const outer = [...columns[0]!, ...columns[2]!];
     const hasCharts = middle.length > 0 && middle[0] !== "timeline";
-    const isSparse = hasCharts && beside.every((id) => TEXTS.has(id));
-    const bands = [sizeColumns(width, isSparse ? [[], [...middle, ...beside], []] : columns)];
-    return { name, bands, statusAfter: 0 };
+    const isSparse = hasCharts && outer.every((id) => TEXTS.has(id));
+    const band = sizeColumns(width, isSparse ? [[], [...middle, ...outer], []] : columns);
+    return { name, bands: [band], statusAfter: 0 };
   } else {
     const rows = name === "one" ? ONE_COLUMN.map((id) => [id]) : PAIRED_COLUMNS;
     bands = rows.map((ids) => rowBand(present(ids)));

@@ -35,7 +35,6 @@ interface PanelEntry {
   readonly state: Signal<PanelState>;
 }
 
-/** The source of numbers. */
 interface PanelRequester<Request> {
   /** The part of a request on which the numbers of a panel depend. */
   partOf(id: string, request: Request): unknown;

@@ -63,7 +63,6 @@ export class DashSelection {
     this.shared.attach(state);
   }
 
-  /** Whether there are steps to undo and redo. */
   get steps(): { canUndo: boolean; canRedo: boolean } {
     return this.shared.steps;
   }

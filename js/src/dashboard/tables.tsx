@@ -511,7 +511,7 @@ const COLLECTIVES: TableSpec = {
   columns: () => [
     nameColumn({
       title: "collective",
-      width: "minmax(0, 1.4fr)",
+      width: "minmax(0, max-content)",
       words: (row) => String(row("label")),
       hover: (row) => `${String(row("name"))}, job ${String(row("job"))}`,
     }),
@@ -529,7 +529,10 @@ const COLLECTIVES: TableSpec = {
     }),
     textColumn("missing", "missing ranks", MISSING_HINT, { late: true }),
     textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
-    textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),
+    {
+      ...textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),
+      width: "1fr",
+    },
   ],
 };
 

@@ -167,7 +167,6 @@ function compileTrackTest(
   return rank.trackFilter(({ key }) => keys.has(key));
 }
 
-/** The columns of `Trace.events`, for queries. */
 function eventColumns(rank: RankTrace): ColumnLookup {
   const { events, names } = rank;
   const { start, dur, lane } = events;

@@ -45,7 +45,6 @@ interface Flows {
   readonly stated: Uint8Array;
 }
 
-/** Content of a lane. */
 type LaneContent =
   | { role: "gpu" | "comm" | "cpu"; summary: SummaryHeader }
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };

@@ -30,7 +30,6 @@ interface OrderedHits {
   row: Int32Array;
 }
 
-/** The matches of one rank. */
 class RankHits {
   private cachedOrder: OrderedHits | null = null;
   private readonly byTable = new Map<TableName, Int32Array>();
@@ -149,7 +148,6 @@ export class EventSearch {
     return hits;
   }
 
-  /** Answer `search`. */
   async searchReply(text: string): Promise<MatchCount> {
     const { total, names, ranks, error, leftOut } = await this.hits(text);
     const reply: MatchCount = {

@@ -135,7 +135,6 @@ export interface SharedState {
   pinned: string[];
   /** The panel that chose the selection's ranks; "" if Python did, or if none are chosen. */
   ranks_from: string;
-  /** Scope of a dashboard's figures. */
   scope: FigureScope;
 }
 

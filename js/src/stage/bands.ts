@@ -61,8 +61,9 @@ const MANY_RANKS_FROM = 40;
 /** Max number of ranks for which threads take priority over the ribbon if not all ranks fit. */
 const RIBBON_FIRST = 16;
 const RIBBON_HEIGHT = 5;
-/** Two lines of text in the gutter. */
+/** Two lines of text in the gutter, and the min height if all ranks fit only with less. */
 const TWO_LINES_HEIGHT = 36;
+const MIN_TWO_LINES_HEIGHT = 32;
 
 /** Lanes of a track by its role: their pitch, the gap below the last one, the form of their marks. */
 const TRACK_LANES: Readonly<
@@ -94,13 +95,15 @@ export function computeFoldSizes(
 ): FoldSizes {
   if (anyOpen) return { mode: "line", ...LINE_SIZES, cpuBars: MAX_CPU_BARS, ribbon: 0 };
   const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
-  const hasGpu = hasComm || ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
+  const hasGpu = ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
   const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
   const rankHeight = count > 0 ? Math.floor(availableHeight / count) : availableHeight;
   const gpuHeight = hasGpu ? FULL_SIZES.gpu : 0;
   const commHeight = hasComm ? FULL_SIZES.comm + FULL_SIZES.gap : 0;
+  const canFit = rankHeight >= MIN_TWO_LINES_HEIGHT;
+  const textHeight = canFit ? Math.min(rankHeight, TWO_LINES_HEIGHT) : TWO_LINES_HEIGHT;
 
-  const fullFold = (cpuBars: number, ribbon = 0, minHeight = TWO_LINES_HEIGHT): FoldSizes => {
+  const fullFold = (cpuBars: number, ribbon = 0, minHeight = textHeight): FoldSizes => {
     const { pad, gpu, comm, gap, beforeCpu, below } = FULL_SIZES;
     const cpuHeight = cpuBars > 0 ? beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
     const ribbonHeight = ribbon > 0 ? ribbon + gap : 0;
@@ -108,7 +111,7 @@ export function computeFoldSizes(
     const height = Math.max(minHeight, contentHeight);
     return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
   };
-  if (count > MANY_RANKS_FROM && !hasGpu) {
+  if (count > MANY_RANKS_FROM && !hasGpu && !hasComm) {
     const cpuBars = Math.min(threads, MAX_CPU_BARS);
     return { mode: "compact", ...COMPACT_SIZES, cpuBars, ribbon: 0 };
   }

@@ -8,7 +8,6 @@ export class Camera {
   /** The window that the view may show, in addition to the outer margin. */
   reach: Span;
   view: Span;
-  /** Target view of the current animation. */
   target: Span;
   private animation: { from: Span; startMs: number; durationMs: number } | null = null;
 

@@ -46,6 +46,20 @@ describe("folded ranks", () => {
     expect(foldSizes.mode === "compact").toBe(ranks === 64);
   });
 
+  test.each([
+    [300, 37],
+    [288, 36],
+    [262, 32],
+    [250, 36],
+  ])("eight ranks without GPU and CPU are not cut by a few px: in %i px", (room, height) => {
+    const scene = sceneOf(8);
+    for (const rank of scene.ranks)
+      rank.summary = rank.summary.filter(({ role }) => role === "comm");
+    const { rows, fits } = layoutRows(scene, state(), room);
+    expect([rows[0]!.height, fits]).toEqual([height, room > 250]);
+    expect(naturalHeight(scene, state())).toBe(8 * 36);
+  });
+
   test("a thousand are laid out without gaps or overlaps", () => {
     const { rows, height } = layoutRows(sceneOf(1024), state(), 400);
     let top = 0;

@@ -100,7 +100,6 @@ export class TimelineContext {
     return Math.max(this.stage.xOf(end) - this.stage.xOf(start), 1);
   }
 
-  /** A button of the toolbar. */
   button(name: "export" | "help"): HTMLElement {
     return this.root.querySelector<HTMLElement>(`.hta-${name}-button`)!;
   }

@@ -30,7 +30,6 @@ export class HeightControl {
     this.naturalHeight.value = this.stage.contentHeight();
   }
 
-  /** Store the requested height. */
   save(): void {
     this.saveHeight(Math.round(this.requestedHeight));
   }

@@ -85,7 +85,7 @@ export function UndoRedoPair(history: {
   );
 }
 
-/** Number of letters after the cut of a long name, where names of kernels differ. */
+/** Max number of letters after the cut of a longer name, where names of kernels differ. */
 const NAME_END_LENGTH = 12;
 /** Words in parentheses that distinguish equal labels; they are not cut. */
 const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
@@ -93,8 +93,9 @@ const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 /** A name that is truncated before its last letters if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
-  const endLength = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
-  const isCut = letters.length > NAME_END_LENGTH + endLength;
+  const usualLength = Math.min(NAME_END_LENGTH, Math.floor(letters.length / 2));
+  const endLength = Math.max(usualLength, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
+  const isCut = letters.length > NAME_END_LENGTH;
   const cut = isCut ? wordEdge(letters, letters.length - endLength, 1) : letters.length;
   return (
     <span class="hta-cut-name">

@@ -22,3 +22,16 @@ test("the end of a name keeps its width while the beginning is truncated", () =>
   }
   root.remove();
 });
+
+test.each([
+  ["gemm bf16 128x64 nn", "128x64 nn"],
+  ["elementwise_add", "_add"],
+  ["gelu (backward)", " (backward)"],
+  ["conv2d", null],
+])("the end of the short name %s is not cut", (text, end) => {
+  const place = document.createElement("div");
+  render(h(CutName, { text }), place);
+  const [start, ...ends] = [...place.querySelectorAll(".hta-cut-name > span")];
+  expect(ends.map((node) => node.textContent)).toEqual(end === null ? [] : [end]);
+  expect(start!.textContent + (end ?? "")).toBe(text);
+});
