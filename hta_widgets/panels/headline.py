@@ -287,7 +287,6 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
 
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
-    """Return findings in the order of `_ORDER` and `_LAST`, then by share."""
     return sorted(findings, key=lambda finding: (_ORDER_OF[finding.kind], -finding.share))
 
 

@@ -146,7 +146,6 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
 
 
 def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[Piece]:
-    """State which rank starts last, and how long after the others."""
     rank = max(later_ns, key=later_ns.__getitem__)
     text = f" starts {duration(later_ns[rank])} after the others, which wait for it at first."
     return [rank_piece(rank, begins=True) | {"fact": True}, text]

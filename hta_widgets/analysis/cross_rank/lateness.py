@@ -94,13 +94,12 @@ def previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 def _work_starts(match: Matching, times: Arrivals) -> Ints:
     """Return when each rank's first event that is not communication starts, if it has one."""
-    starts_ns = np.full(len(match.traces), np.iinfo(np.int64).max)
-    ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    for place, (trace, clock) in enumerate(ranks):
-        work_ns = trace.table.start_ns[trace.table.kind != _COMMUNICATION]
-        if len(work_ns):
-            starts_ns[place] = clock.to_job(work_ns.min(keepdims=True))[0]
-    return starts_ns
+    starts_ns = []
+    for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
+        first = np.flatnonzero(trace.table.kind != _COMMUNICATION)[:1]
+        work_ns = clock.to_job(trace.table.start_ns[first])
+        starts_ns.append(work_ns.min(initial=np.iinfo(np.int64).max))
+    return np.array(starts_ns, dtype=np.int64)
 
 
 def start_times(match: Matching, times: Arrivals) -> Ints:

@@ -187,7 +187,6 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
 
 
 def _has_below(forest: Forest, targets: Bools) -> Bools:
-    """Return whether each operator has any of `targets` below it."""
     return forest.subtree_sums(targets.astype(np.int64)) > targets
 
 
@@ -455,7 +454,6 @@ def _gradient_shapes(
 
 
 def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
-    """Return the positions of the calls whose unnumbered name is `wanted`."""
     has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
     return np.flatnonzero(has_name)
 
