@@ -198,7 +198,6 @@ def _step_rows(trace: Trace) -> Rows:
 
 
 def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
-    """Return the columns of `step_times` for a rank, without those that compare ranks."""
     numbers, start, end = host_steps(part)
     trace = part.trace
     times = device_times(part, positions_in(numbers, trace.table.step), len(numbers), waits)

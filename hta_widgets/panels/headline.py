@@ -544,7 +544,6 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the operator of the first rank that could save the most device time."""
     saving = largest_saving(traces, times.ranks[0])
     if saving is not None:
         yield HeadlineFinding(

@@ -129,7 +129,6 @@ def _arrival_text(late: LateRanks) -> str:
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
-    """Return what waiting for late ranks costs, in the words of legends and bars."""
     part = share(times.exposed_wait_ns / times.all_ns)
     return f"exposed waiting takes {part} of {_span_text(times, 'waiting')}"
 

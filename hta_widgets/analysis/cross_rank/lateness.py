@@ -196,11 +196,7 @@ def _time_before_arrival_of_rank(
     unmatched_start: Ints,
     unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
-    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival.
-
-    Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
-    waiting.
-    """
+    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival."""
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])

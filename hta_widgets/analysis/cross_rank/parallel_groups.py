@@ -209,10 +209,7 @@ def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], t
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups.
-
-    A rank has the groups of its kernels and of its header, as ascending numbers.
-    """
+    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups."""
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     number_of: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -282,8 +279,6 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class _GroupTraffic:
-    """The selected communication of one rank in one group."""
-
     operations: str  # with their counts, the most frequent first
     event_count: int
     time_ns: int

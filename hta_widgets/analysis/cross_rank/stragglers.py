@@ -387,11 +387,7 @@ def _is_steadily_late(work: ImposedWaits) -> Bools:
 
 
 def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
-    """Return each rank's pattern: consistent, occasional, or "".
-
-    `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
-    that may be consistent; `sure` is as in `costly_share`.
-    """
+    """Return each rank's pattern: consistent (only if it `is_steady`), occasional, or ""."""
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)

@@ -515,7 +515,6 @@ def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
 
 
 def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
-    """Return the known matrix FLOPs by phase and owner, in the form of `_sums_by_phase`."""
     calls, table = signatures(part.trace), part.table
     rows, flops = calls.calls.rows, calls.figures("flops")
     is_chosen = part.contains(rows) & part.is_in_window(table.start_ns[rows]) & ~calls.is_stopped
@@ -611,7 +610,6 @@ def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_rows(device_ns: Ints) -> dict[str, Any]:
-    """Return the rows of work outside of modules, from the result of `_device_times`."""
     names = {key: name for key, name in _OTHERS.items() if device_ns[:, key].any()}
     times = device_ns[:, list(names)]
     return {

@@ -388,7 +388,6 @@ def _work(signature: _Signature) -> Work:
 
 @lru_cache(maxsize=1 << 14)
 def _input_type(dims: bytes, types: bytes) -> str:
-    """Return the type of the first tensor among the arguments, empty if there is none."""
     pairs = zip(decode_arg(dims), decode_arg(types), strict=False)
     names = [standard_type(name) for shape, name in pairs if shape and isinstance(name, str)]
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
