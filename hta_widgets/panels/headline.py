@@ -97,14 +97,11 @@ class HeadlineFinding:
     #: ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
     #: a sentence only, and no `label`.
     kind: str
-    #: The part of the run that it costs, over all ranks, from 0 to 1.
-    share: float = 0.0
+    share: float = 0.0  # the part of the run that it costs, over all ranks, from 0 to 1
     #: The sentence as strings and ranks; pages show each rank as a link.
     parts: list[Piece] = field(default_factory=list)
-    #: The text of the button.
-    label: str = ""
-    #: What the button selects.
-    selection: Selection = field(default_factory=Selection)
+    label: str = ""  # the text of the button
+    selection: Selection = field(default_factory=Selection)  # what the button selects
     #: The numbers for the sentence, before `parts` are written.
     facts: Mapping[str, Any] = field(default_factory=dict)
 

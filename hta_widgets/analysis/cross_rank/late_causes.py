@@ -34,8 +34,6 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-_EXTRA_WORK = "extra work"
-_HOST_WORK = "host work"
 #: The cause of a rank whose recording starts later than the other ranks' recordings.
 LATE_START = "late start"
 #: The cause of a rank whose device idles while its host is mostly inside no recorded call.
@@ -90,7 +88,7 @@ def _host_cause(
     match = work.match
     if not contents[place].has_launches:
         has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-        return _NOT_RECORDED if has_devices else _HOST_WORK
+        return _NOT_RECORDED if has_devices else "host work"
     peers = [*match.traces[:place], *match.traces[place + 1 :]]
     stall = stalling_event([match.traces[place]], min_idle_ns, peers)
     # Operators launch work, and a host that is within these is slow rather than stalled.
@@ -142,7 +140,7 @@ def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
     duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
     if max(count_ratio, duration_ratio) < _MIN_RATIO:
         return ""
-    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
+    return "extra work" if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
 
 
 def cause_text(cause: str) -> str:

@@ -34,7 +34,6 @@ from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 
-_COMMUNICATION = KINDS.index("communication")
 #: A time before all events.
 _NEVER = int(np.iinfo(np.int64).min) // 2
 #: The parts of a rank's time before it arrives.
@@ -96,7 +95,7 @@ def _work_starts(match: Matching, times: Arrivals) -> Ints:
     """Return when each rank's first event that is not communication starts, if it has one."""
     starts_ns = []
     for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
-        first = np.flatnonzero(trace.table.kind != _COMMUNICATION)[:1]
+        first = np.flatnonzero(trace.table.kind != KINDS.index("communication"))[:1]
         work_ns = clock.to_job(trace.table.start_ns[first])
         starts_ns.append(work_ns.min(initial=np.iinfo(np.int64).max))
     return np.array(starts_ns, dtype=np.int64)
