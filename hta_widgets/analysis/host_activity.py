@@ -96,7 +96,7 @@ _ALLOCATOR_CALLS = re.compile(
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
-#: Names of events that load data, and the folders of a Python file, which names do not count.
+#: Names of events that load data. The folders of Python files are not searched.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 #: Calls that free memory, except memory of the host.

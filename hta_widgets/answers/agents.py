@@ -134,7 +134,7 @@ class AgentTools:
             sort=sort,
             descending=descending,
             limit=min(max(limit, 1), MAX_ROWS),
-            columns=columns,
+            columns=columns or (),
             options=options,
         )
         return _limit_reply(reply, MAX_ROWS)

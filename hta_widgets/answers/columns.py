@@ -147,7 +147,6 @@ def returns_section(function: Callable[..., object]) -> str:
 
 
 def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
-    """Return the meanings of the columns `names` that a section explains."""
     meanings: dict[str, str] = {}
     columns = set(names)
     for item in _items_of(section):

@@ -96,7 +96,7 @@ class TableReply:
             return json_text(self.envelope())
         if form == "csv":
             return table_bytes(self.frame, "csv").decode("utf-8").replace("\r\n", "\n").rstrip("\n")
-        cells = [list(map(str, self.frame.columns))]
+        cells = [[escape_controls(str(name)) for name in self.frame.columns]]
         cells += [[_cell_text(value) for value in row] for row in self.rows()]
         is_number = [dtype_name(dtype) not in {"str", "bool"} for dtype in self.frame.dtypes]
         remarks = [remark] if (remark := self.remark()) else []
@@ -187,9 +187,9 @@ def _fit_width(
         width if number else max(len(name), min(width, _MIN_TEXT))
         for width, number, name in zip(widths, is_number, rows[0], strict=True)
     ]
-    ends = list(accumulate(width + len(_GAP) for width in shortened))
-    shown = max(1, bisect_right(ends, max_width + len(_GAP)))
-    spare = max(0, max_width + len(_GAP) - ends[shown - 1])
+    line_widths = list(accumulate(shortened, lambda line, width: line + len(_GAP) + width))
+    shown = max(1, bisect_right(line_widths, max_width))
+    spare = max(0, max_width - line_widths[shown - 1])
     limits = []
     for width, least in zip(widths[:shown], shortened, strict=False):
         limits.append(min(width, least + spare))

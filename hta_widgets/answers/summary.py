@@ -60,7 +60,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return a job's contents and main findings as JSON values."""
     main, late, facts = headline(traces), straggler_report(traces), job_facts(traces, ())
     stragglers = analysis.stragglers(traces)
-    # The note is about events. Profiles have none; their stragglers are found by sums.
+    # The note is about events. Profiles have none; their stragglers are found from sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {

@@ -221,15 +221,16 @@ def run_table(
     sort: str = "",
     descending: bool = False,
     limit: int = DEFAULT_LIMIT,
-    columns: Iterable[str] | None = None,
+    columns: Iterable[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> TableReply:
     """Return rows of a table of `list_tables`.
 
     A `window` is two times such as ``("12ms", "18ms")``, a `query` is a pandas query over event
     columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
-    of the analysis; a `limit` of 0 returns all rows; `columns` are those to return. Unknown names
-    of tables, columns and options, and a scope that the table does not take, raise a `TraceError`.
+    of the analysis; a `limit` of 0 returns all rows; `columns` are those to return, by default all.
+    Unknown names of tables, columns and options, and a scope that the table does not take, raise a
+    `TraceError`.
     """
     window = None if window is None else as_window(window)
     scope = {"ranks": ranks, "query": query, "window": window}
@@ -237,9 +238,10 @@ def run_table(
     make_table = _plain_table if name in _PLAIN else _run_analysis
     frame, call = make_table(job, name, scope, dict(options or {}))
     rows, code = _sort_and_limit(frame, sort, limit, descending=descending)
-    if columns is not None:
-        names = list(dict.fromkeys(columns))
-        rows = _with_columns(rows, names)
+    if names := list(dict.fromkeys(columns)):
+        for column in names:
+            _require_column(rows, column)
+        rows = rows[names]
         code += f"[{names!r}]"
     notes = [str(frame.attrs.get("note", ""))]
     if "window" in scope and not len(frame):
@@ -273,7 +275,6 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return the frame of an analysis, and the code that computes it."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -307,7 +308,6 @@ def _run_analysis(
 def _plain_table(
     job: Job, name: str, scope: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return a table that is not an analysis (`_PLAIN`), and the code that computes it."""
     _require_options(name, options, ())
     if name == "events":
         start, end = scope.get("window", (None, None))
@@ -336,14 +336,9 @@ def _require_options(name: str, options: Iterable[str], accepted: Iterable[str])
 def _sort_and_limit(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
-    """Return the rows in the requested order, up to the limit, and the code for both."""
     code = ""
     if sort:
-        if sort not in frame:
-            raise TraceError(
-                f"no column {sort!r} to sort by",
-                remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
-            )
+        _require_column(frame, sort, " to sort by")
         # Categories are sorted as strings, not in their own order.
         is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
         as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
@@ -362,14 +357,10 @@ def _sort_and_limit(
     return frame.reset_index(drop=True), code
 
 
-def _with_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    missing = [name for name in names if name not in frame]
-    if missing:
-        raise TraceError(
-            f"no column {missing[0]!r}",
-            remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
-        )
-    return frame[names]
+def _require_column(frame: pd.DataFrame, name: str, use: str = "") -> None:
+    if name not in frame:
+        remedy = f"The columns are {', '.join(map(str, frame.columns))}."
+        raise TraceError(f"no column {name!r}{use}", remedy=remedy)
 
 
 def parse_option(text: str) -> tuple[str, Any]:
@@ -423,7 +414,6 @@ def _short_text(text: str) -> str:
 
 
 def _short_lists(value: Any) -> Any:
-    """Return nested values with short strings and lists of at most `_MAX_ITEMS` items."""
     if isinstance(value, str):
         return _short_text(value)
     if isinstance(value, Mapping):

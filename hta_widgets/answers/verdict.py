@@ -86,16 +86,13 @@ class Verdict:
         head = f"{_WORDS[self.outcome]}: {METRIC_NAMES.get(self.metric, self.metric)}"
         if self.before is None or self.after is None or self.change_share is None:
             return f"{head}; {self.reason}."
-        values = [_value_text(value, self.unit) for value in (self.before, self.after)]
+        value_text = duration if self.unit == "ns" else share
+        values = [value_text(self.before), value_text(self.after)]
         parts = [share_delta(self.change_share), f"limit {share(self.limit_share)}"]
         if self.noise_share is not None:
             parts.append(f"noise {share(self.noise_share)}")
         reason = f"; {self.reason}" if self.reason else ""
         return f"{head} {values[0]} → {values[1]} ({', '.join(parts)}){reason}."
-
-
-def _value_text(value: float, unit: str) -> str:
-    return duration(value) if unit == "ns" else share(value)
 
 
 def parse_limit(text: str) -> float:

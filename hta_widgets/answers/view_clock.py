@@ -47,7 +47,6 @@ def on_view_clock(traces: TraceSet) -> TraceSet:
 
 
 def _read_fit(path: Path, ranks: int) -> _Fit | None:
-    """Return the fit in a file; None if there is none, or it is damaged."""
     try:
         fit: _Fit = convert(json.loads(path.read_text()), _Fit)
     except (OSError, ValueError):
@@ -56,7 +55,7 @@ def _read_fit(path: Path, ranks: int) -> _Fit | None:
 
 
 def _path_of_fit(traces: TraceSet) -> Path | None:
-    """Return the file for the fit of a job; None if a rank is not in the cache."""
+    """Return the file for the fit; None if what the fit depends on has no name in the cache."""
     files = [trace.table.file for trace in traces.values()]
     ranks = [file for file in files if isinstance(file, StoredRank) and file.restorer is not None]
     has_own_code = all(format_.reading.read.startswith("hta_widgets.") for format_ in all_formats())

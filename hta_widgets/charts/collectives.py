@@ -339,7 +339,7 @@ def collectives(
 class _Grid:
     """Waits or delays by rank and cell. A cell is `per_cell` consecutive collectives.
 
-    A row is a rank. The unit of the axis is one collective, in order of time.
+    A row is a rank. The axis numbers the collectives in order of time.
     """
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:

@@ -66,7 +66,7 @@ Groups = Mapping[int, Sequence[int]]
 
 
 def folded_groups(frame: pd.DataFrame) -> Groups:
-    """Return the groups of a frame's ranks, largest first, from its attribute ``folded``.
+    """Return each rank's group, largest groups first, from the frame's attribute ``folded``.
 
     Ranks that the headline names are not in a group.
     """

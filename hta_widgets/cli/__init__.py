@@ -221,13 +221,12 @@ def _add_view(command: argparse.ArgumentParser) -> None:
         "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
     )
     _add_steps(command)
-    options: _Options = {
-        "--compare": ("OTHER", str, None, "show PATH and OTHER side by side"),
-        "--port": ("N", int, 0, "the port to listen on (a free one)"),
-        "--idle": ("MIN", float, 0, "end after MIN minutes without an open page (0: never)"),
-    }
-    _add_options(command, options)
-    _add_flags(command, {"--no-browser": "only print the address"})
+    add = command.add_argument
+    add("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
+    add("--port", type=int, default=0, metavar="N", help="the port to listen on (a free one)")
+    idle_words = "end after MIN minutes without an open page (0: never)"
+    add("--idle", type=float, default=0, metavar="MIN", help=idle_words)
+    add("--no-browser", action="store_true", help="only print the address")
 
 
 def _add_summary(command: argparse.ArgumentParser) -> None:
@@ -236,11 +235,10 @@ def _add_summary(command: argparse.ArgumentParser) -> None:
         "wait for, and what had to be repaired in the files."
     )
     _add_input(command)
-    flags = {
-        "--json": "print it as JSON, times in ns",
-        "--efficiency": "also the MFU and operators far from the roofline",
-    }
-    _add_flags(command, flags)
+    add = command.add_argument
+    add("--json", action="store_true", help="print it as JSON, times in ns")
+    efficiency_words = "also the MFU and operators far from the roofline"
+    add("--efficiency", action="store_true", help=efficiency_words)
 
 
 def _add_tables(command: argparse.ArgumentParser) -> None:
@@ -257,22 +255,17 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     _add_job(command)
     command.add_argument("name", metavar="NAME", help="a table of `hta-widgets tables JOB`")
     _add_ranks(command)
-    options: _Options = {
-        "--window": ("TIMES", parse_window, None, "two times, for example 12ms-18.5ms"),
-        "--query": ("QUERY", str, None, "a pandas query over event columns"),
-        "--sort": ("COLUMN", str, "", "sort the rows"),
-        "--columns": ("NAMES", parse_words, None, "for example name,count,sum_ns (all)"),
-    }
-    _add_options(command, options)
-    _add_flags(command, {"--descending": "sort them in descending order"})
+    add = command.add_argument
+    window_words = "two times, for example 12ms-18.5ms"
+    add("--window", type=parse_window, metavar="TIMES", help=window_words)
+    add("--query", metavar="QUERY", help="a pandas query over event columns")
+    add("--sort", default="", metavar="COLUMN", help="sort the rows")
+    column_words = "for example name,count,sum_ns (all)"
+    add("--columns", type=parse_words, default=[], metavar="NAMES", help=column_words)
+    add("--descending", action="store_true", help="sort them in descending order")
     _add_limit(command)
-    command.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a parameter of the analysis, for example by_name=true; may be repeated",
-    )
+    option_words = "a parameter of the analysis, for example by_name=true; may be repeated"
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help=option_words)
     _add_form(command)
 
 
@@ -297,7 +290,8 @@ def _add_sql(command: argparse.ArgumentParser) -> None:
 
 
 def _add_limit(command: argparse.ArgumentParser) -> None:
-    _add_options(command, {"--limit": ("N", int, 50, "maximum number of rows, 0 for all (50)")})
+    words = "maximum number of rows, 0 for all (50)"
+    command.add_argument("--limit", type=int, default=50, metavar="N", help=words)
 
 
 def _add_form(command: argparse.ArgumentParser) -> None:
@@ -324,16 +318,14 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--out",
         required=True,
         metavar="OUT",
-        help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
+        help="NAME.json or NAME.json.gz for one file, in which ranks are merged, "
         "or NAME for a directory with a file per rank",
     )
+    add = command.add_argument
+    add("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
+    add("--end", type=parse_time, metavar="TIME", help="for example 18ms")
     query_words = "a pandas query over event columns, for example \"kind == 'communication'\""
-    options: _Options = {
-        "--start": ("TIME", parse_time, None, "for example 12.3ms"),
-        "--end": ("TIME", parse_time, None, "for example 18ms"),
-        "--query": ("QUERY", str, None, query_words),
-    }
-    _add_options(command, options)
+    add("--query", metavar="QUERY", help=query_words)
     flags = {
         "--clip": "cut events at the edges of the window instead of writing them whole",
         "--no-parents": "leave out enclosing events that are not selected themselves",
@@ -344,7 +336,8 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
         "with the offsets of their clocks, as fitted from collectives",
     }
-    _add_flags(command, flags)
+    for flag, words in flags.items():
+        add(flag, action="store_true", help=words)
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
@@ -354,9 +347,9 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     )
     _add_input(command)
     _add_page(command, "report.html")
-    _add_flags(command, {"--timeline-only": "write the timeline alone: a smaller file"})
-    workbook_words = "also write all tables as one Excel workbook"
-    _add_options(command, {"--xlsx": ("FILE", str, None, workbook_words)})
+    add = command.add_argument
+    add("--timeline-only", action="store_true", help="write the timeline alone: a smaller file")
+    add("--xlsx", metavar="FILE", help="also write all tables as one Excel workbook")
 
 
 def _add_diff(command: argparse.ArgumentParser) -> None:
@@ -373,16 +366,15 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
     _add_form(command)
     _add_steps(command)
     _add_ranks(command)
+    add = command.add_argument
     limit_words = "judge whether a metric became worse, for example 5%%"
+    add("--fail-above", metavar="LIMIT", help=limit_words)
     metric_words = "step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)"
-    options: _Options = {
-        "--fail-above": ("LIMIT", str, None, limit_words),
-        "--metric": ("METRIC", str, "step", metric_words),
-        "--after-ranks": ("LIST", parse_ranks, None, "ranks of AFTER, if not those of --ranks"),
-        "--svg": ("FILE", str, None, "also write both timelines as a picture"),
-    }
-    _add_options(command, options)
-    _add_flags(command, {"--efficiency": "also the MFU and operators by their shapes"})
+    add("--metric", default="step", metavar="METRIC", help=metric_words)
+    rank_words = "ranks of AFTER, if not those of --ranks"
+    add("--after-ranks", type=parse_ranks, metavar="LIST", help=rank_words)
+    add("--svg", metavar="FILE", help="also write both timelines as a picture")
+    add("--efficiency", action="store_true", help="also the MFU and operators by their shapes")
     _add_page(command, None, "the file to write (diff.html)")
 
 
@@ -419,24 +411,24 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "how this job differs from the usual one, for `hta-widgets diff` to find: slow_operator, "
         "fused_kernel, moved_collective, extra_copy"
     )
-    options: _Options = {
-        "--ranks": ("N", int, 8, "number of ranks (%(default)s)"),
-        "--steps": ("N", int, 5, "number of steps (%(default)s)"),
-        "--seed": ("N", int, 0, "seed of all noise (%(default)s)"),
-        "--straggler": ("RANK", int, 5, straggler_words),
-        "--factor": ("FACTOR", float, 1.25, "how many times slower it is (%(default)s)"),
-        "--missing": ("LIST", parse_ranks, [], "ranks without a file"),
-        "--uneven": ("TIME", parse_time, 0, uneven_words),
-        "--changes": ("LIST", parse_words, [], change_words),
-    }
-    _add_options(command, options)
+    factor_words = "how many times slower it is (%(default)s)"
+    add = command.add_argument
+    add("--ranks", type=int, default=8, metavar="N", help="number of ranks (%(default)s)")
+    add("--steps", type=int, default=5, metavar="N", help="number of steps (%(default)s)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of all noise (%(default)s)")
+    add("--straggler", type=int, default=5, metavar="RANK", help=straggler_words)
+    add("--factor", type=float, default=1.25, metavar="FACTOR", help=factor_words)
+    add("--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks without a file")
+    add("--uneven", type=parse_time, default=0, metavar="TIME", help=uneven_words)
+    add("--changes", type=parse_words, default=[], metavar="LIST", help=change_words)
     flags = {
         "--healthy": "let no rank be slow, instead of --straggler",
         "--modules": "record the calls of modules, as with_stack=True does",
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
-    _add_flags(command, flags)
+    for flag, words in flags.items():
+        add(flag, action="store_true", help=words)
     command.add_argument(
         "--kind",
         choices=(
@@ -459,20 +451,6 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     )
 
 
-#: By flag: the name of the value, its type, its default, and the help.
-_Options = dict[str, tuple[str, Callable[[str], Any], Any, str]]
-
-
-def _add_options(command: argparse.ArgumentParser, options: _Options) -> None:
-    for flag, (metavar, type_, default, words) in options.items():
-        command.add_argument(flag, metavar=metavar, type=type_, default=default, help=words)
-
-
-def _add_flags(command: argparse.ArgumentParser, flags: dict[str, str]) -> None:
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
-
-
 def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
     _add_steps(parser)
@@ -480,7 +458,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
     words = "only these ranks, for example 0-3,5"
-    _add_options(parser, {"--ranks": ("LIST", parse_ranks, None, words)})
+    parser.add_argument("--ranks", type=parse_ranks, metavar="LIST", help=words)
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
@@ -501,10 +479,11 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 def _add_page(
     parser: argparse.ArgumentParser, out: str | None, words: str = "the file to write (%(default)s)"
 ) -> None:
-    parser.add_argument("-o", "--out", default=out, metavar="OUT", help=words)
-    _add_flags(parser, {"--open": "open the page in a browser"})
+    add = parser.add_argument
+    add("-o", "--out", default=out, metavar="OUT", help=words)
+    add("--open", action="store_true", help="open the page in a browser")
     size_words = "maximum size of the file; the page states what is left out (%(default)s)"
-    _add_options(parser, {"--max-mb": ("MB", float, 25, size_words)})
+    add("--max-mb", type=float, default=25, metavar="MB", help=size_words)
 
 
 #: By command: what it does or prints, and the function that adds its arguments.

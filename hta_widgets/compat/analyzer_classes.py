@@ -20,7 +20,6 @@ from hta_widgets.compat.trace_analysis import TraceAnalysis
 
 
 def _analysis_over(t: Any) -> TraceAnalysis:
-    """Return a `TraceAnalysis` of a trace that is loaded already."""
     analyzer = object.__new__(TraceAnalysis)
     analyzer.t = t
     return analyzer
@@ -42,7 +41,6 @@ def _static_method_of(method: Callable[..., Any], trace: str = "t") -> Any:
 
 
 def _static_methods_of(*names: str, trace: str = "t") -> dict[str, Any]:
-    """Return methods of `TraceAnalysis` by name; see `_static_method_of`."""
     return {name: _static_method_of(getattr(TraceAnalysis, name), trace) for name in names}
 
 

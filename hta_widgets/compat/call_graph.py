@@ -271,7 +271,6 @@ class CallStackGraph:
             self._add_nodes(self.nodes, save_call_stack_to_df)
 
     def _add_nodes(self, nodes: dict[int, CallStackNode], save: bool) -> None:
-        """Add the thread's events and their device events to the nodes and to `full_df`."""
         if "index_correlation" not in self.df.columns:  # not used here, but HTA requires it
             raise TraceError("the frame has no column 'index_correlation'")
         host = self.df[self.df["stream"] == -1]
@@ -437,7 +436,6 @@ class CallGraph:
         return CallGraph(trace)
 
     def _add_rank(self, rank: int) -> list[tuple[Any, ...]]:
-        """Add the stacks of a rank, and return its rows of `mapping`."""
         frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
         threads, thread_of_row = _threads_of(frame, symbols)
         call = frame["index_correlation"].where(frame["stream"] >= 0, -1).to_numpy(np.int64)

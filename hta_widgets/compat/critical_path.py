@@ -289,7 +289,6 @@ class CPGraph(_Base):  # type: ignore[misc]
         return positions
 
     def _copy_path_attributes(self) -> None:
-        """Set HTA's attributes of the nodes, events and edges on the path."""
         record = self.path.trace.table.record
         self.critical_path_nodes: list[int] = self.path.path_nodes.tolist()
         self.critical_path_events_set: set[int] = set(record[self.path.path_events].tolist())

@@ -341,7 +341,6 @@ def number_or_text(values: Sequence[str]) -> Array:
 
 
 def _index_correlation(trace: Trace) -> Ints:
-    """Return the column ``index_correlation`` of `hta_frame` for all events."""
     table, launch = trace.table, trace.launch_of
     partner = np.where(table.correlation == -1, -1, 0)
     launched = np.flatnonzero(launch >= 0)

@@ -157,7 +157,6 @@ class Trace(TraceSet):
         self.traces = self._frames = _Frames(self._base, self._frame)
 
     def _take(self, loaded: TraceSet) -> None:
-        """Set the traces, symbols, metadata and frames of a loaded set."""
         self._traces = {trace.rank: trace for trace in loaded.values()}
         self._origin_ns = loaded.origin_ns
         self._problems = loaded.problem_list
@@ -512,7 +511,6 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
 
 
 def _step_codes(trace: RankTrace) -> Array:
-    """Return the name codes of the steps on the host."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name.startswith(_STEP)]
     used = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)

@@ -130,8 +130,6 @@ class _Partition(NamedTuple):
 
 
 class _ServerRequest(NamedTuple):
-    """One push or pull on its server's clock."""
-
     server: int
     node: int
     key: int

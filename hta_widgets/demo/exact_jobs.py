@@ -236,7 +236,6 @@ def _arrival_ns(
 
 
 def _write_pipeline(folder: Path) -> dict[str, Any]:
-    """Write the ranks of the pipeline, and return the truth about them."""
     times = pass_times()
     size = _TOKENS * _WIDTH
     schedule_ns = max(end for _, end in times.values()) - min(start for start, _ in times.values())
@@ -263,7 +262,6 @@ def _write_pipeline(folder: Path) -> dict[str, Any]:
 def _pipeline_step(
     recorder: Recorder, stage: int, step: int, times: dict[tuple[int, Pass], tuple[int, int]]
 ) -> int:
-    """Record a step of a stage, and return its FLOPs."""
     begin = recorder.now_ns = step * _STEP_NS
     zero, flops = begin + _HOST_LEAD_NS, 0
     end = zero + max(last for _, last in times.values())
@@ -316,7 +314,6 @@ _HIDDEN, _INNER = 64, 128
 
 
 def _write_experts(folder: Path) -> dict[str, Any]:
-    """Write the ranks with experts, and return the truth about them."""
     ranks = len(_ROWS)
     received = [list(rows) for rows in zip(*_ROWS, strict=True)]
     flops = []
@@ -379,7 +376,6 @@ class _GraphNode(NamedTuple):
 
 
 def _layer_nodes(layer: int) -> list[_GraphNode]:
-    """Return the nodes of a layer, in the order in which they are captured and run."""
     block, product = f"Block_{layer}", ("aten::mm", "Cijk_BBS_MT64x64_MI16")
     return [
         _GraphNode(block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
@@ -390,7 +386,6 @@ def _layer_nodes(layer: int) -> list[_GraphNode]:
 
 
 def _write_graph(folder: Path) -> dict[str, Any]:
-    """Write the server's replay and capture, and return the truth about them."""
     nodes = [node for layer in range(_LAYERS) for node in _layer_nodes(layer)]
     _write_capture(folder / "capture", nodes)
     recorder = Recorder(prefix="hip")

@@ -176,7 +176,6 @@ def _write(
     template: StepTemplate,
     truth: Truth,
 ) -> None:
-    """Run the whole job, and write the files of some of its ranks."""
     clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:

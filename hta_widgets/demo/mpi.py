@@ -226,8 +226,6 @@ class _RankTimes(NamedTuple):
 
 
 class _MpiRun:
-    """Ranks that make one MPI call after another."""
-
     def __init__(self, ranks: int, rng: np.random.Generator) -> None:
         self.calls: list[tuple[int, int, int, Ints, Ints]] = []
         self.now = _START_NS + rng.integers(0, 100_000, ranks)
@@ -277,7 +275,7 @@ def _simulate(
     *,
     gpu: bool,
 ) -> _Calls:
-    """Train for some steps as Horovod does: compute, negotiate, reduce."""
+    """Return the calls of a Horovod training job: compute, negotiate, reduce."""
     job = _MpiRun(ranks, rng)
     for name in ("Comm_rank", "Comm_size"):
         job.local(name)

@@ -168,7 +168,7 @@ class Program:
         details: str = "",
         collective: CollectiveCall | None = None,
     ) -> Iterator[int]:
-        """Open a host event around the block."""
+        """Open a host event around the block, with ns `before` and `after`; yield its position."""
         self.externals += 1
         index, start = len(self.host), self.spend(400)
         event = HostEvent(name, category, self.thread, start, -1, self.externals)

@@ -29,7 +29,7 @@ from hta_widgets.trace.trace import Trace
 
 _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
-_MIN_SHARE = 0.25  # of the calls with shapes; the shapes of weights do not change
+_MIN_SHARE = 0.25  # of the calls with shapes; calls on weights alone keep theirs
 _MIN_ALIKE = 0.8  # of the calls that changed, or of repeated names: by one factor
 #: Minimum change of the number of calls, and the maximum relative error of equal factors.
 _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25

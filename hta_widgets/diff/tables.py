@@ -238,25 +238,22 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     operator = np.flatnonzero(matches.path_kind == OPERATOR)
     work = np.flatnonzero((matches.path_kind == WORK) & (parent >= 0))
 
-    def by_name(values: Floats, paths: Ints, owner: Ints) -> Floats:
-        sums = np.zeros(len(names))
-        np.add.at(sums, code[owner], values[:, paths].mean(axis=0))
-        return sums
-
-    sides: dict[str, Floats] = {}
-    for word, times in zip(_SIDES, path_times(diff), strict=True):
-        sides[f"{word}_count"] = by_name(times.count, operator, operator)
-        sides[f"{word}_host_self_ns"] = by_name(times.host_self_ns, operator, operator)
-        sides[f"{word}_device_ns"] = by_name(times.device_ns, work, parent[work])
     columns: dict[str, Any] = {"name": pd.array(names, dtype="str")}
-    columns |= {name: sides[name] for name in _COUNTS}
-    for measure in ("host_self_ns", "device_ns"):
-        before, after = sides[f"before_{measure}"], sides[f"after_{measure}"]
-        columns |= {f"before_{measure}": before, f"after_{measure}": after}
-        columns[f"diff_{measure}"] = after - before
-    gaps = columns["diff_device_ns"], columns["diff_host_self_ns"]
-    operators = np.flatnonzero((columns["before_count"] > 0) | (columns["after_count"] > 0))
-    order = sorted(operators.tolist(), key=lambda k: (-abs(gaps[0][k]), -abs(gaps[1][k]), names[k]))
+    for measure, paths, operator_of_path in (
+        ("count", operator, operator),
+        ("host_self_ns", operator, operator),
+        ("device_ns", work, parent[work]),
+    ):
+        for word, times in zip(_SIDES, path_times(diff), strict=True):
+            sums = np.zeros(len(names))
+            means = getattr(times, measure)[:, paths].mean(axis=0)
+            np.add.at(sums, code[operator_of_path], means)
+            columns[f"{word}_{measure}"] = sums
+        if measure != "count":
+            columns[f"diff_{measure}"] = columns[f"after_{measure}"] - columns[f"before_{measure}"]
+    device_diff, host_diff = np.abs(columns["diff_device_ns"]), np.abs(columns["diff_host_self_ns"])
+    rows = np.flatnonzero((columns["before_count"] > 0) | (columns["after_count"] > 0)).tolist()
+    order = sorted(rows, key=lambda row: (-device_diff[row], -host_diff[row], names[row]))
     return result_frame(
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},

@@ -37,7 +37,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions, narrow
 from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
@@ -256,7 +256,7 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
     """Return columns of events, with integers of 32 bits where they fit, except for times."""
-    return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
+    return {name: narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
 def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
@@ -445,7 +445,7 @@ def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
     used = np.flatnonzero(np.bincount(codes, minlength=count))
     position = np.zeros(count, np.int64)
     position[used] = np.arange(len(used))
-    return used.tolist(), _narrow(position)[codes]
+    return used.tolist(), narrow(position)[codes]
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
@@ -666,14 +666,6 @@ class ColumnRecords(RecordSource):
             record |= {"id": number - first_end, "args": {}}
         written = (b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
         return json.dumps(record).encode()[:-1] + b"".join(written) + b"}"
-
-
-def _narrow(values: Ints) -> Ints:
-    """Return integers of 32 bits if these fit."""
-    if values.dtype == np.int32 or not values.size:
-        return values
-    is_small = (abs(int(values.min())) | abs(int(values.max()))) >> 31 == 0
-    return values.astype(np.int32) if is_small else values
 
 
 def _short_texts(pool: StringPool) -> StringPool:

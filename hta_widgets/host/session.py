@@ -241,8 +241,6 @@ class LoadCancelled(KeyboardInterrupt):
 
 
 class _PageTask(NamedTuple):
-    """A call of a method for a page."""
-
     method: Callable[..., None]
     page: str
     arguments: tuple[Any, ...] = ()

@@ -485,7 +485,6 @@ class _AuthorizedHandler(RequestHandler):
         self.site = site
 
     def set_default_headers(self) -> None:
-        """Set the policy of every reply, including errors."""
         for name, value in _HEADERS.items():
             self.set_header(name, value)
 

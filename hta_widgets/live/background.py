@@ -37,7 +37,6 @@ T = TypeVar("T")
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
-_MAX_END_S = 2.0  # for which the end of the interpreter waits for threads
 
 
 class NotReadyError(Exception):
@@ -156,7 +155,7 @@ class TaskCache:
 
 _queue: Queue[Callable[[], None]] = Queue()
 #: Other threads whose work is cancelled when the interpreter ends.
-threads: WeakSet[threading.Thread] = WeakSet()
+cancelled_at_exit: WeakSet[threading.Thread] = WeakSet()
 #: Whether the work of this thread waits for answers to pages at each `give_way`.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
@@ -190,16 +189,16 @@ def give_way() -> None:
 
 @atexit.register
 def _cancel_all() -> None:
-    """Cancel all work, and wait for its threads.
+    """Cancel all work, and wait up to two seconds for its threads.
 
     The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
     this can abort the process.
     """
     is_ending.set()
-    deadline = deadline_after(1000 * _MAX_END_S)
-    while _queue.unfinished_tasks or any(thread.is_alive() for thread in threads):
-        if time.perf_counter() > deadline:
-            break
+    deadline = deadline_after(2_000)
+    while time.perf_counter() < deadline and (
+        _queue.unfinished_tasks or any(thread.is_alive() for thread in cancelled_at_exit)
+    ):
         time.sleep(0.005)
     # Functions that run at exit after this one may compute something, too.
     is_ending.clear()

@@ -222,9 +222,8 @@ def _entry_folder(path: str, format_name: str) -> Path | None:
 
 @remembered
 def _code_fingerprint() -> tuple[object, ...]:
-    """Return the fingerprint of the code that makes a cache entry."""
     layers = ("trace", "tiles", "store", "readers", "formats/*")
-    states = code_fingerprint("*.py", *(f"{layer}/*.py" for layer in layers))
+    states = code_fingerprint("*.py", "facts/*.json", *(f"{layer}/*.py" for layer in layers))
     return states, sys.version_info[:2], np.__version__
 
 

@@ -344,7 +344,6 @@ def _expand_glob(pattern: str) -> set[str]:
 
 
 def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
-    """Describe the first files that are empty or of other formats."""
     empty = [(problem.file or "", "is empty") for problem in problems if problem.kind == "empty"]
     unread = [*empty, *foreign]
     shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in unread[:3])

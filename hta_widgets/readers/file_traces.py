@@ -35,7 +35,6 @@ def read_file(path: str, format: str, **options: object) -> Outcome:
 
 
 def _shorten_paths_of_trace(trace: Trace) -> Trace:
-    """Return a trace whose names, tracks, counters, metadata and records have short paths."""
     table = trace.table
     names = StringPool()
     lookup = np.array([names.add(shorten_paths(name)) for name in table.names.values], np.int32)

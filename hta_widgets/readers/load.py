@@ -340,11 +340,11 @@ def _read_all(
     read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
-    is_cached = [False] * len(files)
+    to_cache = [False] * len(files)
     if cache:
-        is_cached = _files_to_cache(files, sizes, of_any_size=has_other_processes)
+        to_cache = _files_to_cache(files, sizes, of_any_size=has_other_processes)
     outcomes: dict[int, Outcome] = {}
-    for index in np.flatnonzero(is_cached).tolist():
+    for index in np.flatnonzero(to_cache).tolist():
         entry = columnar.fetch(files[index].path, files[index].format)
         if entry is not None:
             outcomes[index] = entry
@@ -352,9 +352,9 @@ def _read_all(
     to_read = []
     for index in missing:
         path, format_name = files[index].path, files[index].format
-        to_read.append(FileToRead(path, format_name, _size(path), is_cached[index]))
+        to_read.append(FileToRead(path, format_name, _size(path), to_cache[index]))
     missing_sizes = [sizes[index] for index in missing]
-    is_mapped = has_other_processes or all(file.is_cached for file in to_read)
+    is_mapped = has_other_processes or all(file.to_cache for file in to_read)
     plan = plan_workers(missing_sizes, limit_bytes, _cores(), is_mapped=is_mapped)
     aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
     with ExitStack() as stack:
@@ -372,7 +372,7 @@ def _read_all(
             results = _read_in_pool(pool, read, to_read, aside, advance)
         else:
             read = partial(read, advance=advance, keepalive=keepalive, aside=aside)
-            results = [read(file.path, file.format, cache=file.is_cached) for file in to_read]
+            results = [read(file.path, file.format, cache=file.to_cache) for file in to_read]
     outcomes.update(zip(missing, results, strict=True))
     return [outcomes[index] for index in range(len(files))]
 
@@ -393,7 +393,7 @@ def _read_in_pool(
             read,
             file.path,
             file.format,
-            cache=file.is_cached,
+            cache=file.to_cache,
             aside=aside,
         ): index
         for index, file in enumerate(files)
@@ -428,12 +428,12 @@ def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bo
     min_bytes = 0 if of_any_size else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
         min_bytes = min(min_bytes, _MIN_CACHED_BYTES_OF_MANY)
-    free_bytes, is_cached = columnar.limit_bytes(), []
+    free_bytes, to_cache = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
-        is_cached.append(file.format != "store" and size >= min_bytes and free_bytes > 0)
-        if is_cached[-1]:
+        to_cache.append(file.format != "store" and size >= min_bytes and free_bytes > 0)
+        if to_cache[-1]:
             free_bytes -= int(_COPIED_SHARE * size)
-    return is_cached
+    return to_cache
 
 
 class _ReadTraces(NamedTuple):
@@ -451,7 +451,6 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    """Return the set of the ranks in all files that could be read."""
     files, outcomes = drop_copies(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)

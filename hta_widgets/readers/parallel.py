@@ -59,8 +59,8 @@ class FileToRead(NamedTuple):
     path: str
     format: str
     size_bytes: int
-    #: whether to write its columns to the cache
-    is_cached: bool
+    #: whether its columns are written to the cache
+    to_cache: bool
 
 
 class _Read(NamedTuple):
@@ -105,7 +105,7 @@ def read_on_executor(
             for task in tasks:
                 task.cancel()
     reads = [read for number in range(len(batches)) for read in reads_of_batch[number]]
-    _warn_about_transfers(reads, handover, to_cache=any(file.is_cached for file in files))
+    _warn_about_transfers(reads, handover, to_cache=any(file.to_cache for file in files))
     return [read.outcome for read in reads]
 
 
@@ -156,7 +156,7 @@ def _read_in_worker(
 ) -> list[_Read]:
     if is_own_process():
         return [
-            _Read(read(file.path, file.format, cache=file.is_cached, aside=aside)) for file in files
+            _Read(read(file.path, file.format, cache=file.to_cache, aside=aside)) for file in files
         ]
     return [_read_in_other_process(read, file, handover) for file in files]
 
@@ -165,7 +165,7 @@ def _read_in_other_process(read: ReadTrace, file: FileToRead, handover: _Handove
     """Read a file; write its columns to the cache or the temporary folder, if they are shared."""
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
-    to_cache = file.is_cached and (handover.cache / handover.marker).exists()
+    to_cache = file.to_cache and (handover.cache / handover.marker).exists()
     shares_temporary = (handover.temporary / handover.marker).exists()
     aside = handover.temporary if shares_temporary else None
     if to_cache and (entry := columnar.fetch(file.path, file.format)) is not None:

@@ -32,6 +32,7 @@ _LOCAL_RANK = re.compile(r"(?i)local[-_ ]?rank[-_ =:]{0,2}\[?(\d+)\]?")
 #: As `hta_widgets.trace_handler` names files, with the rank that the process had.
 _RECORDED = re.compile(r"_rank-(\d+)-of-\d+_step-\d+\.pt\.trace\.json(?:\.gz)?$")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
+_PATTERNS = (_RANK, _LOCAL_RANK, _WORKER)
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
 #: Coordinates are sorted in this order.
@@ -108,8 +109,13 @@ def assign_ranks(
         if _is_recorded_as(paths[file], guess):
             continue
         count = paths.count(paths[file])
-        several = f"is one of {count} ranks or devices of the file"
-        reason = several if count > 1 else "the file has no rank number"
+        named = _rank_of_name(paths[file])
+        reason = "the file has no rank number"
+        if count > 1:
+            reason = f"is one of {count} ranks or devices of the file"
+        elif named in used - {guess}:
+            name = _distinct_name(paths[ranks.index(named)], paths[file])
+            reason = f"its name states rank {named}, which {name} has"
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -118,8 +124,7 @@ def assign_ranks(
         used.add(rank)
         holder = ranks.index(stated[file])
         early = ", and ends early" if paths[file] in cut else ""
-        has_same_name = PurePath(paths[holder]).name == PurePath(paths[file]).name
-        name = paths[holder] if has_same_name else PurePath(paths[holder]).name
+        name = _distinct_name(paths[holder], paths[file])
         difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
         detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
@@ -260,7 +265,7 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and the source of the ranks in words."""
-    for pattern in (_RANK, _LOCAL_RANK, _WORKER):
+    for pattern in _PATTERNS:
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
             return [rank for rank in ranks if rank is not None], "from its name"
@@ -270,6 +275,17 @@ def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]
     free_ranks = (rank for rank in itertools.count() if rank not in taken)
     guesses = list(itertools.islice(free_ranks, len(paths)))
     return guesses, "from its place in the order of names"
+
+
+def _rank_of_name(path: str) -> int | None:
+    ranks = (_last_number(pattern, path) for pattern in _PATTERNS)
+    return next((rank for rank in ranks if rank is not None), None)
+
+
+def _distinct_name(path: str, other: str) -> str:
+    """Return the name of a file, or its path if the name is also that of `other`."""
+    name = PurePath(path).name
+    return path if name == PurePath(other).name else name
 
 
 def _is_recorded_as(path: str, rank: int) -> bool:
@@ -295,7 +311,7 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
 
 def rank_in_name(name: str) -> str | None:
     """Return the part of a file's name that states its rank or coordinates; None without one."""
-    for pattern in (_RANK, _LOCAL_RANK, _WORKER, _DIMENSIONS):
+    for pattern in (*_PATTERNS, _DIMENSIONS):
         if parts := [match[0].lower() for match in pattern.finditer(name)]:
             return " ".join(parts)
     return None

@@ -348,7 +348,6 @@ class _ColumnKind:
         return np.float64 if self.is_real else np.int64
 
     def missing_values(self, count: int) -> Array:
-        """Return the values of a column that the table lacks."""
         return np.full(count, np.nan if self.is_real else self.missing, self.dtype)
 
     def expression(self, name: str) -> str:
@@ -367,7 +366,6 @@ class _ColumnKind:
 
 
 def _as_kind(value: object, kind: type) -> object:
-    """Return an integer or a string; None for a value of another kind."""
     if kind is int:
         return _as_integer(value, None)
     if isinstance(value, bytes):  # some writers store strings as blobs

@@ -211,8 +211,6 @@ class Stream:
 
 
 class _PackedStream(Stream):
-    """The decompressed bytes of a compressed file."""
-
     @property
     def read_bytes(self) -> int:
         return self._file.tell()

@@ -177,7 +177,7 @@ class StoredEvents(_LazyColumns, EventTable):
 
     def with_kinds(self, kind: Codes) -> EventTable:
         """Return the same events with other kinds."""
-        other = StoredEvents(self._rank, self._count, self._span_ns)
+        other = self.with_stored_kinds()
         other.kind = kind
         return other
 
@@ -203,37 +203,27 @@ class StoredEvents(_LazyColumns, EventTable):
         return StoredEvents, (self._rank, self._count, self._span_ns)
 
 
-class StoredFlows(_LazyColumns, FlowTable):
-    """See `FlowTable`."""
-
+class _StoredFlows(_LazyColumns, FlowTable):
     __slots__ = ("_count", "_rank")
     _field = "flow_table"
 
 
-class StoredCounters(_LazyColumns, CounterTable):
-    """See `CounterTable`."""
-
+class _StoredCounters(_LazyColumns, CounterTable):
     __slots__ = ("_count", "_rank")
     _field = "counter_table"
 
 
-class StoredInstants(_LazyColumns, InstantTable):
-    """See `InstantTable`."""
-
+class _StoredInstants(_LazyColumns, InstantTable):
     __slots__ = ("_count", "_rank")
     _field = "instant_table"
 
 
-class StoredAsyncs(_LazyColumns, AsyncTable):
-    """See `AsyncTable`."""
-
+class _StoredAsyncs(_LazyColumns, AsyncTable):
     __slots__ = ("_count", "_rank")
     _field = "async_table"
 
 
-class StoredCopies(_LazyColumns, CopyTable):
-    """See `CopyTable`."""
-
+class _StoredCopies(_LazyColumns, CopyTable):
     __slots__ = ("_count", "_rank")
     _field = "copy_table"
 
@@ -365,11 +355,11 @@ def open_trace(
     source = source_type(rank, entry["records"], facts["path"]) if entry["records"] >= 0 else None
     trace = StoredTrace(
         metadata={},
-        flow_table=StoredFlows(rank, rows["flow_table"]),
-        counter_table=StoredCounters(rank, rows["counter_table"]),
-        instant_table=StoredInstants(rank, rows["instant_table"]),
-        async_table=StoredAsyncs(rank, rows["async_table"]),
-        copy_table=StoredCopies(rank, rows["copy_table"]),
+        flow_table=_StoredFlows(rank, rows["flow_table"]),
+        counter_table=_StoredCounters(rank, rows["counter_table"]),
+        instant_table=_StoredInstants(rank, rows["instant_table"]),
+        async_table=_StoredAsyncs(rank, rows["async_table"]),
+        copy_table=_StoredCopies(rank, rows["copy_table"]),
         source=source,
         _table=StoredEvents(rank, rows["_table"], entry["span_ns"]),
         _rules_version=0 if entry["rules"] == _rules() else -1,
@@ -579,7 +569,6 @@ _COPY_AGAIN = "Copy the store again, or save the traces again."
 
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
-    """Raise an error unless the file of a rank exists and has the size in the manifest."""
     if Path(entry["file"]).name != entry["file"]:
         raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
     file, expected_bytes = folder / entry["file"], entry["frame"][0]

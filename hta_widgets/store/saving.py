@@ -116,7 +116,6 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
-    """Flush a file or folder to disk, if the system can flush it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

@@ -201,7 +201,6 @@ def _detailed_event(index: RankIndex, table: TableRows, row: int) -> DetailedEve
 
 
 def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
-    """Yield the events that enclose an event, the innermost first."""
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:

@@ -478,7 +478,6 @@ def _time_range(trace: Trace) -> tuple[int, int]:
 
 
 def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
-    """Count the events of each track, and find the rows of steps on the host."""
     flags = np.where(step_numbers(table.names.values) >= 0, np.uint8(_STEP), np.uint8(0))
     for code, name in enumerate(table.names.values):
         if name.startswith(_AUTOGRAD_NAME):

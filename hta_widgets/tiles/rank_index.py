@@ -260,7 +260,6 @@ class RankIndex:
         return device_rows(self.rank.table).astype(np.int32)  # kept for each rank
 
     def _index_lanes(self, ref: LaneRef) -> list[AnyLane]:
-        """Index a lane, and the lanes that are drawn with it."""
         match ref.role:
             case "gpu" | "comm" | "cpu":
                 return [self._folded_lane(ref)]

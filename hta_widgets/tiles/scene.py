@@ -236,7 +236,6 @@ def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
 
 
 def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
-    """Return the kinds of events of ranks without device work."""
     is_on_host = np.zeros(len(KINDS), np.bool_)
     for rank in ranks:
         if not any(row.role in {"gpu", "comm"} for row in rank.summary):

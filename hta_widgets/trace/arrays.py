@@ -27,6 +27,12 @@ def fit_int32(*values: int) -> bool:
     return all(-(1 << 31) <= value < 1 << 31 for value in values)
 
 
+def narrow(values: Array) -> Array:
+    """Return integers as int32 if all of them fit."""
+    fits = values.dtype != np.int32 and fit_int32(values.min(initial=0), values.max(initial=0))
+    return values.astype(np.int32) if fits else values
+
+
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
     """Statistics of the values of each group; `std` is of a sample (ddof 1), 0 for one value."""

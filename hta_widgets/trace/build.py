@@ -71,7 +71,7 @@ def launch_links(
     has_call = after > first
     work, first, after = work[has_call], first[has_call], after[has_call]
     chosen = after - 1
-    for number in np.flatnonzero(after - first > 1).tolist():  # work whose id several calls have
+    for number in np.flatnonzero(after - first > 1).tolist():  # several calls have the work's id
         call_starts = start[calls[first[number] : after[number]]]
         calls_before = int(np.searchsorted(call_starts, start[work[number]], side="right"))
         chosen[number] = first[number] + max(calls_before - 1, 0)

@@ -72,11 +72,11 @@ def flow_table(
     # The position in `launches` of the same arrow, -1 for none.
     index = _FlowIndex(source, target, len(table))
     launch = index.positions(tail, head)
-    unsure = np.flatnonzero((flow_kind == 0) & (launch < 0))
-    if len(unsure) and len(table):
-        tail[unsure] = finder.by_correlation(columns, tail_rows[unsure], tail[unsure])
-        head[unsure] = finder.by_correlation(columns, head_rows[unsure], head[unsure])
-        launch[unsure] = index.positions(tail[unsure], head[unsure])
+    unmatched = np.flatnonzero((flow_kind == 0) & (launch < 0))
+    if len(unmatched) and len(table):
+        tail[unmatched] = finder.by_correlation(columns, tail_rows[unmatched], tail[unmatched])
+        head[unmatched] = finder.by_correlation(columns, head_rows[unmatched], head[unmatched])
+        launch[unmatched] = index.positions(tail[unmatched], head[unmatched])
     is_lost = (tail < 0) | (head < 0)
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
@@ -90,11 +90,11 @@ def flow_table(
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
     is_lost[without_id] = True
 
-    is_new = ~is_lost & ((launch < 0) | (flow_kind != 0))
-    is_listed = ~is_lost & ~is_new
+    is_launch = ~is_lost & (launch >= 0) & (flow_kind == 0)
+    is_new = ~is_lost & ~is_launch
     tail_record, head_record = columns.record[tail_rows], columns.record[head_rows]
-    source_record[launch[is_listed]] = tail_record[is_listed]
-    target_record[launch[is_listed]] = head_record[is_listed]
+    source_record[launch[is_launch]] = tail_record[is_launch]
+    target_record[launch[is_launch]] = head_record[is_launch]
     return FlowTable(
         kind=np.concatenate((launch_kind, flow_kind[is_new].astype(np.uint8))),
         source=np.concatenate((source, tail[is_new])),

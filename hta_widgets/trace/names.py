@@ -173,7 +173,6 @@ def _limit_length(text: str) -> str:
 
 
 def _join(*words: str) -> str:
-    """Return the words that are not empty, with blanks between them."""
     return " ".join(filter(None, words))
 
 

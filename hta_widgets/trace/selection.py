@@ -486,7 +486,6 @@ def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
 
 
 def _int64(number: Any) -> int:
-    """Return an integer as an int; raise an error unless it fits into 64 bits."""
     integer = int(number)
     if integer != number or not -(1 << 63) <= integer < 1 << 63:
         raise ValueError(f"expected a whole number of 64 bits, got {number!r}")

@@ -53,7 +53,6 @@ STRING_COLUMNS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 def _categorical_column(
     trace: Trace, column: str, rows: _RowSelector
 ) -> tuple[Array, Sequence[str]]:
-    """Return the codes of a column of strings, and the strings by code."""
     table = trace.table
     if column == "track":
         return table.track[rows], [track.key for track in table.tracks]

@@ -26,9 +26,9 @@ from hta_widgets.trace.arrays import (
     Bools,
     Ints,
     distinct_codes,
-    fit_int32,
     group_order,
     mask_of_rows,
+    narrow,
     order_and_bounds,
 )
 from hta_widgets.trace.columns import RankColumns, StreamIds, Track, TrackRole
@@ -416,7 +416,7 @@ def device_streams(
         result = _unsigned_ids(result, problems)
     missing = np.flatnonzero(device & (result < 0))
     if not len(missing):
-        return _narrow(result)
+        return narrow(result)
     threads = len(columns.tids)
     pid_and_tid = pid.astype(np.int64) * threads + tid
     used_threads, thread = distinct_codes(pid_and_tid)
@@ -433,7 +433,7 @@ def device_streams(
     stream_of_thread[unnumbered] = np.setdiff1d(candidates, stream_of_thread)[: len(unnumbered)]
     result = result.astype(np.int64)
     result[missing] = stream_of_thread[thread[missing]]
-    return _narrow(result)
+    return narrow(result)
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
@@ -449,12 +449,6 @@ def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
     unsigned[has_32_bits] += 1 << 32
     unsigned[has_64_bits] &= (1 << 63) - 1
     return unsigned
-
-
-def _narrow(ids: StreamIds) -> StreamIds:
-    """Return ids as int32 if all of them fit."""
-    fits = ids.dtype != np.int32 and fit_int32(ids.min(initial=0), ids.max(initial=0))
-    return ids.astype(np.int32) if fits else ids
 
 
 def _number_of_thread(tid: str, default: int) -> int:

@@ -315,7 +315,6 @@ class Dashboard(LinkedView):
         return {**saved, "_tables": {**self._tables, **frames}}
 
     def _fallback(self) -> Fallback:
-        """Return the headline, the first charts and the timeline for outputs without a page."""
         view = super()._fallback()
         late_ranks: list[int] = []
         sentences: list[str] = []

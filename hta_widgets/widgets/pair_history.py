@@ -126,7 +126,6 @@ class PairHistory:
             self._future.clear()
 
     def _move(self, side: int, source: list[_Act], target: list[_Act]) -> None:
-        """Record an undo or redo of one side by the page."""
         for index in reversed(range(len(source))):
             key, sides = source[index]
             if side in sides:

@@ -249,7 +249,6 @@ class TraceDiff(anywidget.AnyWidget):
         serve(self, self.answer)
 
     def _connect_timelines(self) -> None:
-        """Set the first windows of both timelines and the classes of their events."""
         for number, timeline in enumerate(self.sides):
             window = first_window(
                 self.comparison.sides[number], self.sources[number], timeline.whole

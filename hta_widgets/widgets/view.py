@@ -423,7 +423,6 @@ class LinkedView(anywidget.AnyWidget):
         return timeline_fallback(self.engine, self._scene, self.state.snapshot())
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
-        """Return the content of a saved page in addition to the timeline."""
         return None
 
     def undo(self) -> bool:
@@ -479,7 +478,6 @@ class LinkedView(anywidget.AnyWidget):
         return Selection.from_json(self.state.selection, self.traces)
 
     def _clicked_event(self) -> Selection | None:
-        """Return the clicked event; None if anything else is selected."""
         event = self.state.selected_event
         if event is None or event[0] not in self.traces or self.state.selection is not None:
             return None

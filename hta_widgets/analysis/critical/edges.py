@@ -32,6 +32,7 @@ from hta_widgets.analysis.critical.nodes import (
     GraphRules,
     Nodes,
 )
+from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import SYNCHRONIZING, stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
@@ -484,18 +485,20 @@ def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints,
 
 
 def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the last work on each stream of a call's device before the call returned."""
+    """Return the last work on each stream before a call for the device returned, and the call.
+
+    The recorded waits `rows` are on the device of their `call`.
+    """
     table, tracks = trace.table, trace.tracks
     ends, end_ns = DeviceWorkIndex.by_end(trace), table.end_ns
     pids = np.array([tracks[track].pid for track in table.track[rows].tolist()], dtype=object)
-    work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for number, track in enumerate(tracks):
+    work, calls = [], []
+    for stream, track in enumerate(tracks):
         if track.role == "stream":
-            calls_of_device = call[pids == track.pid]
-            streams = np.full(len(calls_of_device), number, np.int32)
-            work.append(ends.last_until(streams, end_ns[calls_of_device]))
-            calls.append(calls_of_device)
-    return np.concatenate(work), np.concatenate(calls)
+            calls.append(call[pids == track.pid])
+            streams = np.full(len(calls[-1]), stream, np.int32)
+            work.append(ends.last_until(streams, end_ns[calls[-1]]))
+    return concat_arrays(work), concat_arrays(calls)
 
 
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:

@@ -25,7 +25,7 @@ from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.columns import FlowTable, concatenate_tables
 from hta_widgets.trace.intervals import intersect, total_length, union
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import drop_unused_texts
+from hta_widgets.trace.trace import categorical_dtype, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
@@ -282,8 +282,6 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
 
 
 def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
-    """Return a categorical of strings by code; values may occur twice."""
-    distinct = list(dict.fromkeys(reversed(values)))
-    number = {value: code for code, value in enumerate(distinct)}
-    lookup = np.array([number[value] for value in values], dtype=np.int64)
-    return categorical(lookup[codes], distinct)
+    """Return a categorical of the values at `codes`; values may repeat, the last comes first."""
+    dtype = categorical_dtype(list(dict.fromkeys(reversed(values))))
+    return pd.Categorical(np.array(values, dtype=object)[codes], dtype=dtype)

@@ -519,33 +519,32 @@ def _send_recv_ranks(
 
 
 def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
-    keys = []
-    descriptions: dict[Hashable, str] = {}
-    for name, listed, description, size, stream in zip(
-        args[_GROUP],
-        args[_RANKS],
-        args[_DESCRIPTION],
-        to_int64(args[_SIZE]).tolist(),
-        args["stream"],
-        strict=True,
-    ):
-        text = listed if isinstance(listed, str) else json.dumps(listed)
-        if text.strip() in {"", "[]", "null"}:
-            text = ""
-        label = "" if name is None else str(name)
-        keys.append((label, text, size, -1 if label or text else stream))
-        descriptions.setdefault(keys[-1], description if isinstance(description, str) else "")
-    codes, distinct = factorize(keys)
+    names = ["" if name is None else str(name) for name in args[_GROUP]]
+    texts = list(map(_ranks_text, args[_RANKS]))
+    sizes = to_int64(args[_SIZE]).tolist()
+    # Events that state neither a name nor ranks are grouped by stream.
+    is_stated = [bool(name or text) for name, text in zip(names, texts, strict=True)]
+    streams = np.where(is_stated, -1, args["stream"]).tolist()
+    codes, keys = factorize(list(zip(names, texts, sizes, streams, strict=True)))
+    first_events = np.unique(codes, return_index=True)[1].tolist()
     config = {group.name: group.ranks for group in job_header(trace).groups if group.is_listed}
     groups = []
-    for key in distinct:
-        name, text, size, stream = key
+    for (name, text, size, stream), event in zip(keys, first_events, strict=True):
         ranks, configured = parse_ranks(text), config.get(name, ())
         # Events have long lists truncated; the header may have the whole list.
         if len(ranks) != size and (len(configured) == size or not ranks):
             ranks = configured
-        groups.append(GroupName(name, ranks, sys.intern(text), size, stream, descriptions[key]))
+        description = args[_DESCRIPTION][event]
+        if not isinstance(description, str):
+            description = ""
+        groups.append(GroupName(name, ranks, sys.intern(text), size, stream, description))
     return codes, groups
+
+
+def _ranks_text(listed: object) -> str:
+    """Return the ranks that an event lists for its group as text; empty if it lists none."""
+    text = listed if isinstance(listed, str) else json.dumps(listed)
+    return "" if text.strip() in {"", "[]", "null"} else text
 
 
 def recorded_shift(trace: Trace) -> int:

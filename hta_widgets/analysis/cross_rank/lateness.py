@@ -249,17 +249,15 @@ def has_longer_pauses(
     counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))
     peers = [peer for peer in range(len(match.traces)) if peer != place]
-    half = len(peers) // 2 + 1
-    # Pauses of ranks that are not added yet are 0, so each excess is an upper bound of the next.
-    for places in ([place], peers[:half], peers[half:]):
-        of_ranks = [match.of_trace[peer] for peer in places]
-        arguments = [
-            tuple(map(times.clocks[peer].to_rank, (since_ns[of_rank], times.arrival_ns[of_rank])))
-            for peer, of_rank in zip(places, of_ranks, strict=True)
-        ]
-        traces = [match.traces[peer] for peer in places]
-        results = map_ranks(traces, _pauses_of_rank, each=arguments, executor=match.executor)
-        for of_rank, pauses_ns in zip(of_ranks, results, strict=True):
+    # The pauses of the rank alone are an upper bound of the excess, and often short enough.
+    for places in ([place], peers):
+        traces, entries_of = [match.traces[i] for i in places], [match.of_trace[i] for i in places]
+        intervals = []
+        for i in places:
+            to_rank, of_rank = times.clocks[i].to_rank, match.of_trace[i]
+            intervals.append((to_rank(since_ns[of_rank]), to_rank(times.arrival_ns[of_rank])))
+        results = map_ranks(traces, _pauses_of_rank, each=intervals, executor=match.executor)
+        for of_rank, pauses_ns in zip(entries_of, results, strict=True):
             paused_ns[of_rank] = pauses_ns
         if deviation_from_peers(match.collective, paused_ns)[counted].sum() <= min_ns:
             return False

@@ -94,6 +94,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
     if not len(records):
         return _args_part("absent")
     sample = records[:_SAMPLE]
+    # Twice the limit, because other records may have smaller args than those of the sample.
     try:
         text = b"".join(text for _, text in _texts(source, sample))
         if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
@@ -130,7 +131,6 @@ def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
 
 
 def _args_of(record: bytes) -> bytes:
-    """Return the text of a record's args; empty if it has none."""
     if b'"args"' not in record:
         return b""
     try:
@@ -502,7 +502,6 @@ def _write_entries(
 
 
 def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
-    """Apply `function` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([function(value) for value in distinct.tolist()], np.int64)[inverse]
 

@@ -134,7 +134,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """The blocks of the first of `frames`, as many as fit, with names such as ``step-3``.
+    """The blocks of as many of the first `frames` as fit, with names such as ``step-3``.
 
     `numbers` has the numbers of the blocks in ascending order. `words` describes what the page
     leaves out, and is empty if it leaves out nothing. `about` has entries for the page's document.

@@ -38,7 +38,7 @@ from hta_widgets.export.pages.format import (
     version_text,
 )
 from hta_widgets.export.pages.overview import overview
-from hta_widgets.live.background import give_way, gives_way, threads
+from hta_widgets.live.background import cancelled_at_exit, give_way, gives_way
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.text import rank_list
@@ -102,7 +102,7 @@ class OfflineData:
         self._thread = threading.Thread(
             target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
         )
-        threads.add(self._thread)
+        cancelled_at_exit.add(self._thread)
         self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:

@@ -417,7 +417,6 @@ class LanePainter(Painter):
         )
 
     def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
-        """Return the cells of each px, with their prevailing kind or class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)

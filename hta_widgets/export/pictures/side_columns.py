@@ -311,7 +311,6 @@ class SideColumnPainter(Painter):
 
 
 def _is_mpi(rank: Mapping[str, Any]) -> bool:
-    """Return whether the rank has MPI calls instead of device work."""
     rows = [row for row in rank["summary"] if row["role"] != "cpu"]
     return bool(rows) and all(row["label"] == "MPI" for row in rows)
 

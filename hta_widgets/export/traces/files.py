@@ -375,7 +375,6 @@ def _members_of_ranks(
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
-    """Return the part of the job that is exported; None for all of it."""
     trace, table, rows = members.trace, members.trace.table, members.rows
     chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
     if not len(rows) or (members.whole and chosen >= job_ranks):

@@ -27,8 +27,6 @@ DROP, KEEP, ASK = 0, 1, 2
 
 
 class _RecordHeader(msgspec.Struct, gc=False):
-    """The fields of a record that decide whether it is written."""
-
     ph: str = ""
     ts: Raw = Raw(b"")
     cat: str | None = ""

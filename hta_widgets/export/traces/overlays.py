@@ -56,8 +56,6 @@ _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 
 class _PhaseAndCategory(msgspec.Struct, gc=False):
-    """The fields of a record that decide whether it is written."""
-
     ph: str = ""
     cat: str | None = ""
 
@@ -322,7 +320,6 @@ def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
 
 
 def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
-    """Return the JSON text of ``Patterns`` by record."""
     texts = [
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)

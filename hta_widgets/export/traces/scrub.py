@@ -108,8 +108,6 @@ _SUSPECT = re.compile(
 
 
 class _NumberText:
-    """A number as written in a JSON text."""
-
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:

@@ -98,7 +98,6 @@ class _AscendTables:
         self._rows.note("part", int("TASK" not in database.tables), detail)
 
     def facts(self, _process: int, device: int) -> RankFacts:
-        """Return what the database states about the rank of a device."""
         pairs = self._database.rows("RANK_DEVICE_MAP", "deviceId rankId", kinds=(int, int))
         ranks = {device: rank for device, rank in pairs if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", "id name"))
@@ -109,7 +108,6 @@ class _AscendTables:
         return RankFacts(0, host, ranks.get(device, self._folder_rank), properties)
 
     def read_tasks(self) -> None:
-        """Read the tasks of devices."""
         tasks = self._tasks
         task_ids, task_type = tasks["globalTaskId"], tasks["taskType"]
         computations, schedules = (
@@ -234,7 +232,6 @@ class _AscendTables:
             add_profiler_steps(self._rows, numbers, **times_ns, place=place, target=device)
 
     def read_marks(self) -> None:
-        """Read the ranges and marks of MSTX."""
         columns = self._database.integers(
             "MSTX_EVENTS", "startNs endNs globalTid message connectionId"
         )

@@ -205,8 +205,8 @@ SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times
 def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
-    A step lasts from its first synchronization to the first one of the next step. If the file has
-    only one step, it lasts to the end of its last synchronization.
+    A step lasts from its first synchronization to the first one of the next step, so the last step
+    is left out. If the file has only one step, it lasts to the end of its last synchronization.
     """
     totals = worker_rows(part.trace).totals
     lasting = totals.dur_ns > 0

@@ -230,7 +230,6 @@ class _DumpReader:
 
 
 def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
-    """Add the collectives of a dump, on a track per group."""
     entries = [entry for entry in dump.entries if entry.created_ns >= 0]
     tracks: dict[str, int] = {}
     places = []

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ from hta_widgets.formats.kineto.times import (
     OK,
     TOO_LARGE,
     Times,
-    joined_texts,
     nanoseconds,
     resolution,
 )
@@ -68,18 +66,13 @@ _NO_ID = Record().bind_id
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
-#: Times of a slice: converted, or as joined JSON (`joined_texts`) with the number of values.
-SliceTimes = Times | tuple[bytes, int]
-
 
 class _Batch:
-    """Fields of the records of some slices before their conversion."""
-
     def __init__(self) -> None:
         self.count = 0
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
-        self.start: list[SliceTimes] = []
-        self.dur: list[SliceTimes] = []
+        self.start: list[Times] = []
+        self.dur: list[Times] = []
         # Pairs begin with the row of a record in the batch.
         self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
@@ -97,7 +90,6 @@ class _Batch:
         self.offsets: list[Callable[[int], int]] = []
 
     def offset_of(self, row: int) -> int:
-        """Return the byte offset in the file of the record at a row."""
         index = bisect_right(self.first_rows, row) - 1
         return self.offsets[index](row - self.first_rows[index])
 
@@ -144,7 +136,7 @@ class Columns:
         numbers: Ints,
         bodies: Callable[[], Sequence[Any]],
         offset_of: Callable[[int], int],
-        times: tuple[SliceTimes, SliceTimes] | None = None,
+        times: tuple[Times, Times] | None = None,
     ) -> None:
         """Add a slice's records."""
         if not records:
@@ -167,8 +159,8 @@ class Columns:
         for name, values in arrays.items():
             batch.parts[name].append(values)
         start, dur = times or (
-            (joined_texts([record.ts for record in records]), len(records)),
-            (joined_texts([record.dur for record in records]), len(records)),
+            nanoseconds([record.ts for record in records]),
+            nanoseconds([record.dur for record in records]),
         )
         batch.start.append(start)
         batch.dur.append(dur)
@@ -212,7 +204,6 @@ class Columns:
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Store the ids, bindings, scopes and unknown phases of records."""
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
         batch.id_rows.append(first + id_rows)
@@ -413,19 +404,12 @@ class Columns:
             self.notes.add(kind, reason, batch.offset_of(int(rows[0])), len(rows))
 
 
-def _join_times(parts: Sequence[SliceTimes]) -> Times:
-    """Return the times of several slices; the JSON of adjacent slices is parsed together."""
-    converted: list[Times] = []
-    for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
-        if is_converted:
-            converted += cast("Iterable[Times]", run)
-        else:
-            texts, counts = zip(*cast("Iterable[tuple[bytes, int]]", run), strict=True)
-            converted.append(nanoseconds(b",".join(texts), sum(counts)))
-    ns = np.concatenate([times.ns for times in converted])
-    if all(times.state is None for times in converted):
+def _join_times(parts: Sequence[Times]) -> Times:
+    """Return the times of several slices."""
+    ns = np.concatenate([times.ns for times in parts])
+    if all(times.state is None for times in parts):
         return Times(ns, None)
-    states = [np.zeros(len(ns), np.uint8) if state is None else state for ns, state in converted]
+    states = [np.zeros(len(ns), np.uint8) if state is None else state for ns, state in parts]
     return Times(ns, np.concatenate(states))
 
 

@@ -241,8 +241,6 @@ class CodeTable(dict[Any, int]):
 
 
 class _TextCodes(dict[bytes, int]):
-    """Codes of distinct combinations of JSON texts."""
-
     def __init__(self) -> None:
         self.size_bytes = 0
 
@@ -258,7 +256,6 @@ class _TextCodes(dict[bytes, int]):
         return code
 
     def texts(self) -> list[Texts]:
-        """Return the texts of each code."""
         return [tuple(text.split(b"\0")) for text in self]
 
 

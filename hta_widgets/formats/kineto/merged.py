@@ -76,8 +76,6 @@ class RankContents(NamedTuple):
 
 
 class _Entry(Struct):
-    """Entry of a merged file about one of its ranks."""
-
     rank: Annotated[int, Meta(ge=0, le=LAST_RANK)]
     metadata: dict[str, Any]
     shift_ns: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] = 0

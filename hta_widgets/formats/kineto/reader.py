@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.byteps.reader import build_server, build_worker, is_server, is_worker
-from hta_widgets.formats.kineto.columns import Columns, SliceTimes
+from hta_widgets.formats.kineto.columns import Columns
 from hta_widgets.formats.kineto.merged import RankContents, split_merged
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows, track_names
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, RecordMove, RecordSlice
@@ -36,7 +36,8 @@ from hta_widgets.formats.kineto.records import (
 from hta_widgets.formats.kineto.split_ranks import Document, split_documents, split_ranks
 from hta_widgets.formats.kineto.times import (
     LARGEST_DOUBLE,
-    joined_texts,
+    Times,
+    nanoseconds,
     nanoseconds_of_doubles,
     nanoseconds_of_integers,
 )
@@ -206,7 +207,7 @@ class RecordList:
         return True
 
     def _append(
-        self, records: list[Record], text: bytes, times: tuple[SliceTimes, SliceTimes] | None = None
+        self, records: list[Record], text: bytes, times: tuple[Times, Times] | None = None
     ) -> None:
         count = len(records)
         start = self.window.offset
@@ -281,7 +282,7 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
     return timed_decoder(float if largest < LARGEST_DOUBLE / 2 else Raw)
 
 
-def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
+def _times_if_exact(records: list[Any]) -> tuple[Times, Times] | None:
     """Return starts and durations of timed records; None if they may be inexact."""
     count = len(records)
     if not count:
@@ -291,13 +292,13 @@ def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
     if dur is None:
         return None
     starts = [record.ts for record in records]
-    start: SliceTimes | None
+    start: Times | None
     if isinstance(starts[0], int):
         start = nanoseconds_of_integers(starts, missing=NO_INTEGER)
     elif isinstance(starts[0], float):
         start = nanoseconds_of_doubles(np.fromiter(starts, np.float64, count))
     else:
-        start = joined_texts(starts), count
+        start = nanoseconds(starts)
     return None if start is None else (start, dur)
 
 

@@ -263,8 +263,6 @@ def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
-    """The calls of the host that put work on a device."""
-
     rows: Rows
     device: npt.NDArray[np.int32]
     #: number of calls from processes that use the same ids for different devices

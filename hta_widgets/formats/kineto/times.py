@@ -47,18 +47,15 @@ class Times(NamedTuple):
     state: Bytes | None
 
 
-def joined_texts(texts: Sequence[Any]) -> bytes:
-    """Join JSON texts with commas; commas inside a text become `;`."""
-    joined = b",".join(texts)
-    if joined.count(b",") != len(texts) - 1:
-        joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
-    return joined
-
-
-def nanoseconds(joined: bytes, count: int) -> Times:
+def nanoseconds(texts: Sequence[Any]) -> Times:
     """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond."""
+    count = len(texts)
     if not count:
         return Times(np.empty(0, np.int64), None)
+    joined = b",".join(texts)
+    if joined.count(b",") != count - 1:
+        # A text that contains commas is not a number, whatever it has in their place.
+        joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
     original = joined
     # Without digits, only separators and signs remain.
     skeleton = joined.translate(None, _DIGITS)
@@ -174,7 +171,6 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
 
 
 def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
-    """Parse values of any width and number of decimals."""
     marks = np.flatnonzero(text < _ZERO)
     commas = np.flatnonzero(text[marks] == _COMMA)
     ends = marks[commas]

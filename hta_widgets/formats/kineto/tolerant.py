@@ -234,7 +234,7 @@ class _TolerantReader:
         return -1
 
     def _list_end(self, position: int) -> int:
-        """Return the end of the last entry: a bracket that is followed by valid top-level text."""
+        """Return the end of the last entry: a bracket before valid top-level text; -1 for none."""
         brackets = 0
         for match in _RECORD_END.finditer(self.chars, position):
             following = self.chars[match.end() : match.end() + 1]

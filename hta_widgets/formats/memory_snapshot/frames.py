@@ -51,7 +51,6 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
 
 
 def _pools_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the segments, added up by device, kind and stream."""
     segments = snapshot_segments(traces)
     groups = segments.groupby(["rank", "device", "kind", "stream"], sort=True)
     sums = groups[["total_bytes", "used_bytes", "free_bytes", "free_blocks"]].sum()
@@ -125,7 +124,6 @@ def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:
 
 
 def _compare_peaks(diff: Comparison) -> pd.DataFrame:
-    """Return the bytes at the peak of each run, by device, use and frame."""
     sides = [snapshot_peak(side.traces) for side in diff.sides]
     keys = ["rank", "device", "use", "where"]
     return join_sides(sides, keys, ["bytes", "blocks"], by="bytes")

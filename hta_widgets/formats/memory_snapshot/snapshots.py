@@ -159,7 +159,6 @@ class _SnapshotReader:
         self._has_segments = isinstance(value.get("segments"), (list, tuple))
 
     def read(self) -> MemorySnapshot:
-        """Return the devices with events or segments."""
         snapshot = self._snapshot
         segments = dicts_in(self._value.get("segments"))
         detail = "no segments, so blocks from before the history are known only by their release"

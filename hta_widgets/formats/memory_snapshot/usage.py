@@ -174,7 +174,6 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
 
 
 def _peak_rows(rank_memory: RankMemory) -> list[tuple[Any, ...]]:
-    """Return the rows of `snapshot_peak` of a device, the largest first."""
     trace, memory = rank_memory
     names = [(use_of(stack), frame_text(stack, NO_STACK)) for stack in trace.profile.stacks]
     names.append((BEFORE, BEFORE))  # of the stack -1

@@ -341,7 +341,7 @@ def mpi_message_sizes(
         prints as 0), ``size_class`` (``small`` up to 8 bytes, ``medium`` up to 64 KiB,
         ``large``), ``key`` and ``source`` as in `mpi_routines`.
 
-        Routines that moved no byte have no bins. Small messages are latency and waiting for the
+        Routines that moved no data have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
     """
     scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)

@@ -61,8 +61,6 @@ _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 @dataclass(slots=True)
 class _RankCalls:
-    """The blocking collectives of a rank, by start."""
-
     trace: Trace
     rows: Rows
     routines: list[str]
@@ -90,7 +88,6 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
 
 @memoize
 def _collective_rows(trace: Trace) -> Rows:
-    """Return the events that are blocking collectives, by start."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
     category = table.categories.values.index(MPI_CATEGORY)
@@ -410,7 +407,6 @@ def _complete_records(content: bytes, path: str, problems: Problems) -> bytes:
 
 
 def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
-    """Return the numbers of each rank's records, in the order of the file."""
     rank_of_number = records["rank"][numbers]
     by_rank = np.argsort(rank_of_number, kind="stable")
     ranks, first = np.unique(rank_of_number[by_rank], return_index=True)

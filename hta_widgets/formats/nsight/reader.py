@@ -96,8 +96,6 @@ def _are_plausible(times_ns: Ints) -> Bools:
 
 
 class _ExportReader:
-    """Reads the events of an export, and what it states about each rank."""
-
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
         self._recording = Recording(database)
@@ -108,7 +106,6 @@ class _ExportReader:
         self._callers: set[int] = set()
 
     def read(self, steps: str | None) -> None:
-        """Add all events: work of devices, calls, steps, and ranges."""
         for table in (*DEVICE_TABLES, *HOST_TABLES):
             self._tables[table] = self._read_table(table)
         for table in DEVICE_TABLES:
@@ -134,7 +131,6 @@ class _ExportReader:
             self._recording.epoch_ns = 0
 
     def _read_table(self, table: ExportTable) -> Columns:
-        """Return the events of a table with times, each once."""
         columns = read_table(self._database, table, self._rows)
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
@@ -238,7 +234,6 @@ class _ExportReader:
         return RowPlace(gpu, str(thread), process_name or gpu)
 
     def facts(self, process: int, device: int) -> RankFacts:
-        """Return what the export states about a rank."""
         recording = self._recording
         gpu = recording.gpu(process, max(device, 0))
         properties = device_properties(
@@ -273,7 +268,6 @@ class _ExportReader:
         return rank if rank is None or rank >= 0 else None
 
     def report(self) -> None:
-        """Report what the export lacks."""
         recording = self._recording
         self._database.report(self._rows.problems)
         detail = "samples of metrics of GPUs that no rank uses"

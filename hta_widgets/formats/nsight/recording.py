@@ -260,7 +260,6 @@ def _samples_by_key(
 
 
 def _allocated_memory(database: Database, process: int, device: int) -> list[Series]:
-    """Return the memory of a device that a process has allocated and not freed."""
     columns = "start globalPid deviceId bytes memoryOperationType"
     events = pd.DataFrame(database.integers(_MEMORY, columns))
     is_change = events["memoryOperationType"].isin((_ALLOCATION, _FREE))

@@ -103,7 +103,6 @@ class _TableSet(RocmProcess):
         self._tid_of = {key: tid for key, tid in threads if _is_index(tid)}
 
     def read(self) -> None:
-        """Add all events."""
         kernels = self._event_columns("kernel_dispatch", "agent_id kernel_id", *LAUNCH_COLUMNS)
         names = self._names("info_kernel_symbol", _KERNEL_NAMES, kernels["kernel_id"])
         self._add_kernels(kernels, names)
@@ -114,7 +113,6 @@ class _TableSet(RocmProcess):
         self._add_regions()
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
-        """Return what the file states about each rank."""
         nodes = self._database.rows(self._table("info_node"), "hostname", kinds=(str,))
         hosts = {name for (name,) in nodes}
         host = hosts.pop() if len(hosts) == 1 else None

@@ -195,14 +195,12 @@ class _ProcessRecords(RocmProcess):
         self._process, self._number = process, number
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
-        """Return what the file states about each rank."""
         node = self._process.metadata.node or {}
         host = str(node.get("hostname", ""))
         gpus = self._gpus.values()
         return {(self._number, gpu["id"]): RankFacts(0, host, None, gpu) for gpu in gpus}
 
     def read(self) -> None:
-        """Add all events."""
         groups = dict(self._process.buffer_records)
         kernels = self._decode(groups.pop(_KERNELS, []))
         if not kernels and _COUNTERS in self._process.callback_records:

@@ -171,7 +171,6 @@ class _ProfileReader:
             self._rows.note("clock", 1, "the profile does not state when it began")
 
     def read(self) -> None:
-        """Read all planes with events of devices and of threads."""
         # Devices first, as calls on the host get figures of the kernels that they launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
@@ -191,7 +190,6 @@ class _ProfileReader:
             add_steps(self._rows, self._steps, "ranges of the host")
 
     def facts(self, _process: int, device: int) -> RankFacts:
-        """Return what the profile states about a rank."""
         plane = self._devices.get(device, Plane())
         samples = np.concatenate(self._samples, axis=1)
         _, times_ns, sizes = samples[:, samples[0] == device]

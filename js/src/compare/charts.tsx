@@ -47,7 +47,7 @@ export class DiffCharts {
   ) {
     const { about, theme, choice } = ctx;
     const { source, signal: abortSignal } = ctx.options;
-    this.strip = new Strip(ctx, (slot) => this.choose(slot));
+    this.strip = new Strip(ctx, (slot) => this.chooseStep(slot));
     this.waterfall = new Waterfall(ctx, (level) =>
       ctx.loadFrame(this.chosenFrameName(`waterfall:${level}`)),
     );
@@ -197,16 +197,16 @@ export class DiffCharts {
     return `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 
-  private choose(step: number | null): void {
+  private chooseStep(step: number | null): void {
     const { ctx } = this;
     const swapChoice = this.makeChoiceSwap();
     ctx.choice.value = { ...ctx.choice.value, step };
-    const show = async (): Promise<void> => {
+    const showStep = async (): Promise<void> => {
       const row = step === null ? null : (rowsOf(await this.loadSlotFrame())[step] ?? null);
       this.timelineLink.showStep(row, swapChoice);
       ctx.statusText.value = row === null ? null : stepText(row);
     };
-    Promise.all([this.loadChosen(), show()]).catch((error: unknown) => ctx.fail(error));
+    Promise.all([this.loadChosen(), showStep()]).catch((error: unknown) => ctx.fail(error));
   }
 
   /** Choose what the timelines mark, one thing at a time; return a function that swaps the choice. */

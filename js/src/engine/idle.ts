@@ -60,16 +60,16 @@ export function gapIndexOf(selection: RankSelection): GapIndex {
   return memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
-/**
- * Exports only: add the idle time before the first and after the last work in the file. It is
- * bounded by work outside the file.
- */
+/** Exports only: add the idle time from and to work outside the file. */
 function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
-  const [low, high] = deviceSpan(selection) ?? [0, 0];
-  const { start, end } = deviceTimesOf(withOpenWindow(selection));
-  const first = Math.min(start, high);
-  addTime(sums, UNKNOWN, first - low);
-  addTime(sums, UNKNOWN, high - Math.max(end, low, first));
+  const span = deviceSpan(selection);
+  if (span === null) return;
+  const [low, high] = span;
+  const work = deviceTimesOf(withOpenWindow(selection));
+  // Without work before `high`, all of the span is time before the first work.
+  const workStart = Math.min(work.start, high);
+  addTime(sums, UNKNOWN, workStart - low);
+  addTime(sums, UNKNOWN, high - Math.max(work.end, workStart, low));
 }
 
 /** All gaps between chosen work of a rank, with running totals: a window needs few look-ups. */

@@ -36,17 +36,17 @@ export class RankOverview {
   private readLanes(): void {
     const { header, columns } = this;
     const read = (name: string): Float64Array => columns.f64(name);
-    const [covered, count, starts] = [read("covered"), read("count"), read("starts")];
+    const [covered, counts, starts] = [read("covered"), read("count"), read("starts")];
     const [low, high] = [columns.floats("low"), columns.floats("high")];
-    let row = 0;
+    let laneAt = 0;
     let counterAt = 0;
-    const readSums = (kind: number): GridSums => {
+    const readNextSums = (kind: number): GridSums => {
       const cellsOf = (values: Float64Array): Float64Array =>
-        values.subarray(row, row + header.cells);
-      const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(count)];
+        values.subarray(laneAt, laneAt + header.cells);
+      const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(counts)];
       const open = laneCounts.map((events, k) => events - laneStarts[k]!);
       const coveredBefore = prefixSums(cellsOf(covered));
-      row += header.cells;
+      laneAt += header.cells;
       return { kind, covered: coveredBefore, starts: prefixSums(laneStarts), open };
     };
     for (const lane of header.lanes_kept) {
@@ -59,8 +59,8 @@ export class RankOverview {
         counterAt = to;
         continue;
       }
-      const total = readSums(lane.kinds[0] ?? NO_CODE);
-      const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readSums);
+      const total = readNextSums(lane.kinds[0] ?? NO_CODE);
+      const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readNextSums);
       this.lanes.set(lane.lane, new GridLane(header, total, kinds));
     }
   }

@@ -52,7 +52,7 @@ export class LaneWindow {
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
-  /** Whether each tile is exact, missing or stretched. */
+  /** State of each tile: exact, missing or stretched. */
   slots = new Uint8Array(0);
   /** Level of the tile in each slot. */
   levels = new Uint8Array(0);

@@ -60,7 +60,7 @@ function isKeyFor({ root, stage }: TimelineContext, event: KeyboardEvent): boole
   const page = root.closest("[data-hta-page]");
   if (page === null || !(target instanceof Element)) return false;
   if (root.contains(target) || isTextEntry(target)) return false;
-  // Nothing in the view has the focus: the body or the view's place has.
+  // Nothing in the view has the focus: an element around the view has it.
   if (target.contains(root)) {
     const hovered = target.querySelector(".hta-stage:hover");
     return (hovered ?? target.querySelector(".hta-stage")) === stage.el;

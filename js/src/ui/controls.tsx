@@ -93,13 +93,13 @@ const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 /** A name that is truncated before its last letters if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
-  const remaining = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
-  const endStart = wordEdge(letters, letters.length - remaining, 1);
-  const end = letters.length > NAME_END_LENGTH + remaining ? letters.slice(endStart).join("") : "";
+  const endLength = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
+  const isCut = letters.length > NAME_END_LENGTH + endLength;
+  const cut = isCut ? wordEdge(letters, letters.length - endLength, 1) : letters.length;
   return (
     <span class="hta-cut-name">
-      <span>{text.slice(0, text.length - end.length)}</span>
-      {end !== "" && <span>{end}</span>}
+      <span>{letters.slice(0, cut).join("")}</span>
+      {isCut && <span>{letters.slice(cut).join("")}</span>}
     </span>
   );
 }

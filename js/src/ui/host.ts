@@ -65,8 +65,6 @@ export function watchTheme(
   signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 }
 
-// The size of an element and the density of its display, whenever one of them changes.
-
 /** The size of an element; null while it is hidden, as in a hidden output. */
 export function sizeOf(el: HTMLElement) {
   const { clientWidth: width, clientHeight: height } = el;

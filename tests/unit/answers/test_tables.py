@@ -306,6 +306,10 @@ def test_columns_are_chosen(opened, capsys):
     assert pd.read_csv(io.StringIO(capsys.readouterr().out)).equals(
         frame[["name", "sum_ns"]].head(50).reset_index(drop=True)
     )
+    assert cli.main([*command, " , "]) == 0
+    capsys.readouterr()
+    assert cli.main([*command, " , ", "--csv"]) == 0  # no column is named, so all are shown
+    assert capsys.readouterr().out.splitlines()[0] == ",".join(frame)
     for name in ("kernel_breakdown", "events"):
         reply = run_table(opened, name, columns=["name", "rank"], limit=3)
         names = {"hw": hw}

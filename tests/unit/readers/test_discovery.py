@@ -270,6 +270,25 @@ def test_guesses_keep_clear_of_stated_ranks(write, tmp_path):
     assert traces[1].path.endswith("a.json")
 
 
+@pytest.mark.parametrize(
+    ("names", "holder"),
+    [
+        ("a.json, dumps/rank_0.json", "a.json"),
+        ("rank_0.json, dumps/rank_0.json", "{folder}/rank_0.json"),
+        ("a.json, worker0.json", "a.json"),
+    ],
+)
+def test_a_guess_says_that_another_file_has_the_rank_of_the_name(write, tmp_path, names, holder):
+    first, second = names.split(", ")
+    write(trace(0), first)
+    path = write(trace(), second)
+    traces = hw.load(tmp_path)
+    assert traces[1].path == str(path)
+    detail = problems_of(traces, "guessed_rank")["detail"].item()
+    reason = f"its name states rank 0, which {holder.format(folder=tmp_path)} has"
+    assert detail == f"{reason}; taken as 1 from its place in the order of names"
+
+
 def test_mapping(write):
     paths = {7: write(trace(0), "a.json"), 3: write(trace(0), "b.json")}
     traces = hw.load(paths)

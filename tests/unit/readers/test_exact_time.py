@@ -15,7 +15,6 @@ from hta_widgets.formats.kineto.times import (
     MISSING,
     OK,
     TOO_LARGE,
-    joined_texts,
     nanoseconds,
     nanoseconds_of_doubles,
     nanoseconds_of_integers,
@@ -27,7 +26,7 @@ from .conftest import event
 
 
 def parsed(texts):
-    return nanoseconds(joined_texts(texts), len(texts))
+    return nanoseconds(texts)
 
 
 def expected(text):

@@ -70,7 +70,7 @@ def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
 
 
 def test_a_worker_that_does_not_see_the_files_says_which_and_what_to_do(pool):
-    files = [from_workers.FileToRead("/only/here/rank-0.json", "kineto", 1, is_cached=True)]
+    files = [from_workers.FileToRead("/only/here/rank-0.json", "kineto", 1, to_cache=True)]
     with pytest.raises(hw.TraceError) as caught:
         from_workers.read_on_executor(pool, read_trace, files, None, print)
     assert caught.value.path == "/only/here/rank-0.json"
