@@ -313,7 +313,6 @@ def rank_time_heatmap(
 
 
 def _bin_edges(selection: Selection, bins: int) -> Ints:
-    """Return the edges of equal bins of the selection's window, or of the job without a window."""
     job = selection.owner
     low = job.start_ns if selection.start_ns is None else selection.start_ns
     high = max(job.end_ns if selection.end_ns is None else selection.end_ns, low)
@@ -321,7 +320,6 @@ def _bin_edges(selection: Selection, bins: int) -> Ints:
 
 
 def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Intervals:
-    """Return the intervals that count towards a metric, on the clock of the rank's table."""
     if metric == "busy":
         return part.union_of_kinds(*DEVICE_WORK_KINDS)
     if metric == "exposed_communication":

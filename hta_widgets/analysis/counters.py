@@ -155,6 +155,5 @@ _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
 
 
 def _pid(part: RankPart, row: int) -> str:
-    """Return the process of an event, which is its device."""
     pid: str = part.table.tracks[part.table.track[row]].pid
     return pid

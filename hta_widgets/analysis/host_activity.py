@@ -391,10 +391,8 @@ def _idle_and_busy_times(
     dur_ns = np.bincount(name_of_row, table.dur_ns[rows], len(names))
     positions_of_names = positions_by_code(name_of_row, len(names))
     times_by_name = {"": _EventTimes(0, total_length(busy), 0)}
-    for name, positions in zip(names, positions_of_names, strict=True):
-        if dur_ns[name_of_row[positions[0]]] < min_ns:
-            continue
-        if selected is not None and name not in selected:
+    for name, name_ns, positions in zip(names, dur_ns, positions_of_names, strict=True):
+        if name_ns < min_ns or (selected is not None and name not in selected):
             continue
         events = rows[positions]
         start, end = union(start_ns[events], end_ns[events])

@@ -269,7 +269,6 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
-    """Return the columns of `device_idle_gaps` for a rank, in time order; None without work."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None

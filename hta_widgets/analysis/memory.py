@@ -222,7 +222,6 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 
 
 def _decode_file(path: str | Path) -> Any:
-    """Return the JSON value of a file; raise a `TraceError` for other contents."""
     with open_stream(path) as stream:
         data = b"".join(iter(lambda: stream.read(1 << 20), b""))
         if stream.fault is not None:

@@ -177,7 +177,6 @@ def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
 def _steps_of_pipelines(
     staged: list[Trace], pipeline_of: dict[int, tuple[int, ...]], on_clock: TraceSet
 ) -> dict[tuple[int, ...], pd.DataFrame]:
-    """Return the first start and the last end of each step's passes, by pipeline."""
     edges_of: dict[tuple[int, ...], list[pd.DataFrame]] = {}
     results = map_ranks(staged, _edges_of_steps, executor=on_clock.executor)
     for trace, edges in zip(staged, results, strict=True):
@@ -190,7 +189,6 @@ def _steps_of_pipelines(
 
 
 def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
-    """Return the frame of `columns`, in which numbers of pipelines become their ranks."""
     texts = [job.texts[number] for number in columns["pipeline"].tolist()]
     columns["pipeline"] = pd.array(texts, dtype="str")
     none = _NO_PASSES if job.has_pipelines else _NO_PIPELINE

@@ -165,7 +165,6 @@ def _clipped_note(is_whole: Bools) -> str:
 
 
 def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Return the `host_steps` of a rank, selected or not."""
     part = rank_part(trace, Selection())
     return part.get_or_compute("steps", lambda: host_steps(part))
 
@@ -199,7 +198,6 @@ def _step_rows(trace: Trace) -> Rows:
 
 
 def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
-    """Return the columns of `step_times` for a rank, without those that compare ranks."""
     numbers, start, end = host_steps(part)
     trace = part.trace
     times = device_times(part, positions_in(numbers, trace.table.step), len(numbers), waits)
@@ -581,7 +579,6 @@ def _names_once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
 
 
 def _phase_of_ranges(trace: Trace, ranges: _RangesInSteps, number_of: dict[str, int]) -> Ints:
-    """Return the phase of each range, -1 for none."""
     names = [trace.table.names[code] for code in trace.table.name[ranges.rows].tolist()]
     return np.array([number_of.get(name, -1) for name in names], dtype=np.int64)
 

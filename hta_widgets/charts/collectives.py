@@ -340,28 +340,6 @@ class _Grid:
     """Waits or delays by rank and cell. A cell is `per_cell` consecutive collectives.
 
     A row is a rank. The axis numbers the collectives in order of time.
-
-    Attributes
-    ----------
-    measure, verb : str
-        The column that is drawn, ``wait_ns`` or ``late_ns``, and what a rank does for this time.
-    ranks, names : array of int, list of str
-        The rank of each row, and its label.
-    marked, is_red : list of int, bool
-        The ranks to outline, in red if the caller names them.
-    count, per_cell, columns : int
-        Numbers of collectives, of collectives per cell, and of cells per row.
-    end : float
-        The right edge of the last cell.
-    arrivals : DataFrame
-        The chart's frame, with each cell's position (``row``, ``left``), and with ``shown_ns``,
-        `measure` or 0 if that is negative.
-    cells : DataFrame
-        The row of `arrivals` with the largest ``shown_ns`` of each cell.
-    spread : Series
-        Time from the first to the last arrival at each collective.
-    total_ns : array
-        Sum of ``shown_ns`` by row.
     """
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
@@ -369,12 +347,15 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
+        # What a rank does for this time.
         self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
+        # The ranks to outline, in red if the caller names them.
         self.marked, self.is_red = most_often_last(data, late), late is not None
         self.count = len(collectives)
         self.per_cell = max(1, math.ceil(self.count / _MAX_COLUMNS))
+        # The number of cells of each row, and the right edge of the last one.
         self.columns = math.ceil(self.count / self.per_cell)
         self.end = float(self.columns * self.per_cell)
         cell_of_row = np.searchsorted(collectives, data["collective"]) // self.per_cell
@@ -382,6 +363,7 @@ class _Grid:
         data["left"] = cell_of_row * self.per_cell
         data["shown_ns"] = data[self.measure].clip(lower=0)
         self.arrivals = data
+        # The row of `arrivals` with the largest ``shown_ns`` of each cell.
         self.cells = largest_of_cells(data, "shown_ns") if self.per_cell > 1 else data
         self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
         self.total_ns = data.groupby("row")["shown_ns"].sum().to_numpy()

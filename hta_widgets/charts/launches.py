@@ -240,7 +240,6 @@ def _label_decades(figure: Figure, bins: _DecadeBins) -> None:
 
 
 def _power_of_ten(power: int) -> str:
-    """Return 10 to a power, in ns, as text, such as ``100 µs``."""
     exponent = min(power // 3, 3)
     unit = ("ns", "\u00b5s", "ms", "s")[exponent]
     return f"{10 ** (power - 3 * exponent)}\u202f{unit}"

@@ -32,7 +32,6 @@ from hta_widgets.trace.names import disambiguate, short_name
 def _bar_pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
-    """Return two bars per row, `device` above `host`, which are pairs of a column and a name."""
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     compute, cpu = theme.kind["compute"], theme.kind["cpu"]
     return [

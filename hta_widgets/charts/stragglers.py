@@ -136,7 +136,6 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
 
 
 def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranks with all columns, those with the longest imposed wait first."""
     # Frames without these columns are drawn too, but without stragglers.
     texts = dict.fromkeys(("cause", "pattern", "host"), "")
     defaults: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}

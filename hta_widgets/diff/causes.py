@@ -184,7 +184,6 @@ def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def _wait_intervals(side: RunSide, part: RankPart) -> Intervals:
-    """Return when a rank waits for others in the collectives of a part."""
     rows, begin, until, _ = side.waits.of_rank(part.rank)
     is_selected = np.isin(rows, part.rows)
     return union(begin[is_selected], until[is_selected])

@@ -344,7 +344,6 @@ def _rank_pairs(
 def _pairs_by_hand(
     ranks: Mapping[int, int], before: PartsByRank, after: PartsByRank
 ) -> list[tuple[int, int]]:
-    """Return the pairs that the caller names; raise a `TraceError` if a side lacks a rank."""
     pairs = [(int(rank_before), int(rank_after)) for rank_before, rank_after in ranks.items()]
     for position, (word, side) in enumerate((("before", before), ("after", after))):
         missing = sorted({pair[position] for pair in pairs} - set(side))

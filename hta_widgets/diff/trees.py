@@ -174,11 +174,9 @@ class RankTree:
     slot: Ints  # position of the step
     lane: Ints  # track
     order: Ints  # position in time, of device work that of its launch
-    #: start on the host; for device work, start of its launch
-    begin_ns: Ints
+    begin_ns: Ints  # start on the host; for device work, start of its launch
     end_ns: Ints
-    #: data that a collective moves, as a code of the pool; -1 for the rest
-    content: Ints
+    content: Ints  # data that a collective moves, as a code of the pool; -1 for the rest
     forest: Forest
 
     def __len__(self) -> int:

@@ -175,7 +175,6 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 
 def _matched_sends(match: Matching) -> pd.DataFrame:
-    """Return one row per send whose sender and receiver are known."""
     source, target = match.event_field("source"), match.event_field("target")
     # The entries of the sender and of the receiver are one message.
     is_first_entry = np.zeros(len(match), dtype=bool)

@@ -66,15 +66,12 @@ class Panel:
     """One panel of the dashboard; `frame`, `base_frame` and `fits` are for panels of one format."""
 
     id: str
-    #: Name of its function in `hta_widgets.analysis`; empty for none.
-    analysis: str
+    analysis: str  # name of its function in `hta_widgets.analysis`; empty for none
     #: Parts of the selection that do not filter the panel: ``window``, ``ranks``, ``tracks``,
     #: ``ids``, and the parts ``names``, ``kinds`` and ``rest`` of the query.
     own: tuple[str, ...]
-    #: Kind of the names in its rows: ``operators``, ``kernels``, or something else.
-    rows: str = ""
-    #: Whether it is a chart.
-    is_chart: bool = False
+    rows: str = ""  # kind of the names in its rows: ``operators``, ``kernels``, or something else
+    is_chart: bool = False  # whether it is a chart
     #: Makes its frame from traces, a selection and a maximum number of rows.
     frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.

@@ -97,14 +97,11 @@ class HeadlineFinding:
     #: ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
     #: a sentence only, and no `label`.
     kind: str
-    #: The part of the run that it costs, over all ranks, from 0 to 1.
-    share: float = 0.0
+    share: float = 0.0  # the part of the run that it costs, over all ranks, from 0 to 1
     #: The sentence as strings and ranks; pages show each rank as a link.
     parts: list[Piece] = field(default_factory=list)
-    #: The text of the button.
-    label: str = ""
-    #: What the button selects.
-    selection: Selection = field(default_factory=Selection)
+    label: str = ""  # the text of the button
+    selection: Selection = field(default_factory=Selection)  # what the button selects
     #: The numbers for the sentence, before `parts` are written.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -287,7 +284,6 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
 
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
-    """Return findings in the order of `_ORDER` and `_LAST`, then by share."""
     return sorted(findings, key=lambda finding: (_ORDER_OF[finding.kind], -finding.share))
 
 
@@ -545,7 +541,6 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the operator of the first rank that could save the most device time."""
     saving = largest_saving(traces, times.ranks[0])
     if saving is not None:
         yield HeadlineFinding(

@@ -129,7 +129,6 @@ def _arrival_text(late: LateRanks) -> str:
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
-    """Return what waiting for late ranks costs, in the words of legends and bars."""
     part = share(times.exposed_wait_ns / times.all_ns)
     return f"exposed waiting takes {part} of {_span_text(times, 'waiting')}"
 
@@ -146,7 +145,6 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
 
 
 def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[Piece]:
-    """State which rank starts last, and how long after the others."""
     rank = max(later_ns, key=later_ns.__getitem__)
     text = f" starts {duration(later_ns[rank])} after the others, which wait for it at first."
     return [rank_piece(rank, begins=True) | {"fact": True}, text]

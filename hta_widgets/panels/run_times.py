@@ -65,8 +65,7 @@ _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": 
 class RunTimes:
     """Times of the ranks with device work, added up; the run is on the fitted clock."""
 
-    #: Length of the run without the time between windows of the recording.
-    run_ns: int
+    run_ns: int  # length of the run, without the time between windows of the recording
     span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
@@ -74,20 +73,15 @@ class RunTimes:
     exposed_ns: int
     exposed_memory_ns: int
     exposed_wait_ns: int
-    #: Exposed communication that is not matched on all ranks.
-    unmatched_ns: int
+    unmatched_ns: int  # exposed communication that is not matched on all ranks
     idle_ns: int
     idle_by_cause: dict[str, int]
-    #: Word for the devices, such as ``GPU``.
-    device: str
-    #: Time of the windows that the ranks with device work recorded, added up.
-    recorded_ns: int
+    device: str  # word for the devices, such as ``GPU``
+    recorded_ns: int  # time of the windows that the ranks with device work recorded, added up
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
-    #: Time without recorded work in which devices are probably busy.
-    unrecorded_ns: int
-    #: The time from the launch of the first work to its start, a mean over the ranks.
-    first_wait_ns: int
+    unrecorded_ns: int  # time without recorded work in which devices are probably busy
+    first_wait_ns: int  # from the launch of the first work to its start, a mean over ranks
 
     @property
     def ranks(self) -> list[int]:
@@ -230,8 +224,7 @@ class LateRanks:
     #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int
-    #: Whether hosts run the collectives.
-    on_hosts: bool
+    on_hosts: bool  # whether hosts run the collectives
     #: The phase that makes the first rank late, its median length, and its excess as a share.
     phase: str = ""
     phase_ns: float = 0.0

@@ -164,7 +164,6 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return the work before each piece of device work on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may also keep a stream busy.

@@ -50,7 +50,6 @@ class RankGraph:
         self._before: list[int] = self._states_before().tolist()
 
     def _states_before(self) -> Ints:
-        """Return the previous state of each state, -1 for none."""
         edge, longest = self.path.chains.last_edge, self._longest
         states = np.append(2 * np.arange(len(edge)) + (longest != np.arange(len(edge))), -1)
         node = np.append(-1, self._relevant)[:-1]

@@ -27,8 +27,7 @@ Clock = Literal["host", "fitted"]
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
 
-    #: by rank, the line from its times to the clock
-    clocks: list[RankClock]
+    clocks: list[RankClock]  # by rank, the line from its times to the clock
     arrival_ns: Ints
     end_ns: Ints
     last_ns: Ints  # the last arrival at the collective

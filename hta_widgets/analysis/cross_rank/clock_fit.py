@@ -71,8 +71,7 @@ class ClockFit:
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # to be added, so that no time is negative
-    #: how far the drift moves each clock over the trace, 0 if no drift is clear
-    drift_ns: Ints
+    drift_ns: Ints  # how far the drift moves each clock over the trace, 0 if no drift is clear
 
     @property
     def is_needed(self) -> bool:
@@ -130,8 +129,7 @@ class DriftFit:
     ahead_ns: Floats
     center_ns: float
     residual_ns: int
-    #: how much the clocks drift, and how well lines fit; empty if offsets are enough
-    note: str
+    note: str  # how much the clocks drift, and how well lines fit; empty if offsets are enough
 
 
 @check_arguments

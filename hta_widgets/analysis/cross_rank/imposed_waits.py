@@ -22,13 +22,9 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     shared_clock,
 )
 from hta_widgets.analysis.cross_rank.comm_events import factorize
-from hta_widgets.analysis.cross_rank.lateness import (
-    EntryLateness,
-    entry_lateness,
-    previous_entries,
-)
+from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness, previous_entries
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -87,10 +83,10 @@ class ImposedWaits:
         Groups count in which its loss is at least a part of the largest loss in a group.
         """
         match = self.match
-        member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
-        member[match.lane, match.trace] = 1
-        lost_ns = np.zeros(member.shape)
-        np.add.at(lost_ns, (match.lane, match.trace), self.lost_ns)
+        shape = match.lane.max(initial=-1) + 1, len(match.traces)
+        place = match.lane * shape[1] + match.trace
+        member = mask_of_rows(place, shape[0] * shape[1]).reshape(shape).astype(np.float32)
+        lost_ns = np.bincount(place, self.lost_ns, member.size).reshape(shape)
         costly = member * (lost_ns >= min_group_ratio * lost_ns.max(axis=0, initial=0))
         shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
@@ -162,27 +158,28 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
     """
     match, times = work.match, work.times
     order = np.lexsort((times.arrival_ns, match.trace))
-    first = np.flatnonzero(np.diff(match.trace[order], prepend=-1))
+    position = positions_of_rows(order, len(order))[:-1]
+    first = np.searchsorted(match.trace[order], match.trace)
     before = previous_entries(match, times)
+    since = np.where(before >= 0, position[before] + 1, first)
     has_inherited = work.is_charged & (work.late.own_share < _MIN_OWN_SHARE)
 
     def waited_before(is_counted: Bools) -> Ints:
         """Return how long each rank waited between the group's previous collective and this one."""
-        waits_ns: Ints = np.where(is_counted, times.wait_ns, 0)
-        total_ns = np.empty_like(waits_ns)
-        total_ns[order] = np.cumsum(waits_ns[order])
-        start_ns = (total_ns - waits_ns)[order[first]][match.trace]
-        waited_ns: Ints = total_ns - waits_ns - np.where(before >= 0, total_ns[before], start_ns)
+        waits_ns = np.where(is_counted, times.wait_ns, 0)[order]
+        total_ns = np.append(0, np.cumsum(waits_ns))
+        waited_ns: Ints = total_ns[position] - total_ns[since]
         return waited_ns
 
     all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
     is_for_late = np.isin(times.last_rank, late)
-    while True:
+    for _ in match.traces:  # if more ranks passed a wait on, it would come back to a rank
         passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
         grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
         if (grown == is_for_late).all():
-            return grown
+            break
         is_for_late = grown
+    return is_for_late
 
 
 def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> Floats:

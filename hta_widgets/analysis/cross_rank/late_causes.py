@@ -34,8 +34,6 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-_EXTRA_WORK = "extra work"
-_HOST_WORK = "host work"
 #: The cause of a rank whose recording starts later than the other ranks' recordings.
 LATE_START = "late start"
 #: The cause of a rank whose device idles while its host is mostly inside no recorded call.
@@ -90,24 +88,15 @@ def _host_cause(
     match = work.match
     if not contents[place].has_launches:
         has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-        return _NOT_RECORDED if has_devices else _HOST_WORK
-    if stall := _stall_cause(match.traces, place, min_idle_ns):
-        return stall
+        return _NOT_RECORDED if has_devices else "host work"
+    peers = [*match.traces[:place], *match.traces[place + 1 :]]
+    stall = stalling_event([match.traces[place]], min_idle_ns, peers)
+    # Operators launch work, and a host that is within these is slow rather than stalled.
+    if stall and not is_pause(stall[0]) and not stall[0].startswith("aten::"):
+        return f"{_INSIDE}{stall[0]}"
     late = np.flatnonzero(work.is_charged & (match.trace == place))
     is_paused = has_longer_pauses(match, work.times, place, late, min_idle_ns)
     return _PAUSED if is_paused else _CAUSES["host"]
-
-
-def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
-    """Return the cause of a rank that idles during one kind of host event; "" for none.
-
-    Operators launch work, and a host that is within these is slow rather than stalled.
-    """
-    peers = [*traces[:place], *traces[place + 1 :]]
-    stall = stalling_event([traces[place]], min_idle_ns, peers)
-    if stall is None or is_pause(stall[0]) or stall[0].startswith("aten::"):
-        return ""
-    return f"{_INSIDE}{stall[0]}"
 
 
 class _Contents(NamedTuple):
@@ -118,11 +107,7 @@ class _Contents(NamedTuple):
 
 
 def _file_contents(trace: Trace, first_ns: int, last_ns: int) -> _Contents:
-    """Return the contents of a file; its first and last collective end at the given times.
-
-    Between the same collectives, ranks are comparable even if their recordings start at different
-    times.
-    """
+    # Kernels are counted between the same collectives, as recordings start at different times.
     table = trace.table
     on_device = table.stream >= 0
     is_compute = (table.kind == KINDS.index("compute")) & on_device
@@ -155,7 +140,7 @@ def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
     duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
     if max(count_ratio, duration_ratio) < _MIN_RATIO:
         return ""
-    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
+    return "extra work" if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
 
 
 def cause_text(cause: str) -> str:

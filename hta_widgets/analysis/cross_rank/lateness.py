@@ -34,7 +34,6 @@ from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 
-_COMMUNICATION = KINDS.index("communication")
 #: A time before all events.
 _NEVER = int(np.iinfo(np.int64).min) // 2
 #: The parts of a rank's time before it arrives.
@@ -94,13 +93,12 @@ def previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 def _work_starts(match: Matching, times: Arrivals) -> Ints:
     """Return when each rank's first event that is not communication starts, if it has one."""
-    starts_ns = np.full(len(match.traces), np.iinfo(np.int64).max)
-    ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    for place, (trace, clock) in enumerate(ranks):
-        work_ns = trace.table.start_ns[trace.table.kind != _COMMUNICATION]
-        if len(work_ns):
-            starts_ns[place] = clock.to_job(work_ns.min(keepdims=True))[0]
-    return starts_ns
+    starts_ns = []
+    for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
+        first = np.flatnonzero(trace.table.kind != KINDS.index("communication"))[:1]
+        work_ns = clock.to_job(trace.table.start_ns[first])
+        starts_ns.append(work_ns.min(initial=np.iinfo(np.int64).max))
+    return np.array(starts_ns, dtype=np.int64)
 
 
 def start_times(match: Matching, times: Arrivals) -> Ints:
@@ -197,11 +195,7 @@ def _time_before_arrival_of_rank(
     unmatched_start: Ints,
     unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
-    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival.
-
-    Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
-    waiting.
-    """
+    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival."""
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])

@@ -83,8 +83,7 @@ class Matching:
     place: Ints  # position in the trace's events
     lane: Ints
     group: Ints  # position in `groups`
-    #: by rank, its entries
-    of_trace: list[Ints]
+    of_trace: list[Ints]  # by rank, its entries
     # By collective.
     starts: Ints  # the first entry
     expected: Ints  # how many ranks take part, -1 if unknown
@@ -92,13 +91,10 @@ class Matching:
     matched_by: dict[str, int]
     ambiguous: int  # collectives whose events may belong to the next or the previous ones
     missing_ranks: int
-    #: by rank, whether the file of another rank of its groups is missing
-    incomplete: list[bool]
+    incomplete: list[bool]  # by rank, whether the file of another rank of its groups is missing
     headers: list[JobHeader]
-    #: by rank, the step of each of its events
-    steps: list[Ints]
-    #: by rank, its collectives on the host by name, which are not matched
-    on_hosts: list[Counter[str]]
+    steps: list[Ints]  # by rank, the step of each of its events
+    on_hosts: list[Counter[str]]  # by rank, its collectives on the host by name, not matched
     executor: Any = None
 
     def __len__(self) -> int:

@@ -171,10 +171,9 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
     ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
         numbers = [number for number in numbers_of_rank if kinds[number][0] == "pipeline"]
-        members = [groups[number].ranks for number in numbers]
+        candidates = [groups[number].ranks for number in numbers] or list(chains)
         own_rank = stated_rank(trace)
-        of_rank = [ranks for ranks in members if len(ranks) > 1 and own_rank in ranks]
-        of_rank += [] if pipelines else [ranks for ranks in chains if own_rank in ranks]
+        of_rank = [ranks for ranks in candidates if len(ranks) > 1 and own_rank in ranks]
         largest = max(of_rank, key=len, default=())
         ranks_of[trace.rank] = chains.get(largest, largest)
     return ranks_of
@@ -186,18 +185,14 @@ def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
     Activations are sent to the next stage, and gradients to the previous one. A ring, such as that
     of a context group, does not count as a pipeline. Two ranks may be a ring, so neither do they.
     """
-    sends = {
-        pair
-        for events in match.events
-        for pair in zip(events.source.tolist(), events.target.tolist(), strict=True)
-    }
-    pairs: set[tuple[int, ...]] = {
-        (low, high) for low, high in sends if 0 <= low < high and (high, low) in sends
-    }
-    chains = _chains_of_pairs(pairs)
+    sends: set[tuple[int, ...]] = set()
+    for events in match.events:
+        ends = np.stack([events.source, events.target])[:, events.source >= 0]
+        sends.update(zip(*ends.tolist(), strict=True))
+    pairs = {pair for pair in sends if pair[0] < pair[1] and pair[::-1] in sends}
     return {
         pair: chain
-        for pair, chain in chains.items()
+        for pair, chain in _chains_of_pairs(pairs).items()
         if len(chain) > 2
         and {other for other in pairs if other[0] in chain} == set(pairwise(chain))
     }
@@ -214,10 +209,7 @@ def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], t
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups.
-
-    A rank has the groups of its kernels and of its header, as ascending numbers.
-    """
+    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups."""
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     number_of: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -287,8 +279,6 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class _GroupTraffic:
-    """The selected communication of one rank in one group."""
-
     operations: str  # with their counts, the most frequent first
     event_count: int
     time_ns: int

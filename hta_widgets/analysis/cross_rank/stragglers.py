@@ -263,11 +263,14 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
-    pattern = _patterns(work, shares, _is_steadily_late(work))
-    is_together = (pattern == "") & _is_late_with_the_last(work)
+    is_steady = _is_steadily_late(work)
+    pattern = _patterns(work, shares, is_steady)
+    is_together = (pattern == "") & _is_late_with_the_last(work, is_steady)
     pattern[is_together] = "consistent"
     pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
-    is_unknown = _may_wait_for_missing_ranks(work)
+    # Ranks may be late because of a rank without a file, or have few collectives.
+    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    is_unknown = has_few | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
     cause = _inherited_causes(work, shares, exposed_shares)
     cause[is_unknown] = ""
@@ -283,13 +286,13 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     return pattern, cause
 
 
-def _is_late_with_the_last(work: ImposedWaits) -> Bools:
+def _is_late_with_the_last(work: ImposedWaits, is_steady: Bools) -> Bools:
     """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
 
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    pattern = _patterns(work, shares, _is_steadily_late(work))
+    pattern = _patterns(work, shares, is_steady)
     is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
     return is_late
 
@@ -305,13 +308,6 @@ def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
     return is_always
 
 
-def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
-    """Return which ranks may be late because of a rank without a file, or have few collectives."""
-    has_few = work.complete_counts() < _MIN_COLLECTIVES
-    is_unknown: Bools = has_few | np.array(work.match.incomplete, dtype=bool)
-    return is_unknown
-
-
 def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
     """Return which of the named ranks idle, although their hosts keep pace with the others'."""
     excess = excess_by_rank(work)
@@ -322,14 +318,9 @@ def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
 
 def _has_matched_all(work: ImposedWaits) -> Bools:
     """Return which ranks have no communication that is not matched, whose waits are unknown."""
-    match = work.match
-    return np.array(
-        [
-            not len(unmatched_rows(match, place)) and not on_host
-            for place, on_host in enumerate(match.on_hosts)
-        ],
-        dtype=bool,
-    )
+    on_hosts = enumerate(work.match.on_hosts)
+    has_all = [not on_host and not len(unmatched_rows(work.match, n)) for n, on_host in on_hosts]
+    return np.array(has_all, dtype=bool)
 
 
 def _later_starts(work: ImposedWaits) -> Floats:
@@ -339,10 +330,7 @@ def _later_starts(work: ImposedWaits) -> Floats:
 
 
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
-    """Return the cause of the ranks whose cost is large only with their inherited lateness.
-
-    The shares are those of `step_shares`.
-    """
+    """Return the cause of the ranks whose cost is large only with their inherited lateness."""
     any_rank = np.ones(shares.shape[1], dtype=bool)
     is_costly, is_costly_itself = (
         _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
@@ -399,11 +387,7 @@ def _is_steadily_late(work: ImposedWaits) -> Bools:
 
 
 def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
-    """Return each rank's pattern: consistent, occasional, or "".
-
-    `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
-    that may be consistent; `sure` is as in `costly_share`.
-    """
+    """Return each rank's pattern: consistent (only if it `is_steady`), occasional, or ""."""
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)

@@ -439,7 +439,7 @@ def _convolution(
         elif transposed:
             group_count = 1
         places = (stride, padding, dilation, output_padding if transposed else None)
-        sizes, strides = _output_sizes(call, x[2:], w[2:], places, transposed=bool(transposed))
+        sizes, strides = _output_sizes(call, x, w, places, transposed=bool(transposed))
         out = x[0], w[1] * group_count if transposed else w[0], *sizes
     elif call.context.output is not None and len(call.context.output) == len(w):
         out, transposed = call.context.output, False
@@ -452,23 +452,18 @@ def _convolution(
 
 
 def _output_sizes(
-    call: OperatorCall,
-    inputs: _Dims,
-    kernel: _Dims,
-    places: Sequence[int | None],
-    *,
-    transposed: bool,
+    call: OperatorCall, x: _Dims, w: _Dims, places: Sequence[int | None], *, transposed: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the output's size and the stride in each dimension of a convolution.
+    """Return the size of the output and the stride in each dimension after the channels.
 
     `places` are the arguments stride, padding, dilation and output padding, None for defaults.
     """
     values = [
-        [default] * len(kernel) if place is None else call.numbers(place, len(kernel))
+        [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
         for place, default in zip(places, (1, 0, 1, 0), strict=True)
     ]
     sizes = []
-    for n, k, stride, padding, dilation, added in zip(inputs, kernel, *values, strict=True):
+    for n, k, stride, padding, dilation, added in zip(x[2:], w[2:], *values, strict=True):
         reach = dilation * (k - 1) + 1  # from the first to the last input of an output
         if transposed:
             sizes.append((n - 1) * stride - 2 * padding + reach + added)

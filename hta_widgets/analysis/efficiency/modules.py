@@ -454,7 +454,6 @@ def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]
 
 
 def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of a rank, and the time of all its device work."""
     owners = module_owners(part.trace)
     size, forest = len(owners.names), forest_of(owners.parent)
     device_ns, flops = _device_times(part, owners), _flops(part, owners)
@@ -484,7 +483,6 @@ def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int
 
 
 def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
-    """Return calls in forward passes, and the host's time in them, by module."""
     size, forest = len(owners.names), forest_of(owners.call_parent)
     start, end = part.clip_edges(owners.start_ns, owners.end_ns)
     end = np.maximum(start, end)
@@ -506,7 +504,6 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
 
 
 def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
-    """Return the time of device work by phase and owner, in the form of `_sums_by_phase`."""
     work = part.device_work_rows()
     launch = part.trace.launch_of[work]
     owner = np.append(owners.owner, OUTSIDE)[launch]
@@ -518,7 +515,6 @@ def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
 
 
 def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
-    """Return the known matrix FLOPs by phase and owner, in the form of `_sums_by_phase`."""
     calls, table = signatures(part.trace), part.table
     rows, flops = calls.calls.rows, calls.figures("flops")
     is_chosen = part.contains(rows) & part.is_in_window(table.start_ns[rows]) & ~calls.is_stopped
@@ -594,7 +590,6 @@ def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, 
 
 
 def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
-    """Return the names of the events of each group, one a line."""
     has_event = mask_of_rows(owners.instance[owners.row >= 0], len(group))
     prefix = MODULE_PREFIX if owners.source == "nn.Module" else ""
     names: dict[int, list[str]] = {}
@@ -615,7 +610,6 @@ def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_rows(device_ns: Ints) -> dict[str, Any]:
-    """Return the rows of work outside of modules, from the result of `_device_times`."""
     names = {key: name for key, name in _OTHERS.items() if device_ns[:, key].any()}
     times = device_ns[:, list(names)]
     return {

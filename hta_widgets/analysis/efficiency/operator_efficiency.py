@@ -323,7 +323,6 @@ def _call_rows(
 
 
 def _phases(signature_set: Signatures) -> Ints:
-    """Return the phase of each call, as a code into `_PHASES`."""
     phase = np.full(len(signature_set.calls), _PHASES.index("forward"), dtype=np.int64)
     phase[signature_set.calls.is_backward] = _PHASES.index("backward")
     phase[signature_set.is_recomputed] = _PHASES.index("recompute")

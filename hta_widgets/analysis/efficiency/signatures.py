@@ -187,7 +187,6 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
 
 
 def _has_below(forest: Forest, targets: Bools) -> Bools:
-    """Return whether each operator has any of `targets` below it."""
     return forest.subtree_sums(targets.astype(np.int64)) > targets
 
 
@@ -389,7 +388,6 @@ def _work(signature: _Signature) -> Work:
 
 @lru_cache(maxsize=1 << 14)
 def _input_type(dims: bytes, types: bytes) -> str:
-    """Return the type of the first tensor among the arguments, empty if there is none."""
     pairs = zip(decode_arg(dims), decode_arg(types), strict=False)
     names = [standard_type(name) for shape, name in pairs if shape and isinstance(name, str)]
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
@@ -455,7 +453,6 @@ def _gradient_shapes(
 
 
 def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
-    """Return the positions of the calls whose unnumbered name is `wanted`."""
     has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
     return np.flatnonzero(has_name)
 

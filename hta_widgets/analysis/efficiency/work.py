@@ -129,7 +129,6 @@ def call_work(call: OperatorCall) -> Work:
 
 
 def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall) -> Work:
-    """Return the result of a formula, or unknown work with the reason why it has none."""
     try:
         work = formula(call)
     except CallError as error:

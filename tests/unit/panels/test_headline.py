@@ -116,6 +116,21 @@ def test_the_headline_states_the_waits_that_no_compute_hides(tmp_path):
     )
 
 
+@pytest.mark.parametrize("alone", [0, 2])
+def test_the_headline_counts_waits_beside_a_rank_without_communication(tmp_path, alone):
+    """Of four ranks one does not communicate; the last of the others is 2 ms late in each step."""
+    members = tuple(rank for rank in range(4) if rank != alone)
+    ranks = [[] for _ in range(4)]
+    for step in range(8):
+        start = 10_000 * step
+        for rank, events in enumerate(ranks):
+            ready = start + 6_000 + 2_000 * (rank == 3)
+            events.append(small.kernel(start * US, ready * US))
+            if rank != alone:
+                events.append(collective(ready * US, (start + 9_000) * US, ranks=members, seq=step))
+    assert said(small.load(tmp_path, *ranks)).startswith("2 of 4 ranks wait for rank 3: ")
+
+
 def test_the_headline_states_which_part_of_the_waiting_is_for_the_late_rank(tmp_path):
     """In steps of 10 ms all wait 2 ms for rank 2, then 1 ms for one of the others in turn."""
     ranks = [[] for _ in range(4)]
