@@ -247,8 +247,8 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
     """Return the times of an inference engine's steps, the mean over ranks; empty without any.
 
-    Steps with equal names serve as many tokens. The steps are those of the name that takes the
-    most time among the names of both sides.
+    Steps with equal names serve equally many tokens. Of the names that both sides have, the steps
+    with the name that takes the most time are compared.
     """
     frames = [_engine_steps(each) for each in diff.sides]
     sums = pd.concat([steps.groupby("name")["time_ns"].sum() for steps in frames], axis=1).dropna()
@@ -261,7 +261,7 @@ def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
 
 
 def _engine_steps(side: RunSide) -> pd.DataFrame:
-    """Return rank, step, name and time of an engine's steps; a step ends where the next begins."""
+    """Return rank, step, name and time of an engine's steps; a step ends when the next begins."""
     first, last = side.envelope()
     window = int(first.min()), int(last.max())
     steps = analysis.serving_steps(side.traces, ranks=side.ranks, window=window)

@@ -44,7 +44,7 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 
 
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark: those of `late`, or the rank that causes most of the waiting.
+    """Return the ranks to mark: the ranks in `late`, or the rank that causes most of the waiting.
 
     Without `late`, this is a rank with at least four collectives that alone is last at more than
     half of them, and that causes more than half of all waiting. Collectives that lack the event of

@@ -80,7 +80,7 @@ def _check_target(path: Path) -> None:
 
 
 def _replace_store(part: Path, path: Path, written: list[str]) -> None:
-    """Move the files of a new store to `path`, and remove those of an old store there."""
+    """Move the files of a new store to `path`, and remove the files of an old store there."""
     if not path.exists():
         try:
             part.rename(path)

@@ -63,7 +63,7 @@ Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class CallContext(NamedTuple):
-    """What determines the work of some calls in addition to their arguments.
+    """Facts that determine the work of some calls in addition to their arguments.
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the

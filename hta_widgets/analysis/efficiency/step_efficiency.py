@@ -230,7 +230,7 @@ def _steps_of_rank(
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:
-    """Return the times of steps, which are those of the devices if the hosts run ahead."""
+    """Return the times of steps: the devices' times if the hosts run ahead."""
     ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
     length = step_length(
         ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))

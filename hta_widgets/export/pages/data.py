@@ -94,7 +94,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
     if not len(records):
         return _args_part("absent")
     sample = records[:_SAMPLE]
-    # Twice the limit, because other records may have smaller args than those of the sample.
+    # Twice the limit, because records outside the sample may have smaller args.
     try:
         text = b"".join(text for _, text in _texts(source, sample))
         if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:

@@ -120,7 +120,7 @@ class SideColumnPainter(Painter):
         self.drawing.text(right, middle, label, ink, anchor="end", bold=is_late)
 
     def _draw_line(self, row: Row, y: float, line: _Line, lanes: _LaneNames) -> _LaneNames:
-        """Draw a line beside the names of lanes; return the names that still fit."""
+        """Draw a line next to the names of lanes; return the names that still fit."""
         width = self.area.left - 8 - _PAD
         text = first_text_that_fits(line.texts, width, bold=line.bold)
         lanes = _lane_names_next_to(lanes, row, line, text_width(text, bold=line.bold), width)

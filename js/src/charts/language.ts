@@ -269,7 +269,7 @@ function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
 
 const groupCache = new WeakMap<Float64Array, RowGroups>();
 
-/** The rows where a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
+/** The rows for which a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
 function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   if (where === true)
     return getOrMake(groupCache, keys, () => groupRows(keys, allIndices(keys.length)));
@@ -288,7 +288,7 @@ function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   });
 }
 
-/** The rows where a condition holds, by key. Without keys they are one group, even if it is empty. */
+/** The rows for which a condition holds, by key. Without keys they are one group, even if it is empty. */
 function rowsByGroup(keys: Float64Array | undefined, where: ScopeValue, rows: number): GroupRows[] {
   const { order, first } = groupRowsWhere(keys ?? new Float64Array(rows), where);
   const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);

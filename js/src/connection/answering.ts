@@ -63,7 +63,7 @@ export class HybridSource implements Source {
   ask: Source["ask"] = (op, request, signal) =>
     askWithRetries(op, () => this.route(op, request, signal), signal);
 
-  /** Operations of which a failure in the page is already logged; each is logged once. */
+  /** Operations that failed in the page and are logged; each is logged once. */
   private readonly loggedOps = new Set<Operation>();
 
   private async route<Op extends Operation>(

@@ -70,7 +70,7 @@ describe("places", () => {
     expect(places(1640, byteps, true)).toEqual([
       "byteps_blame | timeline+byteps_gradients+byteps_requests | selection",
     ]);
-    // Without charts beside them, the panels of a hang get the whole width.
+    // Without charts next to them, the panels of a hang get the whole width.
     const hang = ["flight_hang", "flight_collectives", "timeline", "selection", "problems"];
     const whole = "flight_hang+flight_collectives+timeline+selection+problems";
     expect([1100, 1640].flatMap((width) => places(width, hang, true))).toEqual([whole, whole]);

@@ -140,7 +140,7 @@ export class PaneSet {
       this.refreshing = false;
       if (abortSignal.aborted) return;
       this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
-      // The kernel computes no panels that nobody has looked at.
+      // A kernel would have to compute panels that were never in sight.
       if (live === null || live.source.pageExtent === "all") this.followLater();
     });
   }

@@ -112,7 +112,7 @@ export class SearchController {
     );
   }
 
-  /** Where the search begins: at the start of the view; null if the view is the whole job. */
+  /** Start of the search: the start of the view, or null if the view is the whole job. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;
