@@ -131,6 +131,13 @@ def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
         assert texts[name] == [words_of(chart)], name
 
 
+def test_readme_quotes_the_answer_of_the_demo_job(repo):
+    texts = json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
+    finding, reason = texts["dashboard"][:2]
+    quote = re.search(r"^> (.*)$", (repo / "README.md").read_text("utf-8"), re.MULTILINE)[1]
+    assert quote == f"{finding} {reason.partition('. ')[0]}."
+
+
 def test_pages_name_the_pictures_that_are_there(repo):
     texts = json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
     pages = [repo / "README.md", *(repo / "docs").glob("*.md")]
