@@ -80,7 +80,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in ("hta_widgets", *MODULES):
         text = reference(name)
         files.append(File.generated(config, f"reference/{name}.md", content=text))
-    changelog = (REPO / "CHANGELOG.md").read_text("utf-8")
+    changelog = (REPO / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "changelog.md", content=changelog))
     files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SHIM)))
     return files
@@ -88,6 +88,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Show saved pages in frames, and point links to where the site has their targets."""
+    if page.parent is None:  # a tab of one page: the column of its other pages would be empty
+        page.meta["hide"] = ["navigation"]
+    if page.is_homepage:  # a dashboard puts charts beside the timeline from a width of 1100 px
+        page.meta["hide"].append("toc")
     markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     if page.file.src_uri == "gallery.md":
         markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
