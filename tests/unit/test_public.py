@@ -15,7 +15,6 @@ import pytest
 
 import hta_widgets as hw
 
-
 MODULES = ["analysis", "charts", "compat", "devices", "diff", "taxonomy", "cache", ""]
 
 
@@ -36,13 +35,9 @@ def test_markup_of_docstrings_is_balanced(module):
     face = getattr(hw, module) if module else hw
     values = [getattr(face, name) for name in dir(face)]
     values += [v for cls in values if inspect.isclass(cls) for v in vars(cls).values()]
-    faults = []
-    for value in values:
-        if callable(value) or isinstance(value, property):
-            for paragraph in (inspect.getdoc(value) or "").split("\n\n"):
-                if paragraph.count("``") % 2:
-                    faults.append(f"{getattr(value, '__name__', value)}: {paragraph}")
-    assert faults == []
+    texts = [inspect.getdoc(v) or "" for v in values if callable(v) or isinstance(v, property)]
+    paragraphs = [paragraph for text in texts for paragraph in text.split("\n\n")]
+    assert [paragraph for paragraph in paragraphs if paragraph.count("``") % 2] == []
 
 
 @pytest.mark.parametrize(
