@@ -40,6 +40,7 @@ PAGES = [
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
     "docs/mpi.md",
+    "docs/next-steps.md",
     "docs/store.md",
     "docs/thousand-ranks.md",
 ]
