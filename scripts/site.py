@@ -63,6 +63,8 @@ hw.Dashboard(hw.load({files})).save_html("{name}.html")
 _TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
+#: A link of a notebook to a page of docs/, which is in the folder above the tutorials.
+_PAGE_LINK = re.compile(r"\[docs/([\w-]+)\.md\]\(\.\./docs/\1\.md\)")
 #: A link whose text is the name of a page.
 _NAMED_LINK = re.compile(r"\[([\w-]+)\.md\](?=\(\1\.md)")
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
@@ -99,6 +101,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = markdown.replace(f"]({old})", f"]({new})")
     markdown = _NAMED_LINK.sub(lambda match: f"[{title_of(match[1])}]", markdown)
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
+    if page.file.src_uri.startswith("tutorials/"):
+        return _PAGE_LINK.sub(lambda match: f"[{title_of(match[1])}](../{match[1]}.md)", markdown)
     return _CHECKOUT_LINK.sub(r"\1", markdown)
 
 
