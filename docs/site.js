@@ -10,3 +10,8 @@ const observer = new IntersectionObserver(
   { rootMargin: "100px" },
 );
 for (const frame of document.querySelectorAll("iframe[data-src]")) observer.observe(frame);
+
+// A column of text is half as wide as most pictures: a click shows one at its own size.
+for (const picture of document.querySelectorAll('.md-content img:not([src^="data:"])')) {
+  picture.addEventListener("click", () => { location.href = picture.src; });
+}

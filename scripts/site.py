@@ -63,6 +63,8 @@ hw.Dashboard(hw.load({files})).save_html("{name}.html")
 _TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
+#: A link of a notebook to a page of docs/, which is in the folder above the tutorials.
+_PAGE_LINK = re.compile(r"\[docs/([\w-]+)\.md\]\(\.\./docs/\1\.md\)")
 #: A link whose text is the name of a page.
 _NAMED_LINK = re.compile(r"\[([\w-]+)\.md\](?=\(\1\.md)")
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
@@ -80,7 +82,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in ("hta_widgets", *MODULES):
         text = reference(name)
         files.append(File.generated(config, f"reference/{name}.md", content=text))
-    changelog = (REPO / "CHANGELOG.md").read_text("utf-8")
+    changelog = (REPO / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "changelog.md", content=changelog))
     files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SHIM)))
     return files
@@ -88,6 +90,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Show saved pages in frames, and point links to where the site has their targets."""
+    if page.parent is None:  # a tab of one page: the column of its other pages would be empty
+        page.meta["hide"] = ["navigation"]
+    if page.is_homepage:  # a dashboard puts charts beside the timeline from a width of 1100 px
+        page.meta["hide"].append("toc")
     markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     if page.file.src_uri == "gallery.md":
         markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
@@ -95,6 +101,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = markdown.replace(f"]({old})", f"]({new})")
     markdown = _NAMED_LINK.sub(lambda match: f"[{title_of(match[1])}]", markdown)
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
+    if page.file.src_uri.startswith("tutorials/"):
+        return _PAGE_LINK.sub(lambda match: f"[{title_of(match[1])}](../{match[1]}.md)", markdown)
     return _CHECKOUT_LINK.sub(r"\1", markdown)
 
 

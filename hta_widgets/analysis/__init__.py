@@ -2,9 +2,7 @@
 
 Most take `selection`, `window` and `ranks`, whose intersection is analysed. Times are on the clock
 of the selection's traces, which a view may have fitted; without a selection, they are on the clock
-of the traces.
-
-``__init__.pyi`` lists the functions; formats of other packages may add more.
+of the traces. Formats of other packages may add functions.
 """
 
 from hta_widgets.lazy import stub_modules

@@ -121,7 +121,7 @@ class Dashboard(LinkedView):
 
     Parameters
     ----------
-    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
+    traces : TraceSet, Trace, Selection, or what hta_widgets.load takes
         What to show. For a `Selection`, its ranks and window are shown.
     panels : list of str, or list of lists of str, optional
         The panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,

@@ -39,7 +39,7 @@ class Timeline(LinkedView):
 
     Parameters
     ----------
-    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
+    traces : TraceSet, Trace, Selection, or what hta_widgets.load takes
         What to draw. For a `Selection`, its ranks and window are drawn.
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or is in this sequence.

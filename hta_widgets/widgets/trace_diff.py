@@ -142,7 +142,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     Parameters
     ----------
-    before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
+    before, after : TraceSet, Trace, Selection, or what hta_widgets.load takes
         Two jobs; or two ranks, steps or windows of one job, as selections.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.

@@ -32,12 +32,15 @@ PAGES = [
     "docs/cluster.md",
     "docs/concepts.md",
     "docs/dashboard.md",
+    "docs/devices.md",
     "docs/diff.md",
     "docs/diff-changes.md",
     "docs/diff-page.md",
+    "docs/efficiency.md",
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
     "docs/mpi.md",
+    "docs/next-steps.md",
     "docs/store.md",
     "docs/thousand-ranks.md",
 ]
@@ -129,6 +132,13 @@ def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
     assert texts["diff"][0] == hw.TraceDiff(job, slower).findings[0].text
     for name, chart in result.drawn_charts(job).items():
         assert texts[name] == [words_of(chart)], name
+
+
+def test_readme_quotes_the_answer_of_the_demo_job(repo):
+    texts = json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
+    finding, reason = texts["dashboard"][:2]
+    quote = re.search(r"^> (.*)$", (repo / "README.md").read_text("utf-8"), re.MULTILINE)[1]
+    assert quote == f"{finding} {reason.partition('. ')[0]}."
 
 
 def test_pages_name_the_pictures_that_are_there(repo):

@@ -1,6 +1,7 @@
 """The public surface, docs/api.md, the cost of imports and the order of layers."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -14,10 +15,10 @@ import pytest
 
 import hta_widgets as hw
 
+MODULES = ["analysis", "charts", "compat", "devices", "diff", "taxonomy", "cache", ""]
 
-@pytest.mark.parametrize(
-    "module", ["analysis", "charts", "compat", "devices", "diff", "taxonomy", "cache", ""]
-)
+
+@pytest.mark.parametrize("module", MODULES)
 def test_dir_shows_what_the_documentation_lists(repo, module):
     face = getattr(hw, module) if module else hw
     title = f"hta_widgets.{module}".rstrip(".")
@@ -26,6 +27,17 @@ def test_dir_shows_what_the_documentation_lists(repo, module):
     listed = re.findall(r"`(\w+)`", section.partition("\n\n")[2])
     assert sorted(dir(face)) == sorted(listed)
     assert all(getattr(face, name) is not None for name in listed)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_markup_of_docstrings_is_balanced(module):
+    """Each paragraph closes the code that it opens."""
+    face = getattr(hw, module) if module else hw
+    values = [getattr(face, name) for name in dir(face)]
+    values += [v for cls in values if inspect.isclass(cls) for v in vars(cls).values()]
+    texts = [inspect.getdoc(v) or "" for v in values if callable(v) or isinstance(v, property)]
+    paragraphs = [paragraph for text in texts for paragraph in text.split("\n\n")]
+    assert [paragraph for paragraph in paragraphs if paragraph.count("``") % 2] == []
 
 
 @pytest.mark.parametrize(

@@ -315,8 +315,8 @@ def byteps_arrivals(
     -------
     DataFrame
         One row per key, iteration and node, of iterations that every node of the server pushed:
-        ``job`` (object, empty for none)``, server`` (int64)``, key`` (uint64)``, iteration, node,
-        start_ns, lag_ns`` (int64, after the first)``, last`` (bool, whether it alone is last)`` and
+        ``job`` (object, empty for none), ``server, iteration, node, start_ns`` (int64), ``key``
+        (uint64), ``lag_ns`` (int64, after the first), ``last`` (bool, whether it alone is last) and
         ``imposed_wait_ns`` (int64, of the others' pulls if it is last). ``.attrs["dropped"]``: the
         number of pushes that were left out because another node lacks the push of that key and
         iteration.
@@ -424,9 +424,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
 
     A request reaches the server after the worker sent it, and the server answers it before the
     worker has the answer. So for each PUSH and PULL, with theta the server's clock less the
-    worker's,
-
-        ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
+    worker's, ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
     The bounds of all requests form an interval; its middle is the estimate, half its width the
     error. No file states the node of a worker or the number of iterations that the server served

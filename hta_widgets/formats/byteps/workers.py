@@ -334,8 +334,8 @@ def byteps_pulls(
     Returns
     -------
     DataFrame
-        One row per partition, step and worker: ``job`` (object, empty for none)``, key, step,
-        worker, rank, id, start_ns, dur_ns, slack_ns`` (int64, over the shortest)`` and
+        One row per partition, step and worker: ``job`` (object, empty for none), ``key, step,
+        worker, rank, id, start_ns, dur_ns`` (int64), ``slack_ns`` (int64, over the shortest) and
         ``shortest`` (bool, whether only it is). ``.attrs["dropped"]``: the number of PULLs that
         were left out because another worker lacks the same partition and step.
     """
