@@ -209,11 +209,9 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     is left out. If the file has only one step, it lasts to the end of its last synchronization.
     """
     totals = worker_rows(part.trace).totals
-    lasting = totals.dur_ns > 0
+    rows = totals.dur_ns > 0
     ends = totals.start_ns + totals.dur_ns
-    numbers, start, end = edges_by_group(
-        totals.step[lasting], totals.start_ns[lasting], ends[lasting]
-    )
+    numbers, start, end = edges_by_group(totals.step[rows], totals.start_ns[rows], ends[rows])
     if len(numbers) > 1:
         numbers, start, end = numbers[:-1], start[:-1], start[1:]
     rising = end > start
