@@ -23,7 +23,7 @@ import hta_widgets as hw
 from hta_widgets import analysis, charts, diff
 from hta_widgets.demo.job import write_demo
 
-from pictures import CHROMIUM, FLAGS, REPO, collective, jobs, words_on
+from pictures import CHROMIUM, FLAGS, REPO, collective, jobs, wait_for_frames, words_on
 
 WIDTHS = (700, 1100, 1800)
 THEMES = ("light", "dark")
@@ -123,7 +123,7 @@ def draw(browser: Browser, work: Path, out: Path, wanted: list[str]) -> None:
 def drawn(tab: Any) -> None:
     """Wait for a figure."""
     tab.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
-    tab.wait_for_timeout(150)
+    wait_for_frames(tab)
 
 
 def shoot(browser: Browser, page: Path, out: Path, theme: Any, ready: Callable[..., Any]) -> None:

@@ -27,7 +27,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO / "tests"))
 
-from support.browser import CHROMIUM, FLAGS  # noqa: E402
+from support.browser import CHROMIUM, FLAGS, wait_for_frames  # noqa: E402
 from support.chart_reading import words_of  # noqa: E402
 from support.dashboard import Dash  # noqa: E402
 
@@ -98,7 +98,7 @@ def write_tour(browser: Browser, work: Path, path: Path) -> None:
     page.keyboard.down("Control")
     for _ in range(6):
         page.mouse.wheel(0, -120)
-        page.wait_for_timeout(400)
+        wait_for_frames(page, 24)
         keep(250)
     page.keyboard.up("Control")
     keep(1500)
@@ -152,7 +152,7 @@ def words_on(page: Page) -> list[str]:
     page.locator(WORDS).first.wait_for(timeout=60_000)
     before = b""
     for _ in range(60):
-        page.wait_for_timeout(1_000)
+        wait_for_frames(page, 30)
         now = page.screenshot()
         if now == before and not page.get_by_text("Adding up").count():
             break

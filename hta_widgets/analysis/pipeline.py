@@ -32,7 +32,7 @@ from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, edges_by_group
 from hta_widgets.trace.host_stack import autograd_nodes, name_mask, nearest_ancestor, nested_parents
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, total_length, union
 from hta_widgets.trace.memo import memoize
@@ -163,10 +163,9 @@ def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
     schedules = []
     for trace in members:
         pipeline = pipeline_of[trace.rank]
-        steps = steps_of[pipeline] - on_clock[trace.rank].shift_ns
-        start, end = steps["start"].to_numpy(np.int64), steps["end"].to_numpy(np.int64)
-        numbers = steps.index.to_numpy(np.int64)
-        schedules.append(_Schedules(pipeline, number_of[pipeline], numbers, start, end))
+        steps, start, end = steps_of[pipeline]
+        number, shift_ns = number_of[pipeline], on_clock[trace.rank].shift_ns
+        schedules.append(_Schedules(pipeline, number, steps, start - shift_ns, end - shift_ns))
     texts = [
         ", ".join(run_text(run, "-") for run in consecutive_runs(pipeline)) for pipeline in steps_of
     ]
@@ -176,14 +175,15 @@ def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
 
 def _steps_of_pipelines(
     staged: list[Trace], pipeline_of: dict[int, tuple[int, ...]], on_clock: TraceSet
-) -> dict[tuple[int, ...], pd.DataFrame]:
-    edges_of: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+) -> dict[tuple[int, ...], tuple[Ints, Ints, Ints]]:
+    edges_of: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
     results = map_ranks(staged, _edges_of_steps, executor=on_clock.executor)
-    for trace, edges in zip(staged, results, strict=True):
-        on_job_clock = edges + on_clock[trace.rank].shift_ns
+    for trace, (steps, start, end) in zip(staged, results, strict=True):
+        shift_ns = on_clock[trace.rank].shift_ns
+        on_job_clock = steps, start + shift_ns, end + shift_ns
         edges_of.setdefault(pipeline_of[trace.rank], []).append(on_job_clock)
     return {
-        pipeline: pd.concat(edges).groupby(level="step").agg({"start": "min", "end": "max"})
+        pipeline: edges_by_group(*(np.concatenate(column) for column in zip(*edges, strict=True)))
         for pipeline, edges in edges_of.items()
     }
 
@@ -201,12 +201,10 @@ def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any)
     )
 
 
-def _edges_of_steps(trace: Trace) -> pd.DataFrame:
+def _edges_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
     rows, _ = _pass_kernels(trace)
     table = trace.table
-    work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
-    step = pd.Series(table.step[rows], name="step", dtype=np.int64)
-    return work.groupby(step).agg({"start": "min", "end": "max"})
+    return edges_by_group(table.step[rows], table.start_ns[rows], table.end_ns[rows])
 
 
 @memoize

@@ -37,6 +37,7 @@ from hta_widgets.trace.arrays import (
     Floats,
     Ints,
     Rows,
+    edges_by_group,
     mask_of_rows,
     positions_in,
     sum_by_group,
@@ -217,10 +218,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     rows = _step_rows(part.trace)
     rows = rows[part.contains(rows)]
-    start, end = part.clip_rows(rows)
-    ranges = pd.DataFrame({"start": start, "end": end}).groupby(part.table.step[rows])
-    steps = ranges.agg({"start": "min", "end": "max"})
-    return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
+    return edges_by_group(part.table.step[rows], *part.clip_rows(rows))
 
 
 @memoize
@@ -270,9 +268,7 @@ def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
     part, table = rank_part(trace, Selection()), trace.table
     rows = part.device_work_rows()
     rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
-    work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
-    edges = work.groupby(table.step[rows]).agg({"start": "min", "end": "max"})
-    return edges.index.to_numpy(np.int64), edges["start"].to_numpy(), edges["end"].to_numpy()
+    return edges_by_group(table.step[rows], table.start_ns[rows], table.end_ns[rows])
 
 
 def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:

@@ -71,6 +71,16 @@ def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
     return sums
 
 
+def edges_by_group(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the groups that occur, ascending, and the first start and last end of each."""
+    groups, code = np.unique(group, return_inverse=True)
+    first = np.full(len(groups), np.iinfo(np.int64).max)
+    last = np.full(len(groups), np.iinfo(np.int64).min)
+    np.minimum.at(first, code, start)
+    np.maximum.at(last, code, end)
+    return groups.astype(np.int64), first, last
+
+
 def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
     """Group equal rows of integer columns.
 

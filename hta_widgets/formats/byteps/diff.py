@@ -29,7 +29,7 @@ from hta_widgets.formats.byteps.workers import (
     byteps_pull_blame,
 )
 from hta_widgets.text import share
-from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.arrays import Floats, Ints, edges_by_group
 from hta_widgets.trace.memo import memoize
 
 KIND_WORDS = {
@@ -209,12 +209,9 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     is left out. If the file has only one step, it lasts to the end of its last synchronization.
     """
     totals = worker_rows(part.trace).totals
-    lasting = totals.dur_ns > 0
+    rows = totals.dur_ns > 0
     ends = totals.start_ns + totals.dur_ns
-    frame = pd.DataFrame({"start": totals.start_ns[lasting], "end": ends[lasting]})
-    steps = frame.groupby(totals.step[lasting]).agg({"start": "min", "end": "max"})
-    numbers = steps.index.to_numpy(np.int64)
-    start, end = steps["start"].to_numpy(), steps["end"].to_numpy()
+    numbers, start, end = edges_by_group(totals.step[rows], totals.start_ns[rows], ends[rows])
     if len(numbers) > 1:
         numbers, start, end = numbers[:-1], start[:-1], start[1:]
     rising = end > start

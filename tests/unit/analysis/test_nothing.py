@@ -16,6 +16,8 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.panels.frames import panels
 
+pytestmark = pytest.mark.slow
+
 WORK = "no device work is selected: no kernels and no copies"
 STREAMS = "no device work is selected: no stream has kernels or copies"
 LAUNCHED = "no launch of selected device work is in the files"

@@ -8,6 +8,8 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.diff.stats import mean_parts, welch_p_value
 
+pytestmark = pytest.mark.slow
+
 
 def step(number, start, end):
     return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)

@@ -208,7 +208,7 @@ def test_a_worker_that_is_killed_while_it_reads(client, job, here, flag, monkeyp
     present = hw.load(job, executor=client.get_executor(), cache=False, progress=False)
     assert flag.exists()
     assert all(trace.in_file for trace in present.values())
-    pd.testing.assert_frame_equal(present.events(), here.events())
+    pd.testing.assert_frame_equal(present.events(), here.events(), check_exact=True)
     assert one_of_two_was_replaced(client, before)
 
 

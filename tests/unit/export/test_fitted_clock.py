@@ -155,7 +155,7 @@ def test_recorded_times_go_out_unless_asked(job, form, load, tmp_path):
     back = load(form)
     for rank in (0, 1):
         assert "hta_widgets" not in back[rank].metadata
-        pd.testing.assert_frame_equal(back[rank].events, job[rank].events)
+        pd.testing.assert_frame_equal(back[rank].events, job[rank].events, check_exact=True)
 
 
 def test_a_set_on_the_recorded_clock_is_written_as_ever(job, tmp_path):
@@ -217,7 +217,7 @@ def test_offsets_add_up_and_survive_scrubbing(job, kind, tmp_path, load):
     noted = [back[rank].metadata["hta_widgets"] for rank in (0, 1)]
     assert noted == [{"clock": "fitted", "offset_ns": offset - lift} for offset in (0, AHEAD)]
     for rank in (0, 1):
-        pd.testing.assert_frame_equal(back[rank].events, first[rank].events)
+        pd.testing.assert_frame_equal(back[rank].events, first[rank].events, check_exact=True)
 
 
 def test_clocks_that_have_nothing_in_common_become_one(trace_file, load, tmp_path):

@@ -100,7 +100,7 @@ def test_ranks_come_back_as_they_were(two, tmp_path, load):
     assert back.ranks == [0, 3]
     assert back.origin_ns == two.origin_ns
     for rank in (0, 3):
-        pd.testing.assert_frame_equal(back[rank].events, two[rank].events)
+        pd.testing.assert_frame_equal(back[rank].events, two[rank].events, check_exact=True)
         pd.testing.assert_frame_equal(back[rank].flows, two[rank].flows)
         pd.testing.assert_frame_equal(back[rank].instants, two[rank].instants)
         assert back[rank].metadata == two[rank].metadata
@@ -168,7 +168,7 @@ def test_a_demo_job_comes_back(tmp_path, load):
     back = load(export_trace(traces, tmp_path / "all.json.gz", counters="own").path)
     assert not len(back.problems)
     for rank in traces:
-        pd.testing.assert_frame_equal(back[rank].events, traces[rank].events)
+        pd.testing.assert_frame_equal(back[rank].events, traces[rank].events, check_exact=True)
         pd.testing.assert_frame_equal(back[rank].flows, traces[rank].flows)
         pd.testing.assert_frame_equal(back[rank].counters, traces[rank].counters)
         row = int(traces[rank].events["name"].str.startswith("ncclDevKernel").idxmax())

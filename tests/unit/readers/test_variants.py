@@ -8,6 +8,8 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
 
+pytestmark = pytest.mark.slow
+
 IDS = [
     0,
     -1,
