@@ -87,9 +87,7 @@ export interface RowsContent {
   tooltip(row: number): TooltipContent;
   /** Whether marks select time windows. */
   windows?: boolean | undefined;
-  /**
-   * Return the mark at a position, if marks have their own tooltip or selection. `y` is in rows.
-   */
+  /** Return the mark at a position (`y` in rows), if marks have their own tooltip or selection. */
   hitTest?(x: number, y: number, reachX: number, reachY: number): MarkHit | null;
   /** Return the keys that a rectangle selects, if they differ from the keys of its rows. */
   keysWithin?: ((x0: number, x1: number, y0: number, y1: number) => SelectionKey[]) | undefined;

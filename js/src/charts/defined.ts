@@ -1,6 +1,4 @@
-/**
- * Build chart contents from the definitions, which `charts/defined.py` turns into Bokeh figures.
- */
+/** Build chart contents from the definitions; `charts/defined.py` makes Bokeh figures from them. */
 
 import { allIndices } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";

@@ -42,9 +42,7 @@ export interface ItemStackDefinition {
   text: string;
 }
 
-/**
- * A colour per item: colour names from an expression, or a position from 0 to 1 on a colour ramp.
- */
+/** A colour per item: colour names from an expression, or a position from 0 to 1 on a ramp. */
 export type ItemColor =
   | { type: "column"; tokens: string }
   | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }

@@ -397,9 +397,7 @@ interface TickText {
   right: number;
 }
 
-/**
- * Return the tick labels that fit. Of round values, every second, fifth or tenth may be labelled.
- */
+/** Return the tick labels that fit. Of round values, all or every 2nd, 5th or 10th are labelled. */
 function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
   const [first, second] = ticks;
   if (hasRoundTicks === true && second !== undefined) {

@@ -18,9 +18,7 @@ import type { DiffOptions } from "./context";
 import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
-/**
- * The settings in an address and their values. The first value is the default and is not written.
- */
+/** The settings in an address with their values. The first value, the default, is not written. */
 const SETTINGS = {
   align: ["steps", "first_step", "collectives", "absolute", "scaled"],
   color: ["change", "kind", "name"],

@@ -46,9 +46,7 @@ export function toCommon(segments: readonly AlignedSegment[], time: number): num
   return segment === null ? time : stretchTime(time, segment.own, segment.common);
 }
 
-/**
- * Return the time on the run's own axis. Times in a gap map to the end of the segment before it.
- */
+/** Return the time on the run's own axis. A time in a gap maps to the end of the segment before. */
 export function toOwnTime(segments: readonly AlignedSegment[], time: number): number {
   const segment = segmentAt(segments, time, "common");
   if (segment === null) return time;

@@ -272,9 +272,7 @@ export class TimelineLink {
     this.changeBoth(put);
   }
 
-  /**
-   * Show one pair of steps, or all, at the same scale. `swapChoice`: see `PairHistory.beginAct`.
-   */
+  /** Show one pair of steps, or all, at the same scale. See `PairHistory.beginAct`. */
   showStep(row: FrameRow | null, swapChoice: () => void): void {
     if (row === null) {
       const [before, after] = this.apps.map(({ ctx }) => ctx.stage.reach);

@@ -299,8 +299,7 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   if (lines.length === 0) return null;
   const lineWidths = lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6));
   const textWidth = Math.max(...lineWidths);
-  // The grey part ends with the shorter run; the numbers may extend over a third of the wedge after
-  // it.
+  // The numbers may extend over the grey part and the first third of the wedge after it.
   const grayWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
@@ -504,9 +503,7 @@ export function lengthsOf(row: FrameRow): [number, number] {
   return [lengthOf("before"), lengthOf("after")];
 }
 
-/**
- * Replace the slots' lengths by those in the step table: ranks start and end at different times.
- */
+/** Replace the slot lengths by those in the step table: ranks start and end at different times. */
 export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;

@@ -48,10 +48,7 @@ function membersOf(row: FrameRow): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [textAt(row, "name")];
 }
 
-/**
- * Return a bar's style. Its pattern marks added, removed and replaced events; changes that may be
- * due to chance are neutral.
- */
+/** Return a bar's style. Patterns mark added, removed and replaced events; chance is neutral. */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColor(theme) };
   const changeClass = changeClassOfName(row);

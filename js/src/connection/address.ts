@@ -30,10 +30,7 @@ export function splitPageAddress(): [base: string, state: string] {
   return [`${href.slice(0, end)}${route}`, state];
 }
 
-/**
- * Split a fragment into route and state: `#/dashboard/job?view=0_9` gives `#/dashboard/job` and
- * `view=0_9`.
- */
+/** Split `#/dashboard/job?view=0_9` into the route `#/dashboard/job` and the state `view=0_9`. */
 export function splitFragment(fragment: string): [route: string, state: string] {
   const end = `${fragment}?`.indexOf("?");
   return [fragment.slice(0, end) || "#", fragment.slice(end + 1)];

@@ -225,8 +225,7 @@ export class KernelSource implements Source {
   }
 }
 
-// Find out from the notebook whether its kernel has ended; a kernel that is shut down sends
-// nothing.
+// Ask the notebook whether its kernel has ended: a kernel that is shut down sends nothing.
 
 const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 

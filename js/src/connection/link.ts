@@ -44,9 +44,7 @@ export function linkOf(model: Model, state: SharedState, { range }: Scene): stri
   return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
 }
 
-/**
- * Return the state of a view as text. A window equal to `range` shows everything and is omitted.
- */
+/** Return the state of a view as text. A window that equals `range`, the default, is omitted. */
 export function stateText(state: Model, range: Span, panels: PanelIds | null = null) {
   const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
   const shared = Object.fromEntries(entries) as SharedState;

@@ -1,7 +1,4 @@
-/**
- * A request that follows the view. It is sent at intervals while the view moves; the newest reply
- * is used.
- */
+/** A request that follows the view: sent at intervals while it moves; the newest reply is used. */
 
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 

@@ -166,10 +166,7 @@ export class SharedStateStore {
     this.notify(changed);
   }
 
-  /**
-   * Change values by a user gesture. `isMoving`: the gesture continues, so the kernel need not
-   * receive each intermediate value.
-   */
+  /** Change values by a user gesture. `isMoving`: more changes follow, so saving can wait. */
   set(patch: Partial<SharedState>, isMoving = false): void {
     const changed = this.applyPatch(patch);
     this.isMoving = isMoving;

@@ -118,9 +118,7 @@ export class PanelGrid {
     return panels.reduce((sum, id) => sum + this.panes.heightOf(id), 0);
   }
 
-  /**
-   * Return by how much the highest column beside a panel's column exceeds it; -Infinity if none.
-   */
+  /** Return by how much the highest column beside a panel's exceeds it; -Infinity if none. */
   private heightBeside(id: string): number {
     const has = ({ panels }: LayoutColumn): boolean => panels.includes(id);
     const band = this.layout?.bands.find((columns) => columns.some(has)) ?? [];

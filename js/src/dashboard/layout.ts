@@ -111,9 +111,7 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-/**
- * Lay out panels. `fills`: the view is alone in its window and has separate columns if they fit.
- */
+/** Lay out panels. `fills`: the view is alone in its window and may have separate columns. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
   const shownPanels = shownIds(choice);
   const shown = new Set(shownPanels);

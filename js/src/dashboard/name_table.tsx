@@ -18,10 +18,7 @@ export interface TableSpec {
   /** The noun for rows that are not names. */
   rows?: string;
   title: string;
-  /**
-   * Return the description. `ranks`: the ranks that the figures cover; null for all. `device`: the
-   * word for the devices of the job.
-   */
+  /** Return the description. `ranks`: those in the figures (null: all); `device`: a word for it. */
   about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
   columns(frame: PanelFrame, device: string): readonly DashColumn[];
   /** Return the text after the number of names that the frame leaves out. */
@@ -109,9 +106,7 @@ function eventsOf(row: RowReader): [rank: number, id: number][] {
   return text === "" ? [] : (JSON.parse(text) as [number, number][]);
 }
 
-/**
- * Select the events of a row (with `add`: besides the events already selected), or deselect them.
- */
+/** Select the events of a row, with `add` in addition to selected events, or deselect them. */
 function chooseEvents(
   { selectionState, timeline }: DashContext,
   id: string,

@@ -79,10 +79,7 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   );
 }
 
-/**
- * Add the ranks to mark and to fold, and facts about the job. Unchanged input gives the same
- * object.
- */
+/** Add ranks to mark and fold, and facts about the job. The same input gives the same object. */
 function useMarkedFrame(
   frame: PanelFrame | null,
   { headline, folding, scene }: DashContext,

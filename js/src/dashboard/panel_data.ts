@@ -159,9 +159,7 @@ export class PanelData<Request> {
   }
 }
 
-/**
- * Return a requester for panels. A panel ignores the part of the selection that it writes itself.
- */
+/** Return a requester for panels. The part of the selection that a panel writes is ignored. */
 export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
@@ -182,9 +180,7 @@ export function makePanelRequester(
   return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask };
 }
 
-/**
- * Return a requester for the heatmap. Without device work, it gives the reason instead of zeros.
- */
+/** Return a requester for the heatmap. Without device work, it replies with a note, not zeros. */
 export function makeHeatmapRequester(
   source: Source,
   signal: AbortSignal,

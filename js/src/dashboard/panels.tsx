@@ -49,9 +49,7 @@ export class PaneSet {
   private readonly panes = new Map<string, HTMLElement>();
   private readonly heatmap: PanelData<Requests["heatmap"]>;
   private readonly visibility: VisibilityTracker;
-  /**
-   * Requests panels out of sight when nothing has changed for a while, so that they can be printed.
-   */
+  /** Requests panels out of sight after a pause without changes, so that they can be printed. */
   private readonly followLater: () => void;
   /** Number of additional rows that fit in the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});

@@ -128,9 +128,7 @@ export class DashSelection {
     this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
-  /**
-   * Without a selection, the whole job is stored as `selection`, so that the next one narrows it.
-   */
+  /** Without a selection, the whole job is stored as `selection`: the next one then narrows it. */
   setScope(scope: FigureScope): void {
     this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }

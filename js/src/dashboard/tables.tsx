@@ -18,10 +18,7 @@ import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
 /** A rank is an outlier if its mean differs by more than this share. */
 const OUTLIER_MIN_EXCESS = 0.05;
-/**
- * A slow rank is reported only with this many calls per rank: fewer may differ in shape, or be cut
- * off by the window.
- */
+/** A slow rank is reported only with this many calls per rank: fewer are not comparable. */
 const MIN_COMPARED_CALLS = 5;
 
 function hasNonZero({ columns }: PanelFrame, column: string): boolean {

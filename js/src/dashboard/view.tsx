@@ -240,9 +240,7 @@ export class DashApp {
   }
 }
 
-/**
- * Handle shortcuts while the focus is in the dashboard but outside the timeline, which has its own.
- */
+/** Handle shortcuts in the dashboard, except inside the timeline, which handles its own. */
 function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
   const { root, live, signal } = ctx;
   const onDown = (event: KeyboardEvent): void => {

@@ -30,9 +30,7 @@ interface OverlayLane {
 
 /** Columns with one entry per event of a collective, for one rank or all ranks. */
 interface CollectiveEntries extends CollectiveEvents, ArrivalColumns {
-  /**
-   * Transfer time that does not fit in the event after its wait; nonzero only if clocks disagree.
-   */
+  /** Transfer time that does not fit in the event after its wait; 0 unless clocks disagree. */
   transferAddedNs: Float64Array;
   size: Float64Array;
   track: Int32Array;
@@ -265,9 +263,7 @@ export function waitPieces({ start, wait }: CollectiveEvents): EventPieces {
   return sortPieces(start, wait);
 }
 
-/**
- * Return the intervals from the median arrival of the others to this rank's, if it alone was last.
- */
+/** Return intervals from the others' median arrival to this rank's, where it alone came last. */
 export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
   return sortPieces(
     start.map((time, i) => time - late[i]!),

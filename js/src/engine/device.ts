@@ -84,8 +84,8 @@ export function workCount(selection: RankSelection): number {
 }
 
 /**
- * Return the window, limited to the time between the first start and last end of the selected work.
- * Null if the window lies before or after that work.
+ * Return the window, limited to the time from the first start to the last end of the selected work.
+ * Only time between work can be idle. Null if the window lies before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
   const openTimes = deviceTimesOf(withOpenWindow(selection));
@@ -125,9 +125,7 @@ export function recordedTime(selection: RankSelection, low: number, high: number
   return timeOutside(unrecordedTimes(selection), low, high);
 }
 
-/**
- * Return the time of selected communication, of all compute (which hides it), and of the overlap.
- */
+/** Return the time of selected communication, of all compute (which hides it), and of both. */
 export function overlapTimes(selection: RankSelection) {
   const times =
     selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);
@@ -146,7 +144,7 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
 }
 
 /**
- * Return the times in selected events that no other work hides, selected or not: compute hides
+ * Return the time in selected events that no other work hides, selected or not: compute hides
  * communication. Null if all events are selected.
  */
 export function selectedTimes(selection: RankSelection) {

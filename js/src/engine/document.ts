@@ -37,9 +37,7 @@ export interface OverlayHeader {
   track: number;
 }
 
-/**
- * `embedded`: all args are in the page; `absent`: the file has none; `left out`: they did not fit.
- */
+/** `embedded`: all args are in the page; `absent`: the file has none; `left out`: too large. */
 type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
 
 interface RankHeader {
@@ -80,9 +78,7 @@ export interface FullHeader extends RankHeader {
   signatures?: SharedFigures[];
   /** Steps that an export cut off at its window. */
   clipped_steps: number[];
-  /**
-   * Steps that end on the host before most of their device work: start and length on the device.
-   */
+  /** Steps that end on the host before most of their device work, with start and length there. */
   device_steps: [step: number, start: number, dur: number][];
   flow_kinds: string[];
   /** Number of samples of each counter track, in track order. */

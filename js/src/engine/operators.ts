@@ -71,10 +71,7 @@ function coveredByChildren(
   return covered;
 }
 
-/**
- * Call paths: for each operator, the names from the outermost operator down to it, and whether it
- * is selected.
- */
+/** Call paths: the names from the outermost operator down to an operator, and what is selected. */
 interface CallPaths {
   /** The path of each operator. */
   pathOfOperator: Int32Array;

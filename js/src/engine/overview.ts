@@ -236,9 +236,7 @@ export class RankOverview {
     return { ...cells, covered: total === undefined ? timeOfMainKind : timesOf(total) };
   }
 
-  /**
-   * Return a function that gives the sum before an instant; time is spread evenly within a cell.
-   */
+  /** Return a function that gives the sum before an instant, spread evenly within a cell. */
   private interpolate(sums: Float64Array): (time: number) => number {
     const { first, cells } = this.header;
     return (time) => {
@@ -397,10 +395,7 @@ function emptyCells(cells: number): Cells {
   };
 }
 
-/**
- * Return the grid cells that a cell of another level covers, or the one that contains it. The range
- * is empty outside the grid.
- */
+/** Return the grid cells that a cell of another level covers, or the one around it; maybe none. */
 function gridRange(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;

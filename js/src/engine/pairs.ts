@@ -89,9 +89,7 @@ export class PairSource implements LocalSource {
     return this.sideOf(request)?.canAnswer(op, request) === true;
   }
 
-  /**
-   * Return the source of the requested run; null if it has no events, undefined if no run is named.
-   */
+  /** Return the source of the requested run; null if it has no events, undefined without a run. */
   private sideOf(request: Requests[Operation]): LocalSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];

@@ -25,9 +25,7 @@ import {
 import { LruCache } from "./lru";
 import { Sweep } from "./sweep";
 
-/**
- * A table as intervals: events, asyncs or instants. Times include the shift of the rank's clock.
- */
+/** A table as intervals: events, asyncs or instants. Times include the rank's clock shift. */
 export interface EventTable {
   readonly table: TableName;
   readonly start: Float64Array;
@@ -263,9 +261,7 @@ export class RankTrace {
     return this.memo("prelaunched", () => this.flagRows("prelaunched"));
   }
 
-  /**
-   * Return a mask of event rows: calls that launch the first work of a thread after a stream wait.
-   */
+  /** Return a mask of event rows: calls that launch a thread's first work after a stream wait. */
   behindWaits(): Uint8Array {
     return this.memo("behind waits", () => this.flagRows("behind"));
   }

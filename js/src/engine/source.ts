@@ -46,9 +46,7 @@ import { tilesReply } from "./tiles";
 type Handlers<Result extends { [Op in Operation]: unknown }> = {
   readonly [Op in Operation]?: (request: Requests[Op]) => Result[Op] | Promise<Result[Op]>;
 };
-/**
- * Handlers of operations whose replies are plain JSON, and of those whose replies have a buffer.
- */
+/** Handlers of operations that reply with plain JSON, and of those that reply with a buffer. */
 type JsonHandlers = Handlers<{ [Op in Operation]: Answer<Op>["reply"] }>;
 type BufferHandlers = Handlers<{ [Op in Operation]: Answer<Op> }>;
 

@@ -127,9 +127,7 @@ export class IntervalSet {
     return low === high ? 0 : this.measure(Float64Array.of(low, high)).count[0]!;
   }
 
-  /**
-   * Return first start and last end, cut at the window; Infinity, -Infinity if nothing overlaps.
-   */
+  /** Return first start and last end, cut at the window; Infinity and -Infinity if it is empty. */
   extentWithin(low: number, high: number): [start: number, end: number] {
     const { cover, points } = this;
     let [start, end] = [Infinity, -Infinity];

@@ -221,10 +221,7 @@ class PatternParser {
   }
 }
 
-/**
- * Return how often a quantifier repeats, at least and at most. It matched `{low,high}`, `*`, `+` or
- * `?`.
- */
+/** Return the minimum and maximum number of repetitions of a quantifier such as `*` or `{2,5}`. */
 function repetitionOf([text, low, comma, high]: RegExpExecArray): [min: number, max: number] {
   if (text.startsWith("*")) return [0, Infinity];
   if (text.startsWith("+")) return [1, Infinity];
@@ -319,8 +316,7 @@ export class LinearRegExp {
   constructor(source: string, { ignoreCase = false, anchor = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
     const part = new PatternParser(source).parse(flags);
-    // Anchors are added to the parsed pattern: in its text, a `)` or `|` could end a group around
-    // it.
+    // Anchors are added after parsing: in the text, a `)` or `|` could end a group around it.
     const children: PatternNode[] = [part];
     if (anchor !== "contains") children.unshift({ type: "assert", holds: atStart });
     if (anchor === "fullmatch") children.push({ type: "assert", holds: atEnd });

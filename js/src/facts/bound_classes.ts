@@ -1,6 +1,4 @@
-/**
- * Classes of events by what limits them. Their codes follow the comparison classes, as in Python.
- */
+/** Classes of events by what limits them. Codes follow those of comparisons, as in Python. */
 
 import data from "../../../hta_widgets/facts/bound_classes.json";
 import type { ClassPalette, ClassStyle, ThemeName } from "../protocol/source";

@@ -262,8 +262,7 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
     const { job, worker } = files.get(rank)!;
     return `${worker} ${job}\0${tensor}`;
   }).map((group) => {
-    // If the root GPU of the worker has the tensor, only it counts: its work includes that of
-    // others.
+    // If the worker's root GPU has the tensor, only it counts: it includes the other queues.
     const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
     const counted = ofRoot.length > 0 ? ofRoot : group;
     const { job, worker } = files.get(group[0]!.rank)!;

@@ -1,6 +1,4 @@
-/**
- * The start page: jobs and files of a folder, newest first. Open one, or tick two to compare them.
- */
+/** The start page: jobs and files of a folder, newest first. Open one, or tick two to compare. */
 
 import { render, type VNode } from "preact";
 import { togglePick } from "../protocol/selection";
@@ -246,9 +244,7 @@ export class StartPage {
   }
 }
 
-/**
- * The work of all ranks over the job, stacked by kind; the rest is idle. "–" if none is recorded.
- */
+/** The work of all ranks over the job, stacked by kind; the rest is idle. "–": none recorded. */
 function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
   const kinds = Object.entries(picture).filter(([, shares]) => shares.some((share) => share > 0));
   if (kinds.length === 0) return <span title="No work on devices is recorded">–</span>;

@@ -171,9 +171,7 @@ export interface Minimap {
   start: number;
   end: number;
   bins: number;
-  /**
-   * For each kind of work, from the bottom up: the share of each bin. `exposed` is communication.
-   */
+  /** Shares of each bin by kind of work, from the bottom up. `exposed` is communication. */
   shares: readonly (readonly [name: string, shares: Float32Array])[];
 }
 

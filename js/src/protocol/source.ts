@@ -36,9 +36,7 @@ export interface SceneTrack {
   role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
   lane0: number;
   lanes: number;
-  /**
-   * Number of lanes for nested events. Events that only partly overlap are in the lanes after them.
-   */
+  /** Number of lanes for nested events. The lanes after them hold events that partly overlap. */
   nested: number;
   events: number;
   /** Whether the track contains only communication kernels. */
@@ -440,9 +438,7 @@ export interface ClassShares {
   /** The window that is divided into parts, in ns since the origin. */
   start: number;
   end: number;
-  /**
-   * For each class, the share (0 … 1) of each part of the window. The first class is drawn below.
-   */
+  /** For each class, its share (0 … 1) of each part of the window. The first is drawn below. */
   shares: readonly (readonly [code: number, share: readonly number[]])[];
 }
 

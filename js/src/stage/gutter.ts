@@ -1,7 +1,4 @@
-/**
- * Draw the column on the left and the scroll bar. A row shows a name and a fact: a figure or note
- * about its rank.
- */
+/** Draw the column on the left (per row a name and a fact, such as a figure) and the scroll bar. */
 
 import { sum } from "../expressions/numbers";
 import { deviceOf, hasDevice } from "../protocol/scene";
@@ -100,9 +97,7 @@ export function foldReason(why: string): RowFact["texts"] | null {
   return [reason, abbreviateReason(reason)];
 }
 
-/**
- * Return the fact of a row. Search matches on hidden ranks of a row of several ranks come first.
- */
+/** Return the fact of a row. If several ranks share the row, matches on hidden ranks come first. */
 function rowFact(row: StageRow, frame: StageFrame): RowFact {
   const { stats, lateness, geometry, overlay } = frame;
   const hits = overlay.search === "" ? undefined : overlay.hits;
@@ -145,8 +140,7 @@ export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.fillRect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
-  // Rows are ordered from back to front. Consecutive rows with the same clip range are drawn
-  // together.
+  // Rows are ordered from back to front. Consecutive rows with one clip range are drawn together.
   let from = 0;
   while (from < placed.length) {
     const { clipTop, clipBottom } = placed[from]!;
@@ -353,9 +347,7 @@ function drawBadge(
   }
 }
 
-/**
- * Return the baseline of a lane's name, from the top of the row. Bars share a name at the first.
- */
+/** Return the baseline of a lane's name, from the top of the row. Bars share one name. */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
   // A bar at the bottom is lower than its name, so the name is kept above the next row.
@@ -421,9 +413,7 @@ function trackNameSpace(
   return { right: right - stackWidth, top: Math.max(y, clipTop), bottom };
 }
 
-/**
- * Return a counter's name without its unit, which its values show. Names are cut where they differ.
- */
+/** Return a counter's name without its unit, which its values have. Long names would be cut. */
 export function withoutUnit(name: string, unit = ""): string {
   return name.replace(` (${unit})`, "");
 }

@@ -215,8 +215,7 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const width = pen.drawFirstFit(names, textX, textY, maxWidth, FONT.labelStrong, theme.ink);
     if (width === 0) continue;
     const end = endsAfter ? "›" : formatDuration(step.dur);
-    // If a step starts before the view, its duration could be mistaken for that of the visible
-    // part.
+    // If a step starts before the view, the duration could be taken for the visible part's.
     const isClear = !startsBefore || endsAfter;
     if (isClear && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
@@ -333,9 +332,7 @@ function maxAbs(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
 }
 
-/**
- * Return ticks at round times: at most nine, and fewer if labels of width `widthOf` would touch.
- */
+/** Return ticks at round times, at most nine, so that labels of width `widthOf` do not touch. */
 export function timeTicks(
   start: number,
   end: number,

@@ -23,10 +23,7 @@ export const SLOT_STATE = {
 /** Tiles that are up to this many levels finer are merged. */
 const MERGE_LEVELS = 2;
 
-/**
- * Result of `loadRemainder`: busy share and event count of each cell without the slices of the
- * tile.
- */
+/** Result of `loadRemainder`: busy share and event count of each cell without the tile's slices. */
 const remainingShare = new Float32Array(TILE_CELLS);
 const remainingCount = new Int32Array(TILE_CELLS);
 
@@ -50,9 +47,7 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /**
-   * Classes by cell and by slice, used if events are coloured by class; `NO_CODE` where unknown.
-   */
+  /** Classes by cell and by slice, for colouring by class; `NO_CODE` where they are unknown. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
@@ -315,8 +310,7 @@ function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
   return to;
 }
 
-// Cells include all events. Long events are also drawn as rectangles, so their time is subtracted
-// from the cells.
+// Cells include all events. The time of long events, drawn as rectangles, is subtracted.
 
 /**
  * Subtract slices of at least `minNs` from `share` (0..1 per cell) and from `count`. The cells
@@ -334,8 +328,7 @@ export function subtractSlices(
 ): void {
   const { sliceStart, sliceDur } = slices;
   const cells = share.length;
-  // Slices in a summary lane may overlap, and its cells hold their union, so time is subtracted
-  // only once.
+  // Slices in a summary lane may overlap, but its cells count their union: subtract once.
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
@@ -377,10 +370,7 @@ export function pixelMapping(
   return { cells, perPx, origin, first, last };
 }
 
-/**
- * Return busy share and event count of each cell without slices of at least `minNs`. The next call
- * reuses the arrays.
- */
+/** Return busy share and count per cell without slices of at least `minNs`. Arrays are reused. */
 export function residualCells(lane: LaneWindow, minNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;

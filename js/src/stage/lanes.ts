@@ -246,10 +246,7 @@ export class LanePainter {
     });
   }
 
-  /**
-   * Draw the delay before each late kernel as a dotted line, unlike a kernel. It is red if the rank
-   * `isNamed`.
-   */
+  /** Draw the delay before each late kernel as a dotted line, red if the rank `isNamed`. */
   drawLate(place: LanePlacement, lane: LaneWindow, isNamed: boolean): void {
     if (lane.empty) return;
     const { raster } = this;

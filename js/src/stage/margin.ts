@@ -205,9 +205,7 @@ function drawFirstPair(
   pen.drawText(fits[1], right, baseline, FONT.label, theme.ink3, "right");
 }
 
-/**
- * Return whether a rank has only rows of MPI calls; the rest of its time is then work, not idle.
- */
+/** Return whether a rank has only MPI rows: the rest of its time is then work, not idle time. */
 export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");

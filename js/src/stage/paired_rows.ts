@@ -32,10 +32,7 @@ function rowsByRank({ rows }: RowLayout): StageRow[][] {
   return blocks;
 }
 
-/**
- * Merge two lists, keeping the order of each. Partners are adjacent. Entries without a partner come
- * before the next pair.
- */
+/** Merge two lists in their order. Partners are adjacent; others come before the next pair. */
 function mergeInOrder<T>(
   behind: readonly T[],
   front: readonly T[],

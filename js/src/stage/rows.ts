@@ -100,9 +100,7 @@ function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
 
-/**
- * Return whether the rank is folded into the row of a similar rank; found and pinned ranks are not.
- */
+/** Return whether a similar rank's row represents this rank, which is neither found nor pinned. */
 function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boolean {
   const representative = state.rankGroups?.hidden.get(rank.rank);
   if (representative === undefined || isFound || state.pinned.includes(rankKey(rank))) return false;

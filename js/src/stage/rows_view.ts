@@ -58,9 +58,7 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /**
-   * Return the layout with the fewest thin lanes in which all rows fit. The lowest lanes go first.
-   */
+  /** Return the layout with the fewest thin lanes, the lowest ones, in which all rows fit. */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
@@ -337,9 +335,7 @@ export function scrollToReveal(
   return scroll;
 }
 
-/**
- * Return the positions of the stage's parts, with the rows that the scene needs above its lanes.
- */
+/** Return the positions of the stage's parts, including the rows above the lanes. */
 export function stageGeometry(
   scene: Scene,
   width: number,

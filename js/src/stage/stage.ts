@@ -314,10 +314,7 @@ export class Stage {
     this.frameListeners.push(listener);
   }
 
-  /**
-   * Return the whole view as an SVG in the light theme: all rows with their labels, plus a time
-   * scale.
-   */
+  /** Return the whole view as an SVG in the light theme: all rows with labels, and a time scale. */
   async toSvg(caption: SvgCaption): Promise<string> {
     const picture = await loadFullPicture(this.source, this.frame(), this.data.store.classed);
     return stageSvg(this.frame(THEMES.light, picture), caption);

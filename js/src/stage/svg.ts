@@ -319,9 +319,7 @@ function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
-/**
- * Return, for each kind, whether tracks of these ranks can have such events; device kinds first.
- */
+/** Return whether tracks of these ranks can have events of each kind; device kinds first. */
 export function possibleKinds(
   ranks: readonly SceneRank[],
   { steps }: Scene,
@@ -457,9 +455,7 @@ export function escapeXml(text: string): string {
   );
 }
 
-/**
- * Return the attributes of a fill or stroke. Six digits and an opacity work in every SVG reader.
- */
+/** Return a fill or stroke with six digits and an opacity, which every SVG reader supports. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;

@@ -41,9 +41,7 @@ import {
 
 /** Tiles outside the view are requested when it has not changed for this long, in ms. */
 export const IDLE_MS = 90;
-/**
- * Delay before a failed request is repeated. After that, it is repeated only when the view changes.
- */
+/** Delay before a failed request is repeated once. Later repeats need a change of the view. */
 export const RETRY_MS = 1500;
 const MAX_REPLY_BYTES = 800_000;
 
@@ -215,8 +213,7 @@ export class StageData {
   show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
     const lanes =
       this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
-    // Tiles are loaded for the end of an animation, not for the frames before it, which saves
-    // requests.
+    // Tiles are loaded only for the end of an animation, not for the frames before it.
     const zoom = (target[1] - target[0]) / (viewport.view[1] - viewport.view[0]);
     this.loader.show({ ...viewport, lanes, view: target, nsPerPx: viewport.nsPerPx * zoom });
     const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };

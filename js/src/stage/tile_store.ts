@@ -75,9 +75,7 @@ export const EMPTY_TILE: Tile = {
 };
 
 export class TileStore {
-  /**
-   * Short names by key. The store assigns its own keys, because kernel and page use different ones.
-   */
+  /** Short names by key. The store assigns its own keys: those of kernel and page differ. */
   readonly names = new Map<number, string>();
   /** Hashes of the names, for colours. */
   readonly hashes: number[] = [];

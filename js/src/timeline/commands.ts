@@ -182,9 +182,7 @@ export class Commands {
     return true;
   }
 
-  /**
-   * Fold or unfold the group of the row under the pointer or, without one, of the selected event.
-   */
+  /** Fold or unfold the group of the row under the pointer, or else of the selected event. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.app;
     if (rows.rankGroups.value === null) return false;
@@ -258,10 +256,7 @@ export class Commands {
       status.flashMessage(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
-  /**
-   * Handle Escape: cancel a drag, close a panel with its event, clear the selection or leave,
-   * whichever applies first.
-   */
+  /** On Escape, cancel a drag, close a panel with its event, clear the selection, or leave. */
   private leave(): boolean {
     const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
     ctx.requests.cancel();

@@ -58,9 +58,7 @@ export class TimelineContext {
     readonly source: ObservedSource,
     readonly shared: SharedStateStore,
     readonly signal: AbortSignal,
-    /**
-     * Whether the timeline is a panel linked with others, which may restrict the ranks it shows.
-     */
+    /** Whether the timeline is a panel linked with others, which may limit the ranks it shows. */
     readonly isLinkedPanel: boolean,
   ) {
     this.sceneSignal = new Signal(scene);
@@ -175,9 +173,7 @@ export class RequestQueue {
     else this.waiting.push(act);
   }
 
-  /**
-   * Send a request after all earlier ones. Pass on its reply or failure, unless it is cancelled.
-   */
+  /** Send a request after all earlier ones. Unless cancelled, pass on its reply or failure. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,

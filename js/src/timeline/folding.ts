@@ -41,9 +41,7 @@ export function rankGroupsOf(
   };
 }
 
-/**
- * Return the selected ranks that get their own rows: the few that belong to partly selected groups.
- */
+/** Return the selected ranks that get their own rows: the few of each partly selected group. */
 export function ranksShownAlone(
   { clusters }: Clusters,
   selection: SelectionJson | null,
@@ -119,9 +117,7 @@ export class FoldingController {
     return this.clusters.value?.note ?? "";
   }
 
-  /**
-   * Text on how many ranks are shown, or a note that the request is running; "" if all are shown.
-   */
+  /** How many ranks are shown, or a note that the request is running; "" if all are shown. */
   get rankCountText(): string {
     if (this.isEnabled.value && this.newest.isPending.value) return " Finding similar ranks …";
     const hidden = this.rankGroups.value?.hidden.size ?? 0;

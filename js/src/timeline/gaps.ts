@@ -35,9 +35,7 @@ export class GapSelection {
     return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /**
-   * Select the gap of the device or, without one, of the lane. Return false if there is neither.
-   */
+  /** Select the gap of the device or, without one, of the lane. Return false without either. */
   select(rank: number, lane: number, { gap, lane_gap: laneGap }: GapReply): boolean {
     const { ctx, picking } = this.app;
     const { start, end } = gap ?? laneGap ?? {};

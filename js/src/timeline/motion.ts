@@ -91,8 +91,7 @@ export function sortPair(a: number, b: number): Span {
   return a <= b ? [a, b] : [b, a];
 }
 
-// Zoom and pan with the wheel. Without Ctrl, it scrolls the rows if the timeline has the focus,
-// otherwise the page.
+// Zoom and pan with the wheel. Without Ctrl, it scrolls the focused timeline's rows or the page.
 
 const END_MS = 140;
 const HINT_MS = 2500;

@@ -27,9 +27,7 @@ export class Navigation {
     ctx.shared.onFlush(() => this.finish());
   }
 
-  /**
-   * Return the view at the end of the current animation, so that a key continues the previous one.
-   */
+  /** Return the view after the current animation, so that a key continues the previous one. */
   view(): Span {
     return this.ctx.stage.target();
   }

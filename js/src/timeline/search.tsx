@@ -112,9 +112,7 @@ export class SearchController {
     );
   }
 
-  /**
-   * Return where the search starts: at the start of the view; null if all of the job is in view.
-   */
+  /** Return where the search starts: at the start of the view; null if all is in view. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;

@@ -242,10 +242,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /**
-   * Step to the next or previous event in the lane. Call `fail` if there is none to step from or
-   * to.
-   */
+  /** Step to the next or previous event in the lane. Call `fail` if there is none. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {

@@ -31,9 +31,7 @@ const IN_PACKAGE = new RegExp(
   `^(${LIBRARIES.packages.join("|")})[\\\\/]|(^|[\\\\/])(site|dist)-packages[\\\\/]`,
 );
 
-/**
- * Return the line of an event, or of the nearest frame around it or its launch; null if unknown.
- */
+/** Return the line of an event, or of the nearest frame around it or its launch, or null. */
 export function findSourceLine({ event, launched_by, parents }: EventDetail): SourceLine | null {
   let packageLine: SourceLine | null = null;
   for (const { name } of [event, ...(launched_by?.frames ?? []), ...parents]) {

@@ -30,9 +30,7 @@ const UNITS = [
   ["ns", 1, 0],
 ] as const;
 
-/**
- * Return `451.32–453.36 ms`: one unit for both ends, with the decimals that the length requires.
- */
+/** Return `451.32–453.36 ms`: one unit for both ends, with as many decimals as needed. */
 export function spanText(span: Span): string {
   const [start, end] = span;
   const maxMagnitude = Math.max(Math.abs(start), Math.abs(end));
@@ -96,9 +94,7 @@ const SHARES = ["compute", "communication", "exposed", "memory", "unrecorded", "
 
 type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
-/**
- * Return how the devices in view spend their time, over all ranks with device events; null if none.
- */
+/** Return how the devices in view spend their time; null if no rank has device events. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // What is missing from a truncated file may be at any time, so empty times may not be idle.
   const complete = scene.ranks.filter((rank) => rank.truncated === null && hasDevice(rank));
@@ -135,9 +131,7 @@ export function waitingShare(
   return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
 }
 
-/**
- * Return `7 ranks wait for rank 5: 14 % of each GPU span.`; null unless exactly one rank is late.
- */
+/** Return `7 ranks wait for rank 5: 14 % of each GPU span.`; null unless one rank is late. */
 export function lateText(
   lateness: Lateness | null,
   stats: Stats | null,
@@ -279,9 +273,7 @@ function arrivalClause(collective: Collective, { rank, wait }: Member): string {
   return last === null ? waitText : `${waitText} for rank ${last.rank}`;
 }
 
-/**
- * Describe the ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`.
- */
+/** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsText(selection: SelectionJson, scene: Scene): string {
   const ranks = chosenRanksText(selection.ranks, scene);
   if (selection.tracks === null) return ranks;

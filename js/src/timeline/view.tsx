@@ -50,9 +50,7 @@ export interface AppOptions extends FoldingOptions, StatusOptions {
   signal: AbortSignal;
   /** Called when the user has dragged the lower edge. */
   saveHeight?: (height: number) => void;
-  /**
-   * Status line and settings of the enclosing view, if this timeline is one of its linked panels.
-   */
+  /** Status line and settings of the enclosing view, if the timeline is a linked panel of it. */
   linkedPanel?: LinkedPanelOptions;
 }
 

@@ -1,7 +1,4 @@
-/**
- * What the visible window contains, requested when the view rests and shown as text, chips and a
- * card.
- */
+/** What the visible window contains: requested when it rests, shown as text, chips and a card. */
 
 import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";

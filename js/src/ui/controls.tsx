@@ -30,9 +30,7 @@ export interface ButtonProps {
   title?: string;
   /** Whether it is switched on; undefined if it is not a switch. */
   on?: boolean;
-  /**
-   * Whether the button currently has no effect. Unlike a disabled button, it can have the focus.
-   */
+  /** Whether the button has no effect now. Unlike a disabled button, it can have the focus. */
   off?: boolean;
   hidden?: boolean;
   children?: ComponentChildren;

@@ -88,9 +88,7 @@ export function watchBoxes(
   signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
-/**
- * Call `onChange` when the pixel density changes. A query matches one density, so it is renewed.
- */
+/** Call `onChange` when the pixel density changes. Each query matches only one density. */
 function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const onDensityChange = () => {

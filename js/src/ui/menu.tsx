@@ -115,9 +115,7 @@ export class Popover {
   }
 }
 
-/**
- * Place a popover below its anchor or, if there is more space, above it, within the visible part.
- */
+/** Place a popover below its anchor, or above it if there is more space, in the visible part. */
 function placePopover(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
   const visibleArea = visibleRect(root);
   const frame = root.getBoundingClientRect();

@@ -1,6 +1,4 @@
-/**
- * The panel about idle time of a device: its causes, what the host did, and the work that ended it.
- */
+/** The panel about a device's idle time: its causes, what the host did, and what ended it. */
 
 import type { ComponentChildren } from "preact";
 import { CAUSE_FACTS } from "../../facts/panels";
