@@ -270,7 +270,7 @@ function toPythonRepr(text: string): string {
 }
 
 /**
- * Return a Python string literal with control characters, special spaces and surrogates escaped.
+ * Return a Python string literal; control characters, special spaces and surrogates are escaped.
  */
 export function toPythonString(text: string, quote: string): string {
   let out = "";
