@@ -185,10 +185,10 @@ def top_names(
 ) -> pd.DataFrame:
     """Return the statistics of each name that HTA shows, and of ``others`` together.
 
-    At most `num_kernels` names are all shown. Of more names, one is shown if it is in `always`, or
-    if it is among the `num_kernels` with the most time and the running sum of times up to it is at
-    most the `duration_ratio` quantile of all running sums. HTA shows the same names, but computes
-    the statistics of ``others`` from the sums of the names, not from the events.
+    Up to `num_kernels` names are all shown. With more names, a name is shown if it is in `always`,
+    or if it is among the `num_kernels` with the most time and the running sum of times up to it is
+    at most the `duration_ratio` quantile of all running sums. HTA shows the same names, but
+    computes the statistics of ``others`` from the sums of the names, not from the events.
     """
     columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
     frame = frame.loc[:, columns].sort_values(
@@ -206,7 +206,7 @@ def top_names(
     count = folded["count"].to_numpy()
     total_ns, total_count = int(folded["sum_ns"].sum()), int(count.sum())
     mean_ns = total_ns / total_count
-    # Squared deviations within each name, plus those of the means of the names.
+    # Squared deviations within each name, plus the deviations of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
     squares += count * (folded["mean_ns"].to_numpy() - mean_ns) ** 2
     others = {

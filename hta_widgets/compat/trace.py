@@ -476,7 +476,7 @@ def _is_same(column: pd.Series[Any], built: pd.Series[Any], positions: Rows | No
 
 
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
-    """Return the set without the last step of each rank, cut short by the profiler's end.
+    """Return the set without each rank's last step, which the profiler's end cuts short.
 
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
     with `keep_last`), and device events whose launch is kept. `.problems` counts device events

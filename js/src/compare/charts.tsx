@@ -158,7 +158,7 @@ export class DiffCharts {
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
-  /** Return a frame of the selected pair of ranks; of all ranks if a saved page has only that. */
+  /** Return a frame for the selected rank pair, or for all ranks if a saved page has only those. */
   private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;

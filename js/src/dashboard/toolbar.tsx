@@ -130,7 +130,7 @@ function groupPanels(ids: readonly string[]): typeof PANELS {
   return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
 }
 
-/** The selector of the scope, which applies to panels, the legend and the timeline's totals. */
+/** The selector of the scope of all figures: panels, legend, the timeline's column of totals. */
 function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
   const isPart = scene.value.part !== undefined && scene.value.part !== null;
   const choose = (scope: FigureScope): void => {

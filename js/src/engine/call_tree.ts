@@ -10,7 +10,7 @@ import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
 import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
-/** Narrower bars, as a share of the chart's width, are left out. */
+/** Bars narrower than this share of the chart's width are left out. */
 const MIN_SHARE = 0.002;
 
 type Measure = "host" | "device";

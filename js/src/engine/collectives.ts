@@ -22,7 +22,7 @@ import { IntervalUnion, IntervalSet } from "./spans";
 /** The block with the columns of all entries. */
 const BLOCK_NAME = "collectives";
 
-/** A lane of waits or delays. `slice` returns the fields of one of them. */
+/** A lane of waits or of delays. `slice` returns the fields of an item. */
 interface OverlayLane {
   index: IndexedLane;
   slice(position: number): TileSlice;

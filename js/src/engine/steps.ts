@@ -29,7 +29,7 @@ interface StepTime {
   isWhole: boolean;
 }
 
-/** Return the frame of steps. The windows of the selections are open, or that of an export. */
+/** Return the frame of steps. The selections have no window, except that of an export. */
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));

@@ -15,14 +15,14 @@ type EventClass = keyof typeof data.light;
 /** Class names by code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
-/** Weight of the time of changed events in the choice of a cell's class, as in the kernel. */
+/** When the class of a cell is chosen, changed events count with this weight, as in the kernel. */
 const CHANGE_WEIGHT = 9;
 
 export function weightOfClass(code: number): number {
   return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
-/** Return the counts of the selected pair of ranks in the model; without one, of all ranks. */
+/** Return the counts for the rank pair selected in the model, or for all ranks. */
 export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }

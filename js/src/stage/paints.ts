@@ -100,7 +100,7 @@ interface EventStyle {
   /** Colours by shade, with the text colours for them. */
   colors: readonly Rgb[];
   texts: readonly string[];
-  /** Strength of columns in lanes of each form. */
+  /** Strength of columns, by lane form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
   /** Share of the colour in a tint. */
   tint: number;

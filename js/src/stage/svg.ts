@@ -319,7 +319,7 @@ function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
-/** Return whether tracks of these ranks can have events of each kind; device kinds first. */
+/** Return, by kind, whether tracks of these ranks can have such events; device kinds first. */
 export function possibleKinds(
   ranks: readonly SceneRank[],
   { steps }: Scene,
@@ -455,7 +455,7 @@ export function escapeXml(text: string): string {
   );
 }
 
-/** Return a fill or stroke with six digits and an opacity, which every SVG reader supports. */
+/** Return the attributes of a colour: six hex digits and an opacity, known to all SVG readers. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;

@@ -163,7 +163,7 @@ interface PictureRequest {
   /** Width of the lanes in CSS px. */
   width: number;
   overlay: Overlay;
-  /** Number of bins and the ranks of the ribbons; null if no ribbon is drawn. */
+  /** The bins and ranks of the ribbons; null if no ribbon is drawn. */
   ribbons: { bins: number; ranks: readonly number[] } | null;
 }
 

@@ -215,7 +215,7 @@ export class EventSelection {
     this.setSelection({ ...FULL_SELECTION, ids: ids.map((id) => [rank, id]) });
   }
 
-  /** Replace the selected event by a window on its track. */
+  /** Replace the selected event with a window on its track. */
   eventToWindow(): void {
     const brief = this.brief;
     if (brief === null) return;

@@ -306,7 +306,7 @@ export class TimelineApp {
   }
 }
 
-/** Add the view's element to the page, and create what the parts of the view share. */
+/** Add the element of a view to the page. Create the context that its parts share. */
 function makeContext(host: HTMLElement, options: AppOptions): TimelineContext {
   const { scene, signal, linkedPanel } = options;
   const isPart = linkedPanel !== undefined;
