@@ -63,7 +63,6 @@ def _summary_from_time_series(queue_length_dict: Mapping[int, pd.DataFrame]) -> 
     return _analysis_over(None).get_queue_length_summary_from_time_series(queue_length_dict)
 
 
-#: The analyzer classes of HTA.
 _ANALYZERS: dict[str, dict[str, Any]] = {
     "BreakdownAnalysis": {
         **_static_methods_of("get_temporal_breakdown", "get_gpu_kernel_breakdown"),

@@ -100,7 +100,7 @@ class IterationIndexFilter(_NumberFilter):
 
 @dataclass(eq=False)
 class FirstIterationFilter(IterationIndexFilter):
-    """Keep the events of the first step in the frame."""
+    """Keep the events of the first step."""
 
     iteration_index: _Numbers = field(default_factory=lambda: [0], init=False)
 

@@ -291,10 +291,9 @@ def hta_frame(
     DataFrame
         Index: the column ``index``, the position of an event in ``traceEvents``. ``cat, name`` are
         numbers of `symbols`; ``ts, dur, end`` are in µs (float64); ``stream`` is -1 on the host and
-        for annotations; ``index_correlation`` is, for a device event, the ``index`` of the call
-        that launched it; for a call, that of the last event it launched (-1: no correlation, 0: the
-        other end is not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the
-        args in `columns`.
+        for annotations; ``index_correlation`` is the ``index`` of a device event's launch call, and
+        of the last event that a call launched (-1: no correlation, 0: the other end is not in the
+        file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args in `columns`.
     """
     table = trace.table
     start = table.start_ns[rows] + trace.shift_ns - zero_ns

@@ -9,12 +9,10 @@ const VARIABLES: Record<OpenViewRequest["view"], string> = {
 };
 
 /**
- * Return code that opens files by their names relative to the kernel's folder, which contains the
- * traces.
+ * Return code that opens files in the kernel's folder, where the traces are.
  *
- * The first lines remove this folder from `sys.path`. Otherwise, `import pandas` would run a
- * `pandas.py` that lies next to a trace. `sys` and `os` are safe to import, because Python has
- * already imported them at its start.
+ * The first lines remove this folder from `sys.path`: otherwise, `import pandas` would run a
+ * `pandas.py` next to a trace. Python has imported `sys` and `os` already, so they are safe.
  */
 export function openingCode(view: OpenViewRequest["view"], names: readonly string[]): string {
   const paths = names.map((name) => JSON.stringify(name)).join(", ");

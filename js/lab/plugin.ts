@@ -212,7 +212,6 @@ function addOpenCommands(tabs: TraceTabs): void {
   });
 }
 
-/** Add the commands for files selected in the file browser. */
 function addSelectCommands(tabs: TraceTabs): void {
   const { commands } = tabs.app;
   const { basename } = tabs.lab.PathExt;
@@ -246,7 +245,6 @@ function addSelectCommands(tabs: TraceTabs): void {
   });
 }
 
-/** Add the commands for the view in the current tab. */
 function addViewCommands(tabs: TraceTabs): void {
   const { commands, serviceManager } = tabs.app;
   commands.addCommand("hta-widgets:console", {

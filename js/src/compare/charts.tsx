@@ -298,9 +298,8 @@ export function spreadText(frame: PanelFrame): string {
 // Where panels are placed, and how many rows make adjacent columns equally high.
 
 /**
- * Arrangement of the panels. `sheet`: one column. `pair`: changes next to the steps, and names next
- * to the waterfall. `columns`: changes, waterfall and names in one column, the other panels in a
- * second one.
+ * Arrangement of the panels. `sheet`: one column. `pair`: changes next to the steps, names next to
+ * the waterfall. `columns`: changes, waterfall and names in one column, other panels in another.
  */
 export type DiffLayout = "sheet" | "pair" | "columns";
 

@@ -441,7 +441,7 @@ interface StepSlot {
   lengths: [number, number];
   x: number;
   width: number;
-  /** The same in px. */
+  /** Lengths of the step in px. */
   lengthsPx: [number, number];
   diff: number;
   share: number;

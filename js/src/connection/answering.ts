@@ -2,10 +2,9 @@
  * Route the requests of a view to the kernel or to the data in the page.
  *
  * At first, a live view uses only the kernel. `OfflineData` then fetches the data of the job and
- * opens it as a `LocalSource`, the engine that is also used in saved pages. From then on,
- * `HybridSource` prefers this engine: moving and selecting stay fast while the kernel is busy, and
- * work after it has ended. The stage and the widgets around it send their requests through an
- * `ObservedSource`, which shares replies between them.
+ * opens it as a `LocalSource`, the engine of saved pages. From then on, `HybridSource` prefers this
+ * engine: moving and selecting stay fast while the kernel is busy, and work after it has ended. The
+ * stage and the widgets around it use an `ObservedSource`, which shares replies between them.
  */
 
 import { type Signal, signal } from "@preact/signals";
@@ -37,10 +36,9 @@ import {
 } from "./kernel";
 
 /**
- * Answers a request in the page if the reply would equal the kernel's reply
- * (`LocalSource.canAnswer`). The kernel answers all other requests, and those that fail in the
- * page. After the kernel has ended, all requests are answered in the page, if necessary from a part
- * of the job.
+ * Answers a request in the page if the reply would equal the kernel's (`LocalSource.canAnswer`).
+ * The kernel answers all others, and those that fail in the page. After the kernel has ended, all
+ * requests are answered in the page, if necessary from a part of the job.
  */
 export class HybridSource implements Source {
   /** Source over the data that the page has fetched; null until then. */

@@ -1,7 +1,6 @@
 /**
- * The data of a dashboard's panels. It is requested when a panel is visible and the part of the
- * selection that it depends on has changed. Earlier data is cached, so that undo shows it
- * immediately.
+ * The data of a dashboard's panels. It is requested when a panel is visible and its part of the
+ * selection has changed. Earlier data is cached, so that undo shows it immediately.
  */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";

@@ -1,10 +1,8 @@
 /**
- * Index the events of a lane to compute cells at any zoom level, as in
- * `hta_widgets/tiles/lanes.py`.
+ * Index a lane's events to compute cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
  *
- * Covered time and event count of a cell are differences of prefix sums over the intervals of the
- * lane, so their cost does not depend on the number of events. The kind of a cell is the kind that
- * covers most of it.
+ * Covered time and event count of a cell are differences of the lane's prefix sums, at a cost
+ * independent of the number of events. The kind of a cell is the one that covers most of it.
  */
 
 import { gather, indicesWhere } from "../expressions/numbers";

@@ -1,9 +1,7 @@
 /**
- * Merge several sets of intervals into one sequence of states. A state tells which sets cover that
- * time.
+ * Merge sets of intervals into one sequence of states. A state tells which sets cover its time.
  *
- * Bit k of a state's code is set while set k covers the time. With set 0 = [0, 6) and set 1 = [4,
- * 9):
+ * Bit k of a state's code is set if set k covers the time. With the sets [0, 6) and [4, 9):
  *
  *   starts  0  4  6  9
  *   codes   1  3  2  0     timesWithin(0, 9): 4 ns in code 1, 2 ns in code 3, 3 ns in code 2

@@ -1,7 +1,6 @@
 /**
- * The element that contains a view. Until the view is shown, it contains a card with the progress
- * and a cancel button, or with the reason for a failure. After the host has ended, a bar is shown
- * above the view.
+ * The element that contains a view. Until then, it contains a card with the progress and a cancel
+ * button, or with the reason for a failure. When the host has ended, a bar is shown above the view.
  */
 
 import { renderButton, Skeleton } from "../ui/controls";

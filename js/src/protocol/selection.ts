@@ -269,9 +269,7 @@ function toPythonRepr(text: string): string {
   return toPythonString(text, text.includes("'") && !text.includes('"') ? '"' : "'");
 }
 
-/**
- * Return a Python string literal; control characters, special spaces and surrogates are escaped.
- */
+/** Return a Python string literal. Control characters, odd spaces and surrogates are escaped. */
 export function toPythonString(text: string, quote: string): string {
   let out = "";
   for (const character of text) {

@@ -1,9 +1,8 @@
 /**
  * Paint the regions of a frame that have changed, on two canvases.
  *
- * The base canvas holds head, names, lanes and totals. Lanes are rasterized in memory and copied.
- * The overlay canvas holds selection, search matches and hover, so that moving the pointer repaints
- * no lanes.
+ * The base canvas has head, names, lanes and totals; lanes are rasterized in memory and copied. The
+ * overlay has selection, search matches and hover, so that moving the pointer repaints no lanes.
  */
 
 import type { Band } from "./bands";

@@ -242,9 +242,7 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
 
 // The class shares of device work over the whole job, for the minimap.
 
-/**
- * Return a function that gives each class's colour and share at a time; none outside the window.
- */
+/** Return a function that gives the colour and share of each class at a time. */
 export function classSharesAt(
   { start, end, shares }: ClassShares,
   styles: readonly ClassStyle[],

@@ -1,9 +1,8 @@
 /**
  * Cache of tiles by lane, level and index.
  *
- * At level L a cell is 2^L ns wide, and a tile has 256 cells. For example, tile 5 of level 10
- * begins at 5 · 256 · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from
- * a missing tile.
+ * At level L, a cell is 2^L ns wide, and a tile has 256 cells: tile 5 of level 10 begins at 5 · 256
+ * · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from a missing tile.
  */
 
 import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";

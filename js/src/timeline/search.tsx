@@ -142,7 +142,7 @@ export class SearchController {
     this.newest.ask(
       (signal) => source.ask("search", { text }, signal),
       ({ reply: { total, ranks, error } }) => {
-        // The reply to a step may arrive first.
+        // The reply to a step may arrive before the count.
         const { index = 0, inView = null } = this.result.value.hits ?? {};
         const hits = error === null ? { text, index, total, inView } : null;
         stage.setOverlay({ hits: new Map(ranks) });

@@ -296,9 +296,8 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
 const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
 
 /**
- * Return a text about what a frame lacks (kinds without matching events, ranks that are not in the
- * page), followed by the note of the frame. Kinds that the job lacks are left out, because the page
- * lists them once.
+ * Return a text about what a frame lacks (kinds without matching events, ranks not in the page),
+ * then its note. Kinds that the job lacks are left out, because the page lists them once.
  */
 export function unmatchedText(
   frame: PanelFrame,
