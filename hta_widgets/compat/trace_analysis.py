@@ -123,7 +123,7 @@ class TraceAnalysis:
         Everything that was loaded: a `TraceSet` with HTA's methods such as ``get_trace(rank)``.
         `hta_widgets.Timeline` and `hta_widgets.analysis` accept it.
     kept : TraceSet
-        The events that the methods use, without the last step, events after its start, and their
+        The events that the methods use: all except the last step, events after its start, and their
         device events.
 
     Raises

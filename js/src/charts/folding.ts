@@ -50,7 +50,7 @@ export function foldGroups(frame: PanelFrame): GroupOfRank {
   return groupByRank;
 }
 
-/** `rank 5`, `59 ranks: 0–4, 6 …`. */
+/** Return a text such as `rank 5` or `59 ranks: 0–4, 6 …`. */
 export function ranksLabel(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
   const runs = rankRuns(ranks);

@@ -22,7 +22,7 @@ interface Phrase {
 const MAX_RUNS = 4;
 const MAX_NAMES = 3;
 const MAX_TEXT_LENGTH = 40;
-/** `a, b and c` */
+/** Formats lists as `a, b and c`. */
 const AND = new Intl.ListFormat("en-GB");
 const MINUS = "\u2212";
 const UNITS: readonly (readonly [power: number, unit: string])[] = [

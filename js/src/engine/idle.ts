@@ -60,7 +60,7 @@ export function gapIndexOf(selection: RankSelection): GapIndex {
   return memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
-/** In exports: add the idle time between the window's work and the work outside the file. */
+/** In exports, add the idle time between the work in the file and work outside it. */
 function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
   const span = deviceSpan(selection);
   if (span === null) return;
