@@ -1,7 +1,7 @@
 // Bundle every js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
 // imports unchanged, and entries/NAME.css into static/NAME.css. `import text from "../x.css?raw"`
-// imports a file as a string, as in Vite.
-// js/lab becomes JupyterLab's extension in share/jupyter/labextensions; the wheel installs it there.
+// imports a file as a string, as in Vite. js/lab becomes the JupyterLab extension in
+// share/jupyter/labextensions, which the wheel installs there.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
@@ -39,7 +39,7 @@ const textImports = {
   },
 };
 
-/** Stand-in for Vite's `import.meta.glob`: a module with the definitions of all charts. */
+/** Replaces Vite's `import.meta.glob` by a module with the definitions of all charts. */
 const globImport = {
   name: "glob-import",
   setup(api) {
@@ -78,7 +78,7 @@ const common = {
 };
 const options = { ...common, entryPoints, outdir, format: "esm" };
 
-/** Build JupyterLab's extension. JupyterLab reads the path of its script from package.json. */
+/** Build the JupyterLab extension. JupyterLab reads the path of its script from package.json. */
 async function buildLab() {
   const lab = join(here, "lab");
   const target = resolve(here, "..", "share", "jupyter", "labextensions", "hta-widgets");
@@ -90,7 +90,7 @@ async function buildLab() {
     write: false,
   });
   const contents = (await notices(Object.keys(metafile.inputs))) + outputFiles[0].text;
-  // Browsers cache scripts by name: a changed script needs another name.
+  // Browsers cache scripts by name, so a changed script needs another name.
   const hash = createHash("sha256").update(contents).digest("hex").slice(0, 16);
   const load = `static/remoteEntry.${hash}.js`;
   const project = await readFile(resolve(here, "..", "pyproject.toml"), "utf8");
@@ -117,7 +117,7 @@ async function buildLab() {
   console.log(`labextension: ${contents.length} bytes, ${gzipSync(contents).length} gzipped`);
 }
 
-/** The licences of the packages in a bundle, as a comment: each saved page is a copy of them. */
+/** Return the licences of the packages in a bundle as a comment: each saved page is a copy. */
 async function notices(inputs) {
   const packages = new Set(
     inputs.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []),
@@ -133,7 +133,7 @@ if (watch) {
   const ctx = await context({ ...options, logLevel: "info" });
   await ctx.watch();
 } else {
-  // The wheel would include files that an earlier build left.
+  // Otherwise the wheel would include files left by an earlier build.
   await rm(outdir, { recursive: true, force: true });
   await mkdir(outdir, { recursive: true });
   const { metafile } = await build(options);

@@ -9,7 +9,7 @@ if (!existsSync(chromium)) {
   throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
 }
 
-// Use the flags of browsers that Python starts; see `tests/support/browser.py`.
+// The flags of browsers that Python starts; see `tests/support/browser.py`.
 const flags = JSON.parse(readFileSync(`${root}tests/support/chromium.json`, "utf8")) as string[];
 
 export default defineConfig({
@@ -31,7 +31,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        // ipywidgets' packages expect Node's names.
+        // The packages of ipywidgets expect names from Node.
         define: { "process.env": "{}", global: "globalThis" },
         test: {
           name: "browser",

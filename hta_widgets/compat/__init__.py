@@ -1,7 +1,7 @@
-"""HTA's classes over our analyses: ``from hta.X import Y`` becomes ``from hta_widgets.compat.X``.
+"""Classes of HTA over our analyses: ``hta.X`` becomes ``hta_widgets.compat.X`` in imports.
 
-HTA's modules do not exist as files: `_MODULES` lists their names and where each is defined here.
-docs/moving-from-hta.md lists what is not offered.
+The modules of HTA do not exist as files. `_MODULES` lists their names and where their contents are
+defined here. docs/moving-from-hta.md lists what is missing.
 """
 
 import sys
@@ -23,7 +23,7 @@ __all__ = [
 
 _PACKAGES = ("analyzers", "common", "configs", "utils")
 
-#: By HTA's module: our modules, with the names that it takes from each.
+#: For each module of HTA: our modules, and the names that it takes from them.
 _MODULES = {
     "memory_analysis": {"results": "MemoryAnalysis"},
     "analyzers.breakdown_analysis": {"analyzer_classes": "BreakdownAnalysis"},
@@ -100,7 +100,7 @@ _MODULES = {
 
 
 def _make_module(name: str) -> None:
-    """Make one of HTA's modules, which imports each name on first access."""
+    """Make a module of HTA, which imports its names on first access."""
     module = ModuleType(f"{__name__}.{name}")
     sources = _MODULES.get(name, {})
     source_of = {

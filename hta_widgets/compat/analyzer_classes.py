@@ -1,8 +1,8 @@
-"""HTA's analyzer classes, whose methods take the trace first.
+"""HTA's analyzer classes, whose methods take the trace as first argument.
 
 HTA has each analysis twice: ``TraceAnalysis(...).get_comm_comp_overlap()`` calls the static method
-``CommunicationAnalysis.get_comm_comp_overlap(t)``, where ``t`` is the loaded `Trace`. Here the
-method of `TraceAnalysis` has the code, and an analyzer's method calls it for the given trace.
+``CommunicationAnalysis.get_comm_comp_overlap(t)``, where ``t`` is the loaded `Trace`. Here
+`TraceAnalysis` contains the code, and the analyzer classes call it for a given trace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _analysis_over(t: Any) -> TraceAnalysis:
 
 
 def _static_method_of(method: Callable[..., Any], trace: str = "t") -> Any:
-    """Return a method of `TraceAnalysis` as a static method whose first argument is the trace."""
+    """Return a method of `TraceAnalysis` as a static method that takes the trace first."""
     signature = inspect.signature(method)
     first = inspect.Parameter(trace, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
     signature = signature.replace(parameters=[first, *list(signature.parameters.values())[1:]])
@@ -53,17 +53,16 @@ def _idle_time_breakdown(
     visualize_pctg: bool = True,
     show_idle_interval_stats: bool = False,
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
+    """Return the idle time of one rank; see `TraceAnalysis.get_idle_time_breakdown`."""
     options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
     return _analysis_over(t).get_idle_time_breakdown([rank], streams, *options)
 
 
 def _summary_from_time_series(queue_length_dict: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Return the statistics of queue lengths; see `TraceAnalysis`."""
+    """Return statistics of queue lengths; see `TraceAnalysis`."""
     return _analysis_over(None).get_queue_length_summary_from_time_series(queue_length_dict)
 
 
-#: HTA's classes, whose methods take the trace first.
 _ANALYZERS: dict[str, dict[str, Any]] = {
     "BreakdownAnalysis": {
         **_static_methods_of("get_temporal_breakdown", "get_gpu_kernel_breakdown"),

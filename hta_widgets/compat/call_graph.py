@@ -1,4 +1,4 @@
-"""HTA's call graph: the event that encloses or launched each event of a frame."""
+"""HTA's call graph: for each event of a frame, the event that encloses or launched it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MemcpyType = Enum("MemcpyType", "DTOD DTOH HTOD UNKNOWN", start=0)
 
 @dataclass
 class GroupingPattern:
-    """Names that start with a match of a pattern, or all others."""
+    """Names whose start matches a pattern, or all other names."""
 
     pattern: re.Pattern[str]
     inverse_match: bool = False
@@ -72,7 +72,7 @@ def to_grouping_pattern(
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:
-    """Return the `DeviceType` of the events of one thread or stream."""
+    """Return the `DeviceType` of the events of a thread or stream."""
     if "stream" not in df.columns or df.empty:
         return DeviceType.UNKNOWN
     if (df["stream"] >= 0).all():
@@ -82,10 +82,10 @@ def infer_device_type(df: pd.DataFrame) -> DeviceType:
 
 @dataclass(frozen=True, eq=False)
 class _Forest:
-    """Rows of a frame below the row that encloses or launched them.
+    """The rows of a frame as a forest: each row is below the row that encloses or launched it.
 
-    `parent` is -1 at the top; `member` marks the rows of threads, and device events whose launch is
-    in the frame.
+    `parent` is -1 at the top. `member` marks rows on host threads, and device events whose launch
+    is in the frame.
     """
 
     index: Ints
@@ -94,7 +94,7 @@ class _Forest:
     device: Bools
 
     def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
-        """Return `STACK_COLUMNS` of the frame; rows at the top have the parent `top`."""
+        """Return `STACK_COLUMNS` for the frame. Rows at the top have the parent `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
         kernel = self.device & self.member
         count = kernel.astype(np.int64)
@@ -103,7 +103,7 @@ class _Forest:
         last = np.where(kernel, start + dur, -1)
         height = np.where(self.device, 0, 1)
         nesting = forest_of(self.parent)
-        for rows in reversed(nesting.levels[1:]):  # the deepest first; the top has no parent
+        for rows in reversed(nesting.levels[1:]):  # deepest first; rows at the top have no parent
             parents = self.parent[rows]
             np.add.at(count, parents, count[rows])
             np.add.at(total, parents, total[rows])
@@ -126,8 +126,8 @@ class _Forest:
 def _threads_of(
     frame: pd.DataFrame, symbols: TraceSymbolTable
 ) -> tuple[list[tuple[Any, Any]], Ints]:
-    """Return the host's threads as (pid, tid), and the thread of each row; -1 on the device."""
-    # Some categories of a device have no stream: annotations, and waits for the whole device.
+    """Return the host threads as (pid, tid), and the thread of each row (-1 on the device)."""
+    # Some device categories have no stream: annotations, and waits for the whole device.
     device_categories = {
         number
         for symbol, number in symbols.sym_index.items()
@@ -141,10 +141,10 @@ def _threads_of(
 
 
 def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
-    """Return the forest of a frame's rows.
+    """Return the rows of a frame as a forest.
 
     `thread_of_row` is -1 for rows on the device. `call` has the ``index`` of the call that launched
-    each row, -1 for none.
+    each row; -1 if there is none.
     """
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = _enclosing_rows(frame, index, thread_of_row)
@@ -156,7 +156,7 @@ def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
 
 
 def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> Ints:
-    """Return the row that encloses each row on its host thread, -1 for none."""
+    """Return the enclosing row on the same host thread for each row; -1 if there is none."""
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
     begin = start - start.min(initial=0)
     rows = np.flatnonzero(thread_of_row >= 0)
@@ -182,7 +182,7 @@ def _ns(times: pd.Series[Any]) -> Ints:
 
 
 class CallStackIdentity(NamedTuple):
-    """The thread of a `CallStackGraph`."""
+    """Identifies the thread of a `CallStackGraph`."""
 
     rank: int = -1
     pid: Any = -1
@@ -191,10 +191,10 @@ class CallStackIdentity(NamedTuple):
 
 @dataclass
 class CallStackNode:
-    """An event, or a thread's root, whose depth is -1.
+    """An event, or the root of a thread (depth -1).
 
-    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, 1 for host
-    events with nothing below, else one more than the highest child.
+    `parent` is the ``index`` of an event, or a negative root. `height` is 0 for device events, 1
+    for host events without children, and otherwise the largest height of a child plus 1.
     """
 
     parent: int = NULL_NODE_INDEX
@@ -205,14 +205,14 @@ class CallStackNode:
 
 
 class _Nodes(Mapping[int, CallStackNode]):
-    """The nodes of a rank by ``index``, each made on access."""
+    """The nodes of a rank by ``index``. Each is created on access."""
 
     def __init__(self, forest: _Forest, columns: Mapping[str, Any], roots: list[int]) -> None:
         self._forest, self._columns = forest, columns
         members = np.flatnonzero(forest.member)
         self._below = members[np.argsort(columns["parent"][members], kind="stable")]
         self._parents = columns["parent"][self._below]
-        self._row = dict.fromkeys(roots, -1)  # a root has no row
+        self._row = dict.fromkeys(roots, -1)  # roots have no row
         self._row.update(zip(forest.index[members].tolist(), members.tolist(), strict=True))
 
     def __getitem__(self, index: int) -> CallStackNode:
@@ -238,11 +238,11 @@ class _Nodes(Mapping[int, CallStackNode]):
 
 
 class CallStackGraph:
-    """The calls of one thread `df`, with the device events that they launched.
+    """The calls in `df`, the events of one thread, with the device events that they launched.
 
-    `cpu_gpu_correlation` has ``gpu_index, cpu_index``. The columns of `CallGraph` are set in
-    `full_df` if it has them and `save_call_stack_to_df` is true. `nodes` is a dict, to which the
-    thread's nodes are added, or the nodes of a `CallGraph`.
+    `cpu_gpu_correlation` has the columns ``gpu_index, cpu_index``. If `save_call_stack_to_df` is
+    true, the columns of `CallGraph` that `full_df` has are filled in. `nodes` is a dict that
+    receives the nodes of the thread, or contains the nodes of a `CallGraph`.
     `use_existing_stack_columns` is ignored.
     """
 
@@ -271,7 +271,7 @@ class CallStackGraph:
             self._add_nodes(self.nodes, save_call_stack_to_df)
 
     def _add_nodes(self, nodes: dict[int, CallStackNode], save: bool) -> None:
-        if "index_correlation" not in self.df.columns:  # not used here, but HTA requires it
+        if "index_correlation" not in self.df.columns:  # unused, but required by HTA
             raise TraceError("the frame has no column 'index_correlation'")
         host = self.df[self.df["stream"] == -1]
         pairs = self.correlations[
@@ -301,11 +301,11 @@ class CallStackGraph:
         return self.nodes
 
     def get_dataframe(self) -> pd.DataFrame:
-        """Return the thread's events."""
+        """Return the events of the thread."""
         return self.df
 
     def get_depth(self) -> pd.Series[Any]:
-        """Return the depth of each of the thread's events."""
+        """Return the depth of each event of the thread."""
         if "depth" in self.full_df.columns:
             depth: pd.Series[Any] = self.full_df.loc[self.df["index"], "depth"]
             return depth
@@ -313,20 +313,20 @@ class CallStackGraph:
         return pd.Series(depths, name="depth", dtype="Int16")
 
     def get_parent(self, idx: int) -> int:
-        """Return the event above or a negative root; -2 for an unknown node."""
+        """Return the parent, an event or a negative root; -2 if the node is unknown."""
         return self.nodes[idx].parent if idx in self.nodes else NON_EXISTENT_NODE_INDEX
 
     def get_children(self, idx: int) -> list[int]:
-        """Return the events directly below."""
+        """Return the children of an event."""
         return self.nodes[idx].children if idx in self.nodes else []
 
     def get_root(self, idx: int) -> int:
-        """Return the root above an event; -1 for an unknown node."""
+        """Return the root above an event; -1 if the node is unknown."""
         path = self.get_path_to_root(idx)
         return path[-1] if path else NULL_NODE_INDEX
 
     def get_path_to_root(self, idx: int) -> list[int]:
-        """Return an event and every event above it, the root last."""
+        """Return an event and its ancestors, ending with the root."""
         path = []
         while idx in self.nodes:
             path.append(idx)
@@ -336,10 +336,10 @@ class CallStackGraph:
         return path
 
     def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
-        """Return the paths from an event down to every event without events below it.
+        """Return the paths from an event down to each of its leaves.
 
-        As in HTA, they contain device events for any `include_cuda_kernel`, which only decides
-        whether a device event itself has a path.
+        As in HTA, paths contain device events regardless of `include_cuda_kernel`, which only
+        decides whether a device event itself has a path.
         """
         paths: list[list[int]] = []
         pending = [[idx]] if idx in self.nodes else []
@@ -354,11 +354,11 @@ class CallStackGraph:
         return paths
 
     def get_leaf_nodes(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
-        """Return the ends of `get_paths_to_leaves`."""
+        """Return the last event of each path of `get_paths_to_leaves`."""
         return [path[-1] for path in self.get_paths_to_leaves(idx, include_gpu_kernel)]
 
     def get_descendants(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
-        """Return an event and every event below it, device events included."""
+        """Return an event and all its descendants, including device events."""
         descendants, pending = [], [idx] if idx in self.nodes else []
         while pending:
             node = pending.pop()
@@ -386,19 +386,19 @@ class CallStackGraph:
 
 
 class CallGraph:
-    """The calls of the host's threads, and the device events that they launched.
+    """The calls on host threads, and the device events that they launched.
 
-    The trace's frames get the columns ``parent, depth, height, num_kernels, kernel_dur_sum,
-    kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a negative
-    root at the top), the number of events above, and the device events below in µs (-1: none).
-    Operators of a ``bwd`` thread are below the ``## backward ##`` range of the main thread, or its
-    step, that runs at the same time. HTA does so for one such thread, this class for all.
+    Adds ``parent, depth, height, num_kernels, kernel_dur_sum, kernel_span, first_kernel_start,
+    last_kernel_end`` to the frames of the trace: the ``index`` of the parent (a negative root at
+    the top), the number of ancestors, and the device events below in µs (-1: none). Operators of
+    ``bwd`` threads are below the concurrent ``## backward ##`` range of the main thread, or below
+    its step. HTA does so for a single such thread, this class for all of them.
 
     Attributes
     ----------
     mapping : DataFrame
         One row per thread: ``rank, pid, tid, label, stack_index, stack_root, count``; the label is
-        ``main`` (has steps), ``bwd`` (runs ``autograd::`` functions) or the first event's name.
+        ``main`` (has steps), ``bwd`` (runs ``autograd::`` functions) or a name of an event.
     call_stacks : list of CallStackGraph
         By ``stack_index``.
     rank_to_nodes, rank_to_stacks : dict
@@ -423,7 +423,7 @@ class CallGraph:
     def from_dataframe(
         df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None, rank: int = -1
     ) -> CallGraph:
-        """Return the call graph of a frame; names must be text unless there is a symbol table."""
+        """Return the call graph of a frame. Names must be text unless a symbol table is given."""
         trace = Trace(trace_files={}, trace_dir="")
         frame = df.copy()
         if symbol_table is None:
@@ -442,7 +442,7 @@ class CallGraph:
         forest = _forest_of(frame, thread_of_row, np.where(call > 0, call, -1))
         labels = [self._thread_label(frame, thread_of_row == code) for code in range(len(threads))]
         roots = _roots(threads)
-        # Thread -1, of rows on the device, selects the appended -1.
+        # The device has thread -1, which selects the last element, -1.
         top = np.array([*roots, -1], dtype=np.int64)[thread_of_row]
         for code in self._put_below_main(frame, thread_of_row, forest, labels):
             roots[code] = roots[labels.index("main")]
@@ -461,14 +461,14 @@ class CallGraph:
             root = roots[code]
             stack.root_index = root
             stacks_of_root = roots[: code + 1].count(root)
-            # The columns of `_MAPPING`.
+            # Columns as in `_MAPPING`.
             rows.append((*identity, labels[code], len(self.call_stacks), root, stacks_of_root))
             stacks[identity] = stack
             self.call_stacks.append(stack)
         return rows
 
     def _thread_label(self, frame: pd.DataFrame, is_thread: Bools) -> str:
-        """Return "main" for a thread with steps, "bwd" for autograd's, else a name of an event."""
+        """Return "main" for a thread with steps, "bwd" for autograd, or the name of an event."""
         symbols = self.trace_data.symbol_table.sym_table
         names = [symbols[code] for code in frame.loc[is_thread, "name"].unique().tolist()]
         if any(name.startswith("ProfilerStep#") for name in names):
@@ -480,7 +480,7 @@ class CallGraph:
     def _put_below_main(
         self, frame: pd.DataFrame, thread_of_row: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
-        """Move backward threads below the main thread; return those whose calls were all moved."""
+        """Move backward threads below the main thread. Return those that moved completely."""
         if labels.count("main") != 1:
             return []
         ranges = self._backward_ranges(frame, thread_of_row == labels.index("main"))
@@ -498,7 +498,7 @@ class CallGraph:
         return moved
 
     def _backward_ranges(self, frame: pd.DataFrame, is_thread: Bools) -> Rows:
-        """Return the backward ranges of a thread or, without any, its steps."""
+        """Return the backward ranges of a thread; if it has none, its steps."""
         numbers = self.trace_data.symbol_table.sym_index
         for prefix in _BACKWARD:
             wanted = [number for name, number in numbers.items() if name.startswith(prefix)]
@@ -514,21 +514,21 @@ class CallGraph:
         tid: object = None,
         stack_index: int | None = None,
     ) -> Iterator[CallStackGraph]:
-        """Yield the call stacks of a rank, process or thread; all by default."""
+        """Yield the call stacks of a rank, process or thread. The default is all call stacks."""
         wanted = {"rank": rank, "pid": pid, "tid": tid, "stack_index": stack_index}
         for row in self.mapping.to_dict("records"):
             if all(value is None or row[key] == value for key, value in wanted.items()):
                 yield self.call_stacks[row["stack_index"]]
 
     def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
-        """Return an event's row; the default is the rank of the previous call."""
+        """Return the row of an event. The default rank is that of the previous call."""
         frame = self._frame(rank)
         if index not in frame.index:
             raise TraceError(f"no event {index} on rank {self._rank}")
         return frame.iloc[int(frame.index.get_indexer(pd.Index([index]))[0])]
 
     def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
-        """Return the call stack of an event's thread; for a device event, of its launch."""
+        """Return the call stack of an event's thread; for a device event, that of its launch."""
         node = self.get_node_attributes(index, rank)
         if node["stream"] >= 0:
             if node["parent"] < 0:
@@ -542,7 +542,7 @@ class CallGraph:
     def get_stack_of_node(
         self, index: int, rank: int | None = None, skip_ancestors: bool = False
     ) -> pd.DataFrame:
-        """Return an event, the events below and, unless skipped, the events above, by time."""
+        """Return an event with its descendants and, unless skipped, ancestors, sorted by time."""
         stack = self.get_csg_of_node(index, rank)
         events = stack.get_descendants(index)
         if not skip_ancestors:
@@ -551,7 +551,7 @@ class CallGraph:
         return stack.full_df.loc[chosen].sort_values("ts", kind="stable")
 
     def get_gpu_kernels(self, rank: int | None = None) -> pd.DataFrame:
-        """Return the device events; the default is the rank of the previous call."""
+        """Return the device events. The default rank is that of the previous call."""
         frame = self._frame(rank)
         return frame[frame["stream"] >= 0]
 
@@ -562,11 +562,11 @@ class CallGraph:
 
 
 def _roots(threads: list[tuple[Any, Any]]) -> list[int]:
-    """Return a distinct negative number per thread, derived from its id if that is free."""
+    """Return a different negative number for each thread, minus its tid where possible."""
     roots: list[int] = []
     for _, tid in threads:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3
-        while root in roots or root > -3:  # -1 and -2 stand for missing nodes
+        while root in roots or root > -3:  # -1 and -2 mean missing nodes
             root = min(root, -2) - 1
         roots.append(root)
     return roots

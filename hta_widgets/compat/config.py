@@ -1,7 +1,7 @@
-"""HTA's settings: the args that become columns, defaults, settings files and the logger.
+"""HTA's settings: args that become columns, defaults, settings files, the logger.
 
-Only the list of args of `ParserConfig` has an effect. HTA's other settings select a way to read a
-file or drop events; they are stored and otherwise ignored.
+Only the list of args in `ParserConfig` has an effect. HTA's other settings select how a file is
+read, or drop events. They are stored but ignored.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 
-#: HTA's logger; this package adds no handlers to it.
+#: The logger of HTA. This package adds no handlers to it.
 logger = logging.getLogger("hta")
 
-#: The folder that HTA reads if none is given.
+#: The folder that HTA reads by default.
 DEFAULT_TRACE_DIR = "/tmp/trace"  # noqa: S108 - HTA's default
 
-#: Number of launches that may wait on a stream before further ones block; measured, not documented.
+#: Launches that can wait on a stream before further ones block (measured, not documented).
 CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
 
 
 class YamlVersion(NamedTuple):
-    """Version of HTA's list of args; this package has one list."""
+    """Version of HTA's list of args. This package has a single list."""
 
     major: int
     minor: int
     patch: int
 
     def get_version_str(self) -> str:
-        """Return the version as text such as ``1.0.0``."""
+        """Return the version as text, for example ``1.0.0``."""
         return ".".join(map(str, self))
 
     @staticmethod
     def from_string(version_str: str) -> YamlVersion:
-        """Return the version that text such as ``1.0.0`` names."""
+        """Parse a version such as ``1.0.0``."""
         major, minor, patch = map(int, version_str.split("."))
         return YamlVersion(major, minor, patch)
 
 
 DEFAULT_PARSE_VERSION = YamlVersion(1, 0, 0)
 
-#: Type of an arg's values.
+#: Type of the values of an arg.
 ValueType = Enum("ValueType", "Int Float String Object")
 
 
 class AttributeSpec(NamedTuple):
-    """An arg that becomes the column `name`; `raw_name` is its key in ``args`` in the file."""
+    """An arg that becomes the column `name`. Its key in ``args`` in the file is `raw_name`."""
 
     name: str
     raw_name: str
@@ -67,7 +67,7 @@ _INT, _COUNT = (ValueType.Int, -1), (ValueType.Int, 0)
 _FLOAT, _TEXT = (ValueType.Float, 0.0), (ValueType.String, "")
 _LIST, _SHAPE = (ValueType.Object, "[]"), (ValueType.Object, "-1")
 
-#: HTA's key: column, key in the file, type and default
+#: HTA's key: column, key in the file, type, default
 _ARGS = {
     "index::ev_idx": ("ev_idx", "Ev Idx", _INT),
     "index::external_id": ("external_id", "External id", _INT),
@@ -128,7 +128,7 @@ _ARGS = {
     "inference::pre_grad_nodes": ("pre_grad_nodes", "pre_grad_nodes", _LIST),
 }
 
-#: Every arg that HTA names, by its key.
+#: All args that HTA names, by key.
 AVAILABLE_ARGS: dict[str, AttributeSpec] = {
     key: AttributeSpec(column, raw, *value) for key, (column, raw, value) in _ARGS.items()
 }
@@ -139,7 +139,7 @@ def _args(group: str, names: str) -> list[AttributeSpec]:
 
 
 class ParserBackend(StrEnum):
-    """HTA's JSON readers; ignored."""
+    """The JSON readers of HTA. Ignored."""
 
     JSON = "json"
     IJSON = "ijson"
@@ -148,7 +148,7 @@ class ParserBackend(StrEnum):
 
 
 class TraceType(StrEnum):
-    """HTA's types of traces; ignored."""
+    """The trace types of HTA. Ignored."""
 
     Training = "training"
     TrainingWoProfilerstepAnnot = "training_wo_profilerstep_annot"
@@ -156,10 +156,10 @@ class TraceType(StrEnum):
 
 
 class ParserConfig:
-    """Selects the args that become columns of a `Trace`'s frames, `ARGS_DEFAULT` by default.
+    """Selects the args that become columns of frames in a `Trace`. Default: `ARGS_DEFAULT`.
 
-    `parse_all_args` selects every arg in `AVAILABLE_ARGS`. `settings` become attributes; only
-    `selected_arg_keys` has an effect, on the columns.
+    `parse_all_args` selects all of `AVAILABLE_ARGS`. `settings` become attributes. Only
+    `selected_arg_keys` has an effect, namely on the columns.
 
     Examples
     --------
@@ -236,17 +236,17 @@ class ParserConfig:
         self.args = list(args)
 
     def add_args(self, args: Iterable[AttributeSpec]) -> None:
-        """Add args whose column is not in the list yet."""
+        """Add args whose columns are not in the list yet."""
         names = {spec.name for spec in self.args}
         self.args += [spec for spec in args if spec.name not in names]
 
     def set_parse_all_args(self, parse_all_args: bool) -> ParserConfig:
-        """Use every arg in `AVAILABLE_ARGS`."""
+        """Select all of `AVAILABLE_ARGS`."""
         self.parse_all_args = parse_all_args
         return self
 
     def set_args_selector(self, selected_arg_keys: list[str] | None = None) -> ParserConfig:
-        """Use only the args with these column names."""
+        """Select only the args with these column names."""
         self.selected_arg_keys = selected_arg_keys
         return self
 
@@ -254,7 +254,7 @@ class ParserConfig:
     def enable_communication_args(
         cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> ParserConfig:
-        """Add the args of collectives, to the default configuration if `cfg` is None."""
+        """Add the args of collectives to `cfg`, by default to the default configuration."""
         config = cls._default if cfg is None else cfg
         config.add_args(cls.ARGS_COMMUNICATION)
         return config
@@ -305,7 +305,7 @@ class ParserConfig:
         value: object,
         min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
     ) -> AttributeSpec:
-        """Return the column of an arg, with the type of `value`."""
+        """Return the column for an arg, with the type of `value`."""
         kinds = {int: _COUNT, float: _FLOAT, str: _TEXT, object: (ValueType.Object, None)}
         kind = next(kind for type_, kind in kinds.items() if isinstance(value, type_))
         name = cls.transform_arg_name(raw_name)
@@ -315,7 +315,7 @@ class ParserConfig:
     def infer_attribute_specs(
         cls, args: pd.Series[Any], reference_specs: dict[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
-        """Return a column for each key in events' args, from `reference_specs` if listed there."""
+        """Return a column for each key in event args, from `reference_specs` if possible."""
         spec_of = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
         spec_of.pop("name", None)
         specs: dict[str, AttributeSpec] = {}
@@ -325,13 +325,13 @@ class ParserConfig:
         return specs
 
     def without_effect(self) -> list[str]:
-        """Return the changed settings that drop events in HTA and are ignored here."""
+        """Return the changed settings that would drop events in HTA and are ignored here."""
         plain = ParserConfig()
         names = ("skip_event_types", "max_event_duration_us", "drop_gpu_user_annotation")
         return [name for name in names if getattr(self, name) != getattr(plain, name)]
 
     def get_fingerprint_key(self) -> tuple[tuple[str, ...], bool]:
-        """Return a hashable key of the columns."""
+        """Return a hashable key that identifies the columns."""
         return tuple(sorted(spec.name for spec in self.get_args())), self.parse_all_args
 
     def clone(self) -> ParserConfig:
@@ -345,7 +345,7 @@ class ParserConfig:
 
     @classmethod
     def get_versioned_cfg(cls, version: YamlVersion) -> ParserConfig:
-        """Return a new configuration, which is the same for all versions."""
+        """Return a new configuration, which is the same for every version."""
         return cls(version=version)
 
     @classmethod
@@ -380,7 +380,7 @@ class ParserConfig:
         self.min_required_cols = cols
 
     def get_min_required_cols(self) -> list[str]:
-        """Return the attribute that `set_min_required_cols` sets, which is ignored."""
+        """Return the attribute set by `set_min_required_cols`, which is ignored."""
         return self.min_required_cols
 
 
@@ -388,7 +388,7 @@ ParserConfig.set_default_cfg(ParserConfig())
 
 
 class HtaConfig:
-    """Settings from JSON files, for users' own code: the default paths, then `config_file_path`."""
+    """Settings from JSON files for users' own code: the default paths, then `config_file_path`."""
 
     def __init__(
         self, config_file_path: str | None = None, load_default_paths: bool | None = True
@@ -407,11 +407,11 @@ class HtaConfig:
         return [str(Path.home() / ".hta" / name), str(Path.cwd() / name)]
 
     def get_config_file_paths(self) -> list[str]:
-        """Return the paths that exist."""
+        """Return the existing paths."""
         return [path for path in self.config_file_paths if Path(path).is_file()]
 
     def get_config(self, dot_path: str | None = None, default_value: object = None) -> Any:
-        """Return the setting at a path such as ``"a.b.c"``; all settings without a path."""
+        """Return the setting at a path such as ``"a.b.c"``, or all settings."""
         if dot_path is None:
             return self.config
         return get_value_from_dict(self.config, dot_path, default_value)
@@ -438,14 +438,14 @@ def normalize_path(path: str) -> str:
 
 @dataclass
 class OperationOutcome:
-    """Success, or failure and its reason."""
+    """Success, or failure with the reason."""
 
     success: bool
     reason: str
 
 
 def is_valid_directory(path_to_directory: str, must_be_writable: bool = False) -> OperationOutcome:
-    """Check that a folder exists, is readable and, on request, writable."""
+    """Check that a folder exists, is readable and, if requested, writable."""
     path = Path(path_to_directory)
     reasons = {
         "the folder must be a non-empty string": not path_to_directory,

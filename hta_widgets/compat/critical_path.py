@@ -1,8 +1,8 @@
-"""HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
+"""HTA's critical path: `CPGraph` with its nodes and edges, and the trace with an overlay.
 
-Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0, with the launches of later versions; docs/differences-from-hta.md lists the differences.
-`CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
+Event ids are those of HTA: positions in ``traceEvents``. Times and weights are in µs. The graph
+follows HTA 0.5.0, with the launches of later versions. docs/differences-from-hta.md lists the
+differences. If networkx, which is optional, is installed, `CPGraph` is a ``networkx.DiGraph``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _VARIABLES = (
     "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
     "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
 )
-#: HTA's names for bounds that HTA leaves unnamed (``""``) or does not distinguish.
+#: Our bounds that HTA leaves unnamed (``""``) or does not distinguish, with HTA's names.
 _IN_HTA = {
     "cpu_blocked": "cpu_bound", "gpu_memory_bound": "gpu_compute_bound",
     "gpu_queue_wait": "gpu_kernel_launch_overhead", "cpu_outside_operators": "",
@@ -63,9 +63,9 @@ Data = dict[str, Any]
 
 
 class _View(dict[Any, Data]):
-    """Nodes, or edges by pairs of nodes; called as in networkx: ``view(nbunch, data=…)``."""
+    """Nodes, or edges by node pair. Called as in networkx: ``view(nbunch, data=…)``."""
 
-    end = 0  # index of the edge's end that `nbunch` restricts
+    end = 0  # the end of an edge that `nbunch` restricts
 
     def __call__(
         self,
@@ -96,7 +96,7 @@ class _InEdgeView(_View):
 
 
 class _DiGraph:
-    """A directed graph with networkx's methods for reading."""
+    """A directed graph with the reading methods of networkx."""
 
     def __init__(self) -> None:
         self.nodes, self.edges = _NodeView(), _View()
@@ -173,7 +173,7 @@ except ImportError:
 
 
 class CPEdgeType(Enum):
-    """Meaning of an edge."""
+    """What an edge stands for."""
 
     OPERATOR_KERNEL = "critical_path_operator"
     DEPENDENCY = "critical_path_dependency"
@@ -183,7 +183,7 @@ class CPEdgeType(Enum):
 
 
 class BoundType(Enum):
-    """Causes that bound the time of an edge."""
+    """What the time of an edge is bound by."""
 
     GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
     GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"
@@ -195,7 +195,7 @@ class BoundType(Enum):
 
 @dataclass
 class CPNode:
-    """The start or end of an event: number, event, µs."""
+    """The start or end of an event: number, event, and time in µs."""
 
     idx: int = -1
     ev_idx: int = -1
@@ -206,7 +206,7 @@ class CPNode:
 
 @dataclass(frozen=True)
 class CPEdge:
-    """A dependency between two nodes, given by number; `weight` in µs."""
+    """A dependency between two nodes, given by number. `weight` is in µs."""
 
     begin: int
     end: int
@@ -215,10 +215,10 @@ class CPEdge:
 
 
 class CPGraph(_Base):  # type: ignore[misc]
-    """The waits between a rank's events, and the longest path through them.
+    """The dependencies between the events of a rank, and the longest path through them.
 
-    `path` is the exact graph, in ns. To estimate the gain of a faster kernel, set
-    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again. Without `path` the graph
+    `path` is the exact graph, in ns. To estimate the gain from a faster kernel, set
+    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again. Without `path`, the graph
     is empty, as networkx requires.
     """
 
@@ -257,7 +257,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         )
 
     def critical_path(self) -> bool:
-        """Find the longest path by the current weights; return whether it exists."""
+        """Find the longest path for the current weights. Return whether there is one."""
         weights = {pair: self.edges[pair]["weight"] for pair in self.edges}
         if len(weights) != self._edge_count or not weights.keys() <= self._positions.keys():
             raise TraceError(
@@ -281,7 +281,7 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def _positions(self) -> dict[tuple[int, int], list[int]]:
-        """The positions of the exact graph's edges between each pair of nodes."""
+        """For each pair of nodes, the positions of their edges in the exact graph."""
         positions: dict[tuple[int, int], list[int]] = {}
         pairs = zip(self._edges.source.tolist(), self._edges.target.tolist(), strict=True)
         for position, pair in enumerate(pairs):
@@ -308,11 +308,11 @@ class CPGraph(_Base):  # type: ignore[misc]
         ]
 
     def get_critical_path_breakdown(self) -> pd.DataFrame | None:
-        """Return the edges on the path in order, or None without a path.
+        """Return the edges on the path in order; None without a path.
 
-        ``event_idx`` is the event that the time belongs to (NaN for launches, dependencies and
-        waits), ``duration`` the weight in µs, ``cat`` a number of the symbol table; ``bound_by`` is
-        empty for dependencies and waits.
+        ``event_idx`` is the event to which the time belongs (NaN for launches, dependencies and
+        waits), ``duration`` the weight in µs, and ``cat`` a number of the symbol table.
+        ``bound_by`` is empty for dependencies and waits.
         """
         on_path = self.path.on_path
         if not len(on_path):
@@ -339,7 +339,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         return pd.DataFrame(columns)
 
     def summary(self) -> pd.Series[Any]:
-        """Return the share of the path's time by its bound, in percent."""
+        """Return the share of the path's time by bound, in percent."""
         frame = self.get_critical_path_breakdown()
         if frame is None:
             return pd.Series([], dtype=np.float64, name="duration")
@@ -355,7 +355,7 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def node_list(self) -> list[CPNode]:
-        """The nodes by number."""
+        """The nodes, indexed by number."""
         nodes, table = self.path.nodes, self.path.trace.table
         return [
             CPNode(*values)
@@ -379,17 +379,17 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def event_to_start_node_map(self) -> dict[int, int]:
-        """The node at which each event starts."""
+        """For each event, the node at which it starts."""
         return {node.ev_idx: node.idx for node in self.node_list if node.is_start}
 
     @cached_property
     def event_to_end_node_map(self) -> dict[int, int]:
-        """The node at which each event ends."""
+        """For each event, the node at which it ends."""
         return {node.ev_idx: node.idx for node in self.node_list if not node.is_start}
 
     @cached_property
     def edge_to_event_map(self) -> dict[tuple[int, int], int]:
-        """The event that the time of an edge belongs to, if there is one."""
+        """For each edge, the event to which its time belongs, if there is one."""
         edges, record = self.path.edges, self.path.trace.table.record
         with_event = np.flatnonzero(self._has_event)
         pairs = zip(
@@ -413,7 +413,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         return self.node_list[edge.begin].ev_idx, self.node_list[edge.end].ev_idx
 
     def get_event_attribution_for_edge(self, edge: CPEdge) -> int | None:
-        """Return the event that the time of an edge belongs to."""
+        """Return the event to which the time of an edge belongs."""
         return self.edge_to_event_map.get((edge.begin, edge.end))
 
     def get_edges_attributed_to_event(self, ev_idx: int) -> list[CPEdge]:
@@ -428,9 +428,9 @@ class CPGraph(_Base):  # type: ignore[misc]
         return edges
 
     def save(self, out_dir: str) -> str:
-        """Write ``<out_dir>.zip`` for `restore_cpgraph`, and return its path.
+        """Write ``<out_dir>.zip`` for `restore_cpgraph`. Return its path.
 
-        It contains the request, the edges and their weights; the events stay in the trace.
+        The file contains the request, the edges and their weights. The events remain in the trace.
         """
         target = target_path(f"{out_dir}.zip")
         new_folder(target.parent)
@@ -496,7 +496,7 @@ def overlay_graph(
 
 
 def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
-    """Return a graph that `CPGraph.save` wrote; raise if it belongs to another trace."""
+    """Return a graph written by `CPGraph.save`. Raise if it belongs to another trace."""
     try:
         with zipfile.ZipFile(zip_filename) as archive:
             request = json.loads(archive.read("asked.json"))
@@ -519,7 +519,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             path=zip_filename,
             remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
-    # Restore the weights that were changed before the graph was saved.
+    # Restore the weights that were changed before saving.
     for edge in np.flatnonzero(graph.path.edges.weight_ns != weight_ns):
         graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight_ns[edge]) / 1000
     graph.critical_path()

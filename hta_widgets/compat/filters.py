@@ -1,4 +1,4 @@
-"""HTA's filters: callables that take a frame and a symbol table, and return some of its rows."""
+"""HTA's filters: callables that take a frame and a symbol table and return some of the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.errors import TraceError
 
-#: Waits for the whole device, which are on no stream.
+#: Waits for the whole device, which are not on any stream.
 _DEVICE_WAITS = ("Event Sync", "Context Sync")
 _CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "Runtime")
 _NO_TEXT = "the frame has no names as text: call decode_symbol_ids first"
@@ -30,9 +30,9 @@ _Numbers = int | Sequence[int]
 
 
 class Filter:
-    """Base of filters; users' filters define ``__call__``.
+    """Base class of filters. Filters written by users define ``__call__``.
 
-    A filter by a column that the frame lacks logs a warning and returns every row.
+    If the frame lacks the column of a filter, the filter logs a warning and returns every row.
 
     Examples
     --------
@@ -42,12 +42,12 @@ class Filter:
     [5]
     """
 
-    _column = ""  # name of a column that the frame must have
+    _column = ""  # the column that the frame must have
 
     def __call__(
         self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
     ) -> pd.DataFrame:
-        """Return the matching rows; an empty frame is returned unchanged."""
+        """Return the matching rows. An empty frame is returned unchanged."""
         if df.empty:
             return df
         if self._column and self._column not in df.columns:
@@ -63,7 +63,7 @@ class Filter:
 
 
 class _NumberFilter(Filter):
-    """Events whose `_column` has one of the numbers in the filter's only attribute."""
+    """Keep events with one of the given numbers, the only attribute, in `_column`."""
 
     def __post_init__(self) -> None:
         ((name, value),) = vars(self).items()
@@ -78,7 +78,7 @@ class _NumberFilter(Filter):
 
 @dataclass(eq=False)
 class IterationFilter(_NumberFilter):
-    """Events of the steps with the given numbers."""
+    """Keep the events of the steps with the given numbers."""
 
     iterations: _Numbers
     _column = "iteration"
@@ -86,7 +86,7 @@ class IterationFilter(_NumberFilter):
 
 @dataclass(eq=False)
 class IterationIndexFilter(_NumberFilter):
-    """Events of the steps at the given positions among the frame's steps."""
+    """Keep the events of the steps at the given positions among the steps of the frame."""
 
     iteration_index: _Numbers
     _column = "iteration"
@@ -100,21 +100,21 @@ class IterationIndexFilter(_NumberFilter):
 
 @dataclass(eq=False)
 class FirstIterationFilter(IterationIndexFilter):
-    """Events of the frame's first step."""
+    """Keep the events of the first step."""
 
     iteration_index: _Numbers = field(default_factory=lambda: [0], init=False)
 
 
 @dataclass(eq=False)
 class RankFilter(_NumberFilter):
-    """Events of ranks, by the column ``rank``."""
+    """Keep the events of some ranks, given in the column ``rank``."""
 
     ranks: _Numbers
     _column = "rank"
 
 
 class TimeRangeFilter(Filter):
-    """Events that lie entirely within a time range."""
+    """Keep events that lie entirely within a time range."""
 
     _column = "ts"
 
@@ -131,7 +131,7 @@ class TimeRangeFilter(Filter):
 
 @dataclass(eq=False)
 class NameStringColumnFilter(Filter):
-    """Events whose name, as text, starts with a match of a regular expression."""
+    """Keep events whose name, as text, starts with a match of a regular expression."""
 
     name_pattern: str
 
@@ -145,7 +145,7 @@ class NameStringColumnFilter(Filter):
 
 @dataclass(eq=False)
 class NameIdColumnFilter(Filter):
-    """Events whose name is the number of a symbol that starts with a match of a pattern."""
+    """Keep events whose name is the number of a symbol that starts with a match of a pattern."""
 
     name_pattern: str
 
@@ -158,9 +158,9 @@ class NameIdColumnFilter(Filter):
 
 @dataclass(eq=False)
 class NameFilter(Filter):
-    """Events whose name starts with a match of a regular expression.
+    """Keep events whose name starts with a match of a regular expression.
 
-    Names are numbers if there is a symbol table, else text.
+    With a symbol table, names are numbers; otherwise they are text.
     """
 
     name_pattern: str
@@ -175,7 +175,7 @@ class NameFilter(Filter):
 
 
 class QueryFilter(Filter):
-    """Events that match a pandas query."""
+    """Keep events that match a pandas query."""
 
     def __init__(self, query_str: str) -> None:
         self.filter_query = query_str
@@ -184,12 +184,12 @@ class QueryFilter(Filter):
         return df.query(self.filter_query)
 
 
-#: Events with a duration.
+#: Keeps events that have a duration.
 ZeroDurationFilter = QueryFilter("dur > 0")
 
 
 class GPUKernelFilter(Filter):
-    """Device events; with a symbol table also waits for a whole device, which are on no stream."""
+    """Keep device events and, if there is a symbol table, waits for the whole device."""
 
     _column = "stream"
     _on_device = True
@@ -203,14 +203,14 @@ class GPUKernelFilter(Filter):
 
 
 class CPUOperatorFilter(GPUKernelFilter):
-    """Events that `GPUKernelFilter` drops."""
+    """Keep the events that `GPUKernelFilter` drops."""
 
     _on_device = False
 
 
 @dataclass(eq=False)
 class MemCopyEventFilter(Filter):
-    """Copies of one name, such as ``Memcpy DtoH (Device -> Pinned)``."""
+    """Keep the copies with one name, such as ``Memcpy DtoH (Device -> Pinned)``."""
 
     memory_copy_type: str
     symbol_table: _Symbols = None
@@ -224,7 +224,7 @@ class MemCopyEventFilter(Filter):
 
 
 class CompositeFilter(Filter):
-    """Events that pass several filters, applied in order."""
+    """Apply several filters in order."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         if not all(isinstance(filter_, Filter) for filter_ in filters):
@@ -239,25 +239,25 @@ class CompositeFilter(Filter):
         return df
 
 
-#: Position of events relative to an operator; no filter uses the last two, as in HTA.
+#: Where events are relative to an operator. As in HTA, no filter uses the last two values.
 OperatorFilterMethod = Enum("OperatorFilterMethod", "Under After Before Ancestors Stack", start=0)
 
 
 def get_matching_kernels(
     df_ops: pd.DataFrame, df_both: pd.DataFrame, cat_column: str
 ) -> pd.DataFrame:
-    """Return the device events of a frame that calls in another frame launched."""
+    """Return the device events in `df_both` launched by calls in `df_ops`."""
     calls = df_ops.loc[df_ops[cat_column].isin(_CALLS), "index"]
     return df_both[(df_both["stream"] >= 0) & df_both["index_correlation"].isin(calls)]
 
 
 @dataclass(eq=False)
 class OperatorFilter(Filter):
-    """Events of the host under, after or before one occurrence of an operator.
+    """Keep host events under, after or before one occurrence of an operator.
 
-    `position` counts occurrences by time (-1: the last); without that occurrence the result is
-    empty. `include_gpu_kernels` adds the device events that the chosen calls launched. Names and
-    categories must be text, as `Trace.decode_symbol_ids` adds them.
+    `position` counts occurrences by time (-1: the last one). Without such an occurrence, the result
+    is empty. `include_gpu_kernels` adds the device events that the remaining calls launched. Names
+    and categories must be text, as added by `Trace.decode_symbol_ids`.
     """
 
     op_name: str
@@ -299,32 +299,32 @@ class OperatorFilter(Filter):
 
 @dataclass(eq=False)
 class UnderOperatorFilter(OperatorFilter):
-    """Events within an occurrence of an operator, including the operator."""
+    """Keep an occurrence of an operator, and the events within it."""
 
     method: OperatorFilterMethod = field(default=OperatorFilterMethod.Under, init=False)
 
 
 @dataclass(eq=False)
 class AfterOperatorFilter(OperatorFilter):
-    """Events that start after an occurrence of an operator."""
+    """Keep events that start after an occurrence of an operator."""
 
     method: OperatorFilterMethod = field(default=OperatorFilterMethod.After, init=False)
 
 
 @dataclass(eq=False)
 class BeforeOperatorFilter(OperatorFilter):
-    """Events that end before an occurrence of an operator."""
+    """Keep events that end before an occurrence of an operator."""
 
     method: OperatorFilterMethod = field(default=OperatorFilterMethod.Before, init=False)
 
 
 @dataclass(eq=False)
 class CombinedOperatorFilter(Filter):
-    """Events of the first step under the first occurrence of one operator, between two others.
+    """Keep events of the first step that are under one operator and between two others.
 
-    They are after the last occurrence of `preceding_op_name` and before the first of
-    `following_op_name`; an operator that does not occur sets no bound. `stack_depths` keeps only
-    host events of these depths, which need the columns of a `CallGraph`.
+    Under its first occurrence, after the last one of `preceding_op_name` and before the first of
+    `following_op_name`. Operators that do not occur set no bound. `stack_depths` restricts host
+    events to these depths; it needs the columns that a `CallGraph` adds.
     """
 
     root_op_name: str

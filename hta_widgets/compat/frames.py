@@ -1,4 +1,4 @@
-"""HTA's frames: a rank's events in µs, with names and categories as numbers of a symbol table."""
+"""HTA's frames: the events of a rank in µs, with names and categories as symbol numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LAUNCHES = (
 
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Return a regular expression; raise a `TraceError` for an invalid one."""
+    """Compile a regular expression. Raise a `TraceError` if it is invalid."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, TypeError) as cause:
@@ -42,9 +42,9 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
 
 
 class TraceSymbolTable:
-    """Symbols (names and categories) by number, `sym_table`, and numbers by symbol, `sym_index`."""
+    """Symbols (names, categories) by number (`sym_table`), and numbers by symbol (`sym_index`)."""
 
-    #: Number of a symbol that is missing.
+    #: Number for a missing symbol.
     NULL = -128
 
     def __init__(self, symbols: Iterable[str] = ()) -> None:
@@ -64,33 +64,33 @@ class TraceSymbolTable:
                 self.sym_table.append(symbol)
 
     def add_symbols_mp(self, symbols_list: Iterable[Iterable[str]]) -> None:
-        """Assign numbers to the new symbols of several lists."""
+        """Assign numbers to the new symbols in several lists."""
         for symbols in symbols_list:
             self.add_symbols(symbols)
 
     def get_sym_table(self) -> list[str]:
-        """Return symbols by number."""
+        """Return the symbols by number."""
         return self.sym_table
 
     def get_sym_id_map(self) -> dict[str, int]:
-        """Return numbers by symbol."""
+        """Return the numbers by symbol."""
         return self.sym_index
 
     get_sym_index = get_sym_id_map
 
     def get_sym_index_series(self) -> pd.Series[int]:
-        """Return numbers by symbol as a Series."""
+        """Return the numbers by symbol as a Series."""
         return pd.Series(self.sym_index, dtype="int64")
 
     def get_sym_table_series(self) -> pd.Series[Any]:
-        """Return symbols by number as a Series."""
+        """Return the symbols by number as a Series."""
         return pd.Series(self.sym_table, dtype=object)
 
     def find_matches(self, patterns: Sequence[str]) -> list[int]:
-        """Return the numbers of symbols that contain a match of any pattern.
+        """Return the numbers of the symbols that contain a match of any pattern.
 
-        Patterns are regular expressions, as HTA documents (its code searches plain text); an
-        invalid expression is searched for as plain text.
+        Patterns are regular expressions, as HTA documents, although its code searches for plain
+        text. An invalid expression is searched for as plain text.
         """
         wanted = []
         for pattern in patterns:
@@ -113,7 +113,7 @@ class TraceSymbolTable:
         return {name: code for name, code in self.sym_index.items() if symbol_pattern.match(name)}
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
-        """Return symbols by number for the numbers that exist."""
+        """Return the symbols for those numbers that exist."""
         valid_ids = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
         return {int(number): self.sym_table[number] for number in valid_ids}
 
@@ -122,15 +122,15 @@ class TraceSymbolTable:
         return [number for symbol, number in self.sym_index.items() if matches(symbol)]
 
     def get_profiler_step_ids(self) -> list[int]:
-        """Return the numbers of ``ProfilerStep#n``."""
+        """Return the numbers of the names ``ProfilerStep#n``."""
         return self._ids_of_prefix(r"ProfilerStep#(\d+)")
 
     def get_kernel_launch_ids(self) -> list[int]:
-        """Return the numbers of calls that launch kernels."""
+        """Return the numbers of the names of calls that launch kernels."""
         return self._ids_of_prefix("(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction")
 
     def get_memory_name_ids(self) -> list[int]:
-        """Return the numbers of copies and fills of memory."""
+        """Return the numbers of the names of memory copies and fills."""
         return self._ids_of_prefix("(hip)?Mem(cpy|set)|dma")
 
     def get_cpu_event_cat_ids(self) -> list[int]:
@@ -142,17 +142,17 @@ class TraceSymbolTable:
         return self._ids_of_prefix("kernel|gpu_mem.|mtia_ccp_events")
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
-        """Return a mask of calls that launched device events of the frame."""
+        """Return a mask of the calls that launched device events in the frame."""
         launches = [self.sym_index[name] for name in _LAUNCHES if name in self.sym_index]
         return df["name"].isin(launches) & (df["index_correlation"] > 0)
 
     def get_operator_or_cuda_runtime_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
-        """Return a mask of operators and of runtime and driver calls."""
+        """Return a mask of operators, runtime calls and driver calls."""
         categories = ("cpu_op", "cuda_runtime", "cuda_driver", "hip_runtime")
         return df["cat"].isin([self.sym_index[cat] for cat in categories if cat in self.sym_index])
 
     def get_events_mask(self, df: pd.DataFrame, events: Sequence[str] | None) -> pd.Series[bool]:
-        """Return a mask of events whose names contain a match of any pattern."""
+        """Return a mask of the events whose names contain a match of any pattern."""
         return df["name"].isin(self.find_matches(events or ()))
 
     def encode_df(self, df: pd.DataFrame) -> None:
@@ -169,18 +169,18 @@ class TraceSymbolTable:
                 df[target] = _text(df[column], self.sym_table)
 
     def update_encoded_df(self, df: pd.DataFrame, old_symbol_table: TraceSymbolTable) -> None:
-        """Replace another table's numbers by this table's, in place."""
+        """Replace the numbers of another table by those of this table, in place."""
         numbers = np.array([self.sym_index[name] for name in old_symbol_table.sym_table])
         for column in ("cat", "name"):
             df[column] = numbers[df[column].to_numpy()]
 
     def add_symbols_to_trace_df(self, trace_df: pd.DataFrame, col: str) -> None:
-        """Replace the numbers of a column by symbols, in place."""
+        """Replace the numbers in a column by symbols, in place."""
         trace_df[col] = _text(trace_df[col], self.sym_table)
 
     @staticmethod
     def create_from_df(df: pd.DataFrame) -> TraceSymbolTable:
-        """Return a table of a frame's names and categories, which must be text."""
+        """Return a table of the names and categories in a frame, which must be text."""
         for column in ("cat", "name"):
             if column not in df.columns or not pd.api.types.is_string_dtype(df[column]):
                 raise TraceError(f"the frame has no column {column!r} of text")
@@ -188,7 +188,7 @@ class TraceSymbolTable:
 
     @staticmethod
     def create_from_symbol_id_map(symbol_id_map: dict[str, int]) -> TraceSymbolTable:
-        """Return a table with these numbers; a gap becomes ``Undefined-n``."""
+        """Return a table with these numbers. Missing numbers become ``Undefined-n``."""
         by_number = {number: symbol for symbol, number in symbol_id_map.items()}
         return TraceSymbolTable(
             by_number.get(number, f"Undefined-{number}") for number in range(max(by_number) + 1)
@@ -196,7 +196,7 @@ class TraceSymbolTable:
 
     @staticmethod
     def combine_symbol_tables(tables: Iterable[TraceSymbolTable]) -> TraceSymbolTable:
-        """Return a table of the symbols of several tables."""
+        """Return a table with the symbols of several tables."""
         return TraceSymbolTable(symbol for table in tables for symbol in table.sym_table)
 
     @staticmethod
@@ -206,7 +206,7 @@ class TraceSymbolTable:
 
     @staticmethod
     def from_csv_file(file_path: str) -> TraceSymbolTable:
-        """Return the table of a CSV file with a column ``symbol``."""
+        """Read a table from a CSV file with the column ``symbol``."""
         if not Path(file_path).exists():
             raise FileNotFoundError(file_path)
         frame = pd.read_csv(file_path)
@@ -228,33 +228,33 @@ def decode_symbol_id_to_symbol_name(
 
 
 def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
-    """Return symbols by number; an unknown number becomes ``""``."""
+    """Return the symbols of numbers; ``""`` for an unknown number."""
     lookup = np.array([*symbols, ""], dtype=object)
     codes = numbers.to_numpy()
     return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]
 
 
 def in_us(nanoseconds: npt.ArrayLike) -> Array:
-    """Return times in µs: integers if every value is whole, else floats."""
+    """Return times in µs, as integers if all are whole numbers, otherwise as floats."""
     times = np.asarray(nanoseconds, dtype=np.int64)
     return times // 1000 if not (times % 1000).any() else times / 1000
 
 
 def hta_rows(table: EventTable) -> Rows:
-    """Return the rows of HTA's frames in file order: complete events with a category.
+    """Return the rows in HTA's frames: complete events with a category, in file order.
 
-    HTA drops the profiler's own span, of category ``Trace``.
+    HTA drops the profiler's own span, which has the category ``Trace``.
     """
     rows = np.flatnonzero(_is_shown(table))
     return rows[np.argsort(table.record[rows], kind="stable")]
 
 
 def first_event_ns(traces: Iterable[Trace]) -> int:
-    """Return the earliest start in HTA's frames, which is their time 0, on the set's clock."""
+    """Return the earliest start in HTA's frames, their time 0, on the clock of the set."""
     starts = []
     for trace in traces:
         shown = _is_shown(trace.table)
-        if shown.any():  # rows ascend by start
+        if shown.any():  # rows are sorted by start
             starts.append(int(trace.table.start_ns[int(shown.argmax())]) + trace.shift_ns)
     return min(starts, default=0)
 
@@ -268,7 +268,7 @@ def _is_shown(table: EventTable) -> Bools:
 
 
 def symbols_of(table: EventTable, rows: Rows | None = None) -> list[str]:
-    """Return the distinct categories and names of events; of those in HTA's frames by default."""
+    """Return the distinct categories and names of events, by default of those in HTA's frames."""
     rows = hta_rows(table) if rows is None else rows
     symbols: list[str] = []
     for codes, pool in ((table.category, table.categories), (table.name, table.names)):
@@ -284,16 +284,16 @@ def hta_frame(
     zero_ns: int,
     columns: Sequence[AttributeSpec] = (),
 ) -> pd.DataFrame:
-    """Return the events in `rows` as in HTA's frames; `zero_ns` is time 0 on the set's clock.
+    """Return the events in `rows` as in HTA's frames. `zero_ns` is time 0 on the set's clock.
 
     Returns
     -------
     DataFrame
-        Index: the column ``index``, an event's position in ``traceEvents``. ``cat, name`` are
-        numbers of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and
-        for annotations; ``index_correlation`` is the ``index`` of the call that launched a device
-        event, and of the last event that a call launched (-1: no correlation, 0: the other end is
-        not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args `columns`.
+        Index: the column ``index``, the position of an event in ``traceEvents``. ``cat, name`` are
+        numbers of `symbols`; ``ts, dur, end`` are in µs (float64); ``stream`` is -1 on the host and
+        for annotations; ``index_correlation`` is the ``index`` of a device event's launch call, and
+        of the last event that a call launched (-1: no correlation, 0: the other end is not in the
+        file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args in `columns`.
     """
     table = trace.table
     start = table.start_ns[rows] + trace.shift_ns - zero_ns
@@ -322,18 +322,18 @@ def hta_frame(
 
 
 def symbol_numbers(symbols: TraceSymbolTable, values: Sequence[str]) -> Ints:
-    """Return the numbers of symbols; -1 for a symbol that is missing."""
+    """Return the numbers of symbols; -1 if a symbol is missing."""
     return np.array([symbols.sym_index.get(value, -1) for value in values], dtype=np.int64)
 
 
 def by_track(table: EventTable, name: Literal["pid", "tid"], tracks: Array) -> Array:
-    """Return the process or thread id of each event: numbers if possible, else text."""
+    """Return the process or thread ids of events, as numbers if possible, otherwise as text."""
     used, place = np.unique(tracks, return_inverse=True)
     return number_or_text([getattr(table.tracks[track], name) for track in used.tolist()])[place]
 
 
 def number_or_text(values: Sequence[str]) -> Array:
-    """Return int64 if every value is an integer, else objects of numbers and text."""
+    """Return int64 if every value is an integer, otherwise objects (numbers and text)."""
     parsed = [int(value) if _WHOLE_NUMBER.fullmatch(value) else value for value in values]
     if all(isinstance(value, int) for value in parsed):
         return np.array(parsed, dtype=np.int64)
@@ -363,7 +363,7 @@ def _objects(values: list[Any]) -> Array:
 
 
 def get_iterations(df: pd.DataFrame) -> list[int]:
-    """Return the numbers of a frame's steps."""
+    """Return the numbers of the steps in a frame."""
     if "iteration" not in df.columns or df.dtypes["iteration"].kind != "i":
         raise TypeError("the frame has no column 'iteration' of integers")
     return sorted(number for number in df["iteration"].unique().tolist() if number != -1)
@@ -372,9 +372,9 @@ def get_iterations(df: pd.DataFrame) -> list[int]:
 def find_op_occurrence(
     df: pd.DataFrame, op_name: str, position: int, name_column: str = "s_name"
 ) -> tuple[bool, pd.Series[Any]]:
-    """Return whether an operator's occurrence exists, and the occurrence.
+    """Return whether an occurrence of an operator exists, and its row.
 
-    Occurrences are ordered by time: position 0 is the first, -1 the last.
+    Occurrences are ordered by time. Position 0 is the first one, -1 the last one.
     """
     nothing = False, pd.Series(dtype=object)
     if df.empty or "ts" not in df.columns or name_column not in df.columns:
@@ -388,7 +388,7 @@ def find_op_occurrence(
 def begin_with(
     names: pd.Series[Any], pattern: str, symbols: TraceSymbolTable | None = None
 ) -> pd.Series[bool]:
-    """Return a mask of the names, as text or as numbers of symbols, that start with a match."""
+    """Return a mask of the names (text or symbol numbers) that start with a match."""
     expression = compile_pattern(pattern).pattern
     if symbols is None:
         return names.str.match(expression)
@@ -399,14 +399,14 @@ def begin_with(
 def find_events_by_name_patterns_using_symbol_table(
     df: pd.DataFrame, list_name_patterns: Iterable[str], symbol_table: TraceSymbolTable
 ) -> pd.Series[Any]:
-    """Return the ``index`` of events whose names start with a match of any pattern."""
+    """Return the ``index`` of the events whose names start with a match of any pattern."""
     return df["index"][begin_with(df["name"], _any_of(list_name_patterns), symbol_table)]
 
 
 def find_events_by_name_patterns_using_decoded_names(
     df: pd.DataFrame, list_name_patterns: Iterable[str], name_column: str = "s_name"
 ) -> pd.Series[Any]:
-    """Return the ``index`` of events whose names start with a match of any pattern."""
+    """Return the ``index`` of the events whose names start with a match of any pattern."""
     return df["index"][begin_with(df[name_column], _any_of(list_name_patterns))]
 
 
@@ -415,7 +415,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 
 def merge_kernel_intervals(kernel_df: pd.DataFrame) -> pd.DataFrame:
-    """Return the union of events as intervals ``ts, end``; intervals that touch are joined."""
+    """Return the union of events as intervals ``ts, end``. Adjacent intervals are joined."""
     start = kernel_df["ts"].to_numpy()
     end = start + kernel_df["dur"].to_numpy()
     if np.issubdtype(end.dtype, np.integer):
@@ -425,18 +425,18 @@ def merge_kernel_intervals(kernel_df: pd.DataFrame) -> pd.DataFrame:
     start, end = start[order], np.maximum.accumulate(end[order])
     opens = np.ones(len(start), dtype=bool)
     opens[1:] = start[1:] > end[:-1]
-    closes = np.roll(opens, -1)  # the last event before an opening one, and the last of all
+    closes = np.roll(opens, -1)  # the last event before each opening one, and the last event
     return pd.DataFrame({"ts": start[opens], "end": end[closes]})
 
 
 def flatten_column_names(df: pd.DataFrame) -> None:
-    """Join the levels of column names with ``_``, in place."""
+    """Join the levels of the column names with ``_``, in place."""
     if isinstance(df.columns, pd.MultiIndex):
         df.columns = pd.Index(["_".join(map(str, levels)).rstrip("_") for levels in df.columns])
 
 
 def get_symbol_column_names(df: pd.DataFrame) -> tuple[str, str]:
-    """Return the columns with names and categories as text; ``""`` for a missing column."""
+    """Return the columns of names and categories as text; ``""`` if a column is missing."""
 
     def first(*candidates: str) -> str:
         for column in candidates:
@@ -448,18 +448,18 @@ def get_symbol_column_names(df: pd.DataFrame) -> tuple[str, str]:
 
 
 def normalize_gpu_stream_numbers(df: pd.DataFrame) -> None:
-    """Convert ``stream`` to integers in place; -1 for other values."""
+    """Convert ``stream`` to integers in place. Other values become -1."""
     if "stream" in df.columns:
         df["stream"] = pd.to_numeric(df["stream"], errors="coerce").fillna(-1).astype(int)
 
 
-#: Kind of device work.
+#: Kinds of device work.
 KernelType = Enum("KernelType", "COMMUNICATION MEMORY COMPUTATION OTHER", start=0)
 
-#: Cause of a stream's idle time.
+#: Causes of the idle time of a stream.
 IdleTimeType = Enum("IdleTimeType", "HOST_WAIT KERNEL_WAIT OTHER", start=0)
 
-#: HTA's names of kinds of device work.
+#: HTA's names for the kinds of device work.
 KERNEL_TYPE_OF_KIND = {
     "compute": KernelType.COMPUTATION.name,
     "communication": KernelType.COMMUNICATION.name,
@@ -476,17 +476,17 @@ def get_kernel_type(name: str) -> str:
 
 
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a kernel of this name communicates."""
+    """Return whether a kernel with this name is communication."""
     return get_kernel_type(name) == KernelType.COMMUNICATION.name
 
 
 def is_memory_kernel(name: str) -> bool:
-    """Return whether a device event of this name copies or fills memory."""
+    """Return whether a device event with this name is a memory copy or fill."""
     return get_kernel_type(name) == KernelType.MEMORY.name
 
 
 def is_compute_kernel(name: str) -> bool:
-    """Return whether a kernel of this name computes."""
+    """Return whether a kernel with this name is computation."""
     return get_kernel_type(name) == KernelType.COMPUTATION.name
 
 
@@ -501,9 +501,9 @@ def get_memory_kernel_type(name: str) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """Return a kernel's name without return type, template and function arguments.
+    """Return the name of a kernel without return type, template arguments and parameters.
 
-    Names of copies, and names without brackets, are unchanged.
+    Names of copies and names without brackets are returned unchanged.
     """
     if is_memory_kernel(name) or not any(bracket in name for bracket in "<("):
         return name
@@ -513,6 +513,6 @@ def shorten_name(name: str) -> str:
         if opening is None:
             letters.append(letter)
             continue
-        while letters and letters.pop() != opening:  # drops the letters within the brackets
+        while letters and letters.pop() != opening:  # drops the text inside the brackets
             pass
     return "".join(letters).split(" ")[-1]

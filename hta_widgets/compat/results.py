@@ -1,4 +1,4 @@
-"""HTA's results and figures, made from our tables, and HTA's rules for names and stragglers."""
+"""HTA's results and figures from our tables, and HTA's rules for names and stragglers."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
 _OTHERS = "others"
-#: Minimum duration of a collective that is used, as a share of the mean iteration.
+#: Shorter collectives, as a share of the mean iteration, are ignored.
 _MIN_SHARE = 0.01
-_SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
+_SERIES = ["stream", "iteration", "name"]  # in one such series, kernels differ only in their order
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of HTA's frames, and the column of ours that it shows.
+    """A column of HTA's frames, and our column with its values.
 
-    `source` is our column, if its name differs; ns become µs. `percent` multiplies a share
-    by 100. Times are integers if all are whole, unless `decimals` or `dtype` is given.
+    `source` is our column, if its name differs. ns are converted to µs. `percent` multiplies a
+    share by 100. Times are integers if all are whole, unless `decimals` or `dtype` is given.
     """
 
     name: str
@@ -71,7 +71,7 @@ _STATISTICS = (
     _Column("min (us)", "min_ns"), _Column("stddev", "std_ns", dtype="float64"),
     _Column("mean (us)", "mean_ns", dtype="float64"),
 )  # fmt: skip
-#: HTA's columns by analysis.
+#: HTA's columns, by analysis.
 COLUMNS: dict[str, tuple[_Column, ...]] = {
     "temporal_breakdown": (
         _Column("rank"), _Column("idle_time(us)", "idle_ns"),
@@ -128,7 +128,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _Column("operator"),
     ),
 }  # fmt: skip
-#: Our columns with the number of gaps. As in HTA, rows with 0 gaps are left out, except `other`.
+#: Our columns with the number of gaps. As in HTA, rows without gaps are left out, except `other`.
 _GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 
 
@@ -144,7 +144,7 @@ def hta_columns(
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the attributes of our frame, and a note if it is empty."""
+    """Return a frame with the attributes of ours, and with a note if it is empty."""
     frame.attrs.update(source.attrs)
     if not len(frame):
         frame.attrs.setdefault("note", "no events match")
@@ -152,11 +152,11 @@ def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
 
 
 def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
-    """Concatenate the frames of ranks; return None if there are none."""
+    """Concatenate the frames of several ranks. Return None if there are none."""
     if not frames:
         return None
     frame = pd.concat(frames, ignore_index=not keep_index)
-    # The attributes of one rank do not hold for several, except the note on an empty frame.
+    # The attributes of a rank do not apply to several ranks, except the note on an empty frame.
     frame.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(frame) else {}
     return frame
 
@@ -172,7 +172,7 @@ def describe_statistics(summary: pd.DataFrame, keys: list[str], counter: str) ->
 def shown_statistics(
     frame: pd.DataFrame, keys: list[str], limits: tuple[int, float], always: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the statistics of the names that HTA shows, chosen by `top_names` for each group."""
+    """Return the statistics of the names that HTA shows, selected by `top_names` per group."""
     shown = [
         top_names(group, *limits, always).assign(**group.iloc[0][keys])
         for _, group in frame.groupby(keys)
@@ -185,10 +185,10 @@ def top_names(
 ) -> pd.DataFrame:
     """Return the statistics of each name that HTA shows, and of ``others`` together.
 
-    With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
-    `num_kernels` with the most time, and the running sum of times up to it is at most the
-    `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA shows the same
-    names, but its statistics of ``others`` describe the names' sums, not the events.
+    Up to `num_kernels` names are all shown. With more names, a name is shown if it is in `always`,
+    or if it is among the `num_kernels` with the most time and the running sum of times up to it is
+    at most the `duration_ratio` quantile of all running sums. HTA shows the same names, but
+    computes the statistics of ``others`` from the sums of the names, not from the events.
     """
     columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
     frame = frame.loc[:, columns].sort_values(
@@ -206,7 +206,7 @@ def top_names(
     count = folded["count"].to_numpy()
     total_ns, total_count = int(folded["sum_ns"].sum()), int(count.sum())
     mean_ns = total_ns / total_count
-    # The squared deviations within each name, then of the names' means.
+    # Squared deviations within each name, plus the deviations of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
     squares += count * (folded["mean_ns"].to_numpy() - mean_ns) ** 2
     others = {
@@ -223,7 +223,7 @@ def top_names(
 
 
 def step_number(name: str) -> int:
-    """Return n of ``ProfilerStep#n``, -1 for other names."""
+    """Return n for ``ProfilerStep#n``; -1 for other names."""
     return int(step_numbers([name])[0])
 
 
@@ -250,13 +250,13 @@ def find_stragglers_with_late_start_comm_kernels(
 ) -> pd.Series[int]:
     """Return how often each rank is among the last `n_stragglers` to start a collective.
 
-    Collectives are used only if they take at least 1 % of an iteration on any rank; if none does,
-    all are used. Of these, the rule takes the last of each stream, iteration and name. It then
-    chooses the stream and name whose duration differs most between ranks, since the kernel of an
-    early rank includes its wait. The result is empty if no collective is on two ranks. HTA requires
-    1 % on each rank, although the last rank does not wait. `df` has ``rank, ts, dur, stream,
-    iteration, name``; starts are on the recorded clock, on which
-    `hta_widgets.analysis.stragglers` does not depend.
+    Collectives are ignored unless they take at least 1 % of an iteration on any rank; if none does,
+    all are used. HTA requires 1 % on each rank, although the last rank does not wait. From these,
+    the rule takes the last collective of each stream, iteration and name. It then selects the
+    stream and name whose duration differs most between ranks, because the kernel of an early rank
+    includes its wait. The result is empty if no collective is on two ranks. `df` has ``rank, ts,
+    dur, stream, iteration, name``. Starts are on the recorded clock;
+    `hta_widgets.analysis.stragglers` does not depend on it.
     """
     kernels = _last_collectives(df, symbol_table)
     spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()
@@ -288,10 +288,10 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
 
 
 def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: object) -> None:
-    """Show a frame with the function of `hta_widgets.charts`; do nothing if it is empty.
+    """Show a frame with a function of `hta_widgets.charts`; nothing if the frame is empty.
 
-    A callable that returns the frame is only called in notebooks. Elsewhere one line on stderr
-    names the alternative, once per process.
+    If `frame` is a callable, it is called only in notebooks. Elsewhere, a line on stderr names the
+    alternative, once per process.
     """
     if not in_notebook():
         if callable(frame) or len(frame):
@@ -300,9 +300,9 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
     frame = frame() if callable(frame) else frame
     if frame.empty:
         return
-    from IPython.display import display  # only present in notebooks
+    from IPython.display import display  # only available in notebooks
 
-    from hta_widgets import charts  # Bokeh takes a while to import
+    from hta_widgets import charts  # importing Bokeh takes a while
     from hta_widgets.charts.figure import html_of
 
     figure = getattr(charts, chart)(frame, **options)
@@ -312,7 +312,7 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
 
 @cache
 def print_where_figures_show() -> None:
-    """Print, once per process, that figures show in notebooks."""
+    """Print, once per process, that figures are shown in notebooks."""
     print(
         "figures are shown in notebooks only; hta_widgets.charts.to_html(figure, path) writes a"
         " page",
@@ -320,15 +320,15 @@ def print_where_figures_show() -> None:
     )
 
 
-#: HTA's stream of ranges that `align_module_with_kernels` adds.
+#: The stream that HTA uses for the ranges that `align_module_with_kernels` adds.
 ANNOTATION_STREAM = -2
 
-#: Where the events run that HTA draws.
+#: Where the events run that a figure of HTA shows.
 EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)
 
 
 class PlotFormat(Enum):
-    """Target of HTA's figure."""
+    """Where a figure of HTA is shown."""
 
     HTML = "html"
     Inline = "inline"
@@ -337,7 +337,7 @@ class PlotFormat(Enum):
 
 @dataclass
 class TimelinePlotSetting:
-    """HTA's settings of a figure; ignored."""
+    """The settings of a figure of HTA. Ignored."""
 
     auto_detect: bool = True
     event_type: EventType = EventType.GPUEvents
@@ -353,9 +353,9 @@ class TimelinePlotSetting:
 
 
 class Timeline:
-    """Events of a `Trace`, or those that `filter_func` returns, to show in the trace's timeline.
+    """Events of a `Trace`, or those returned by `filter_func`, to show in its timeline.
 
-    The trace of `symbol_table` must still exist. `setting` and `hover_columns` are ignored.
+    The trace that owns `symbol_table` must still exist. `setting` and `hover_columns` are ignored.
     """
 
     def __init__(
@@ -374,9 +374,9 @@ class Timeline:
             self.timeline_events = filter_func(timeline_events, symbol_table)
 
     def plot(self, title: str, save_path: str | None = None) -> TraceTimeline | None:
-        """Show the timeline, save it as a page on request, and return it; `title` is ignored.
+        """Show the timeline, save it as a page if requested, and return it. `title` is ignored.
 
-        The result is None without events, or if the trace no longer exists.
+        Returns None without events, or if the trace no longer exists.
         """
         trace = owner_of(self.symbol_table)
         if trace is None or self.timeline_events.empty:
@@ -392,7 +392,7 @@ class Timeline:
         if save_path is not None:
             timeline.save_html(save_path)
         if in_notebook():
-            from IPython.display import display  # only present in notebooks
+            from IPython.display import display  # only available in notebooks
 
             display(timeline)  # type: ignore[no-untyped-call]
         return timeline
@@ -451,7 +451,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
 
 
 def _event_ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
-    """Return the ids of events; None if the rank lacks one with this file position and name."""
+    """Return the ids of events; None if the rank lacks one with its file position and name."""
     table = trace[rank].table
     shown = hta_rows(table)
     index = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
@@ -471,11 +471,11 @@ def align_module_with_kernels(
     sym_table: TraceSymbolTable | None = None,
     include_original_cpu_events: bool = False,
 ) -> pd.DataFrame:
-    """Return device events, and ranges of the host moved to the time of their device events.
+    """Return device events, and host ranges moved to the time of their device events.
 
-    Ranges are the events whose names start with a match of `module_list`. They are on stream -2,
+    Ranges are events whose names start with a match of `module_list`. They are put on stream -2,
     from the start of their first to the end of their last device event. `events_df` needs the
-    columns of a `CallGraph`; names that are numbers need `sym_table`.
+    columns of a `CallGraph`. If its names are numbers, `sym_table` is required.
     """
     needed = {"num_kernels", "first_kernel_start", "kernel_span"}
     if not needed <= set(events_df.columns):
@@ -507,21 +507,21 @@ def align_module_with_kernels(
 
 @check_arguments
 class MemoryAnalysis:
-    """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
+    """The file that PyTorch's ``export_memory_timeline`` writes for a device."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
 
     def plot_memory_timeline(self, save_graph: bool = False) -> None:
-        """Draw the memory in use by its purpose.
+        """Draw the memory in use, by purpose.
 
-        With `save_graph` the chart is not shown but written to ``images/memory_plot.html`` (HTA
+        With `save_graph`, the chart is not shown but written to ``images/memory_plot.html`` (HTA
         writes a PNG).
         """
         frame = analysis.memory_timeline(self.path)
         if not save_graph:
             show("memory_timeline", frame)
             return
-        from hta_widgets import charts  # Bokeh takes a while to import
+        from hta_widgets import charts  # importing Bokeh takes a while
 
         charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")

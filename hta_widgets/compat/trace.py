@@ -1,4 +1,4 @@
-"""HTA's ``Trace``: a `TraceSet` with HTA's methods, frames, trace files and choice of steps."""
+"""HTA's ``Trace``: a `TraceSet` with the methods, frames, trace files and steps of HTA."""
 
 from __future__ import annotations
 
@@ -53,39 +53,39 @@ _COPY_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
 
 _STEP = "ProfilerStep"
 _STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
-_MAX_INFO_BYTES = 4096  # from "distributedInfo" to its rank
+_MAX_INFO_BYTES = 4096  # from "distributedInfo" up to its rank
 _ENDINGS = (".json", ".gz")
 _COUNTERS = "_with_counters.json"
 _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
 
 
 class Trace(TraceSet):
-    """The traces of a job: a `TraceSet` of every event, with HTA's methods and frames.
+    """The traces of a job: a `TraceSet` of all events, with HTA's methods and frames.
 
-    After ``parse_traces`` the frames have the files' own times. After ``load_traces`` all ranks
-    share one clock that starts at 0, and the last step is left out.
+    After ``parse_traces``, the frames have the times in the files. After ``load_traces``, all ranks
+    share a clock that starts at 0, and the last step is left out.
 
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that state their ranks; names may be relative to `trace_dir`.
+        Files by rank, or files that contain their ranks. Names may be relative to `trace_dir`.
     trace_dir : str
-        A folder with one trace file per rank, used if no files are given. If it contains no traces
-        itself, its subfolders are searched.
+        A folder with one trace file per rank, used if no files are given. If it does not contain
+        traces itself, its subfolders are searched.
     parser_config : ParserConfig, optional
 
     Attributes
     ----------
     traces : mapping of int to DataFrame
-        HTA's frames by rank, each built on first access. HTA's analyses leave out ranks and rows
-        that were dropped here, and raise on changed values, since they read the trace.
+        HTA's frames by rank, each created on first access. Analyses leave out ranks and rows that
+        were dropped here. They raise an error if values were changed, because they read the trace.
     symbol_table : TraceSymbolTable
     trace_files : dict of int to str
-        Files by rank; may be set before parsing.
+        Files by rank. May be set before parsing.
     meta_data : dict of int to dict
-        Top-level keys of the files by rank, and ``device_type``.
+        For each rank, the top-level keys of its file, and ``device_type``.
     min_ts : int or float
-        Time 0 of the aligned frames in µs, in the time of the first rank's file.
+        Time 0 of the aligned frames in µs, on the clock of the first rank's file.
     is_parsed : bool
     """
 
@@ -110,7 +110,7 @@ class Trace(TraceSet):
         self.min_ts: int | float = 0
         self.is_parsed = False
         self._base: TraceSet = self
-        #: the id of the base set, the dropped rows by rank, and the set without these rows
+        #: id of the base set, dropped rows by rank, and the set without these rows
         self._edited: tuple[int, dict[int, bytes], TraceSet] | None = None
         self._zero_ns = 0
         self.is_aligned = False
@@ -151,7 +151,7 @@ class Trace(TraceSet):
         self._take(load(self._source(), ranks=[rank]))
 
     def align_and_filter_trace(self, include_last_profiler_step: bool | None = False) -> None:
-        """Align the ranks' clocks, start them at the first event, and leave out the last step."""
+        """Align the ranks' clocks to start at the first event, and leave out the last step."""
         self.is_aligned = True
         self._base = without_last_step(self.kept, keep_last=bool(include_last_profiler_step))
         self.traces = self._frames = _Frames(self._base, self._frame)
@@ -205,7 +205,7 @@ class Trace(TraceSet):
         return create_rank_to_trace_dict([file.path for file in files])[1]
 
     def _source(self) -> Any:
-        """Return the source to load: the `trace_files` that were set, or else the user's files."""
+        """Return what to load: the `trace_files` if they were set, otherwise the user's files."""
         if isinstance(self._given, dict) or self._files != self._files_found:
             return {rank: self._locate_file(name) for rank, name in self.trace_files.items()}
         return self._named_files()
@@ -224,7 +224,7 @@ class Trace(TraceSet):
 
     @property
     def kept(self) -> TraceSet:
-        """The events still in `traces`; raises if values were changed, or events or ranks added."""
+        """The events still in `traces`. Raises if values were changed, or events or ranks added."""
         frames = self.traces
         if unknown := sorted(set(frames) - set(self._base)):
             raise TraceError(
@@ -238,7 +238,7 @@ class Trace(TraceSet):
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
             parts = [self._without_rows(rank, dropped.get(rank)) for rank in frames]
             edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
-            # Kept while the edits stay the same, so that its results stay memoized.
+            # Reused while the edits are the same, so that its memoized results are kept.
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -285,7 +285,7 @@ class Trace(TraceSet):
         return sorted(self.traces)
 
     def get_iterations(self, rank: int | None = None) -> list[int]:
-        """Return the numbers of a rank's steps; of the first rank by default."""
+        """Return the step numbers of a rank, by default of the first rank."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self._base or rank not in self.traces:
             return []
@@ -294,7 +294,7 @@ class Trace(TraceSet):
         return numbers
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
-        """Return the time in µs from the first to the last start of a rank's events."""
+        """Return the time in µs from the first to the last start on a rank."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self.kept:
             raise self._no_rank_error(rank)
@@ -303,12 +303,12 @@ class Trace(TraceSet):
         return in_us(np.ptp(starts)).item() if len(starts) else 0
 
     def get_device_type(self) -> str:
-        """Return the type of the first rank's device, such as ``NVIDIA GPU``."""
+        """Return the device type of the first rank, such as ``NVIDIA GPU``."""
         metadata = next(iter(self.meta_data.values()), {})
         return str(metadata.get("device_type", "UNKNOWN"))
 
     def get_trace_start_unixtime_ns(self, rank: int) -> int:
-        """Return the Unix time, in ns, of the trace's time 0."""
+        """Return the Unix time of the trace's time 0, in ns."""
         if rank not in self:
             raise self._no_rank_error(rank)
         if self.origin_ns is None:
@@ -319,7 +319,7 @@ class Trace(TraceSet):
         return TraceError(f"no rank {rank}", remedy=f"The ranks are {self.get_ranks()}.")
 
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
-        """Return the JSON value of a rank's file."""
+        """Return the JSON value in the file of a rank."""
         if rank not in self.trace_files:
             raise self._no_rank_error(rank)
         return read_trace(self.trace_files[rank])
@@ -333,7 +333,7 @@ class Trace(TraceSet):
     def convert_time_series_to_events(
         self, series: pd.DataFrame, counter_name: str, counter_col: str
     ) -> list[dict[str, Any]]:
-        """Return a time series as counter events, with the times of the first rank's file.
+        """Return a time series as counter events, with times as in the first rank's file.
 
         `series` has the columns ``pid, ts`` and optionally ``name, id``.
         """
@@ -369,12 +369,12 @@ class Trace(TraceSet):
 
 
 def kept_of(t: TraceSet) -> TraceSet:
-    """Return the events that HTA's analyses use; every event if `t` is not HTA's `Trace`."""
+    """Return the events for HTA's analyses; every event if `t` is not HTA's `Trace`."""
     return t.kept if isinstance(t, Trace) else t
 
 
 def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:
-    """Return the trace of a symbol table; None if it no longer exists."""
+    """Return the trace that owns a symbol table; None if it no longer exists."""
     owner = _OWNERS.get(symbol_table)
     return None if owner is None else owner()
 
@@ -398,12 +398,12 @@ def _wrong_files_error(files: object) -> TraceError:
 
 
 def _own_zero_ns(trace: RankTrace) -> int:
-    """Return the difference from the set's time to the time in the rank's file."""
+    """Return what to add to a time of the set to get the time in the rank's file."""
     return int(trace.zero_ns - base_time_ns(trace.metadata) - trace.shift_ns)
 
 
 def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:
-    """Return HTA's name of a rank's device, by its backend and the calls that launch kernels."""
+    """Return HTA's name for the device of a rank, from its backend and launch calls."""
     info = metadata.get("distributedInfo")
     if isinstance(info, dict) and "mtia:hccl" in str(info.get("backend")):
         return "MTIA"
@@ -416,10 +416,10 @@ def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str
 
 
 class _Frames(UserDict[int, Any]):
-    """A frame per rank, built on first access.
+    """One frame per rank, created on first access.
 
-    `_originals` are the frames as built; with pandas' copy-on-write they share the memory of the
-    user's frames until one is changed.
+    `_originals` are the frames as created. With pandas' copy-on-write, they share memory with the
+    user's frames until one of them is changed.
     """
 
     def __init__(self, ranks: Iterable[int], build: Callable[[int], pd.DataFrame]) -> None:
@@ -442,7 +442,7 @@ class _Frames(UserDict[int, Any]):
         return {rank: frame for rank, frame in self.data.items() if frame is not None}
 
     def dropped_rows(self, rank: int, frame: pd.DataFrame) -> Rows:
-        """Return the positions of dropped rows; raise if rows were added or values changed."""
+        """Return the positions of dropped rows. Raise if rows were added or values changed."""
         built = self._original(rank)
         records = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
         is_complete = records.equals(built.index)
@@ -464,7 +464,7 @@ class _Frames(UserDict[int, Any]):
 
 
 def _is_same(column: pd.Series[Any], built: pd.Series[Any], positions: Rows | None) -> bool:
-    """Return whether a column is unchanged; `positions` are its positions in the built column."""
+    """Return whether a column is unchanged. `positions` are its positions in the original."""
     current, original = column.to_numpy(), built.to_numpy()
     if positions is not None:
         original = original[positions]
@@ -476,12 +476,12 @@ def _is_same(column: pd.Series[Any], built: pd.Series[Any], positions: Rows | No
 
 
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
-    """Return the set without the last step of each rank, which the profiler's end cuts short.
+    """Return the set without each rank's last step, which the profiler's end cuts short.
 
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
-    with `keep_last`), and device events whose launch is kept; `.problems` counts device events
-    without a launch. Ranks without steps are kept whole, and so are sets without two different
-    steps. If the device has a range of the step, HTA uses the start of that range, which is later.
+    with `keep_last`), and device events whose launch is kept. `.problems` counts device events
+    without a launch. Ranks without steps are kept whole, as are sets without two different steps.
+    If the step has a range on the device, HTA uses its start, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
@@ -518,10 +518,10 @@ def _step_codes(trace: RankTrace) -> Array:
 
 
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
-    """Return True and the files by rank, as `hta_widgets.load` assigns ranks.
+    """Return True and the files by rank, assigned as in `hta_widgets.load`.
 
-    Ranks stated in files take precedence. A file without a rank, or with the rank of another file,
-    gets the rank in its name or a free one, with a warning.
+    Ranks in the files take precedence. A file without a rank, or with the rank of another file,
+    gets the rank in its name or an unused one, with a warning.
     """
     paths = sorted(file_list, key=natural_key)
     problems = Problems()
@@ -531,18 +531,18 @@ def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int,
 
 
 def create_rank_to_trace_dict_from_dir(trace_dir: str) -> tuple[bool, dict[int, str]]:
-    """Return whether a folder contains traces, and its files by rank."""
+    """Return whether a folder contains traces, and these files by rank."""
     files = _trace_files_in(Path(trace_dir)) if Path(trace_dir).is_dir() else []
     return create_rank_to_trace_dict(files) if files else (False, {})
 
 
 def get_trace_files(trace_path: str) -> dict[int, str]:
-    """Return the traces of a folder by rank; an empty dict if the folder is missing."""
+    """Return the traces in a folder by rank; an empty dict if the folder does not exist."""
     return create_rank_to_trace_dict_from_dir(trace_path)[1]
 
 
 def read_trace(file_path: str) -> dict[str, Any]:
-    """Return a trace file's JSON value."""
+    """Return the JSON value in a trace file."""
     path = Path(file_path)
     if not path.name.endswith(_ENDINGS):
         raise TraceError("its name must end in .json or .gz", path=path)
@@ -552,7 +552,7 @@ def read_trace(file_path: str) -> dict[str, Any]:
 
 
 def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
-    """Write a JSON value to a file, compressed if its name ends in ``.gz``."""
+    """Write a JSON value to a file, compressed if the file name ends in ``.gz``."""
     path = target_path(file_path)
     text = json.dumps(trace_data).encode("utf-8")
     new_folder(path.parent)
@@ -561,16 +561,16 @@ def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
 
 
 def update_trace_rank(file_path: str, rank: int) -> None:
-    """Rewrite a trace file with a rank; to leave it unchanged, load ``{rank: path}``."""
+    """Write a rank into a trace file. To leave the file unchanged, load ``{rank: path}``."""
     content = read_trace(file_path)
     content["distributedInfo"] = {**content.get("distributedInfo", {}), "rank": rank}
     write_trace(content, file_path)
 
 
 def _trace_files_in(folder: Path) -> list[str]:
-    """Return the ``.json`` and ``.gz`` files of a folder, except the copies that HTA wrote of them.
+    """Return the ``.json`` and ``.gz`` files in a folder, except copies that HTA wrote.
 
-    HTA itself reads its copies with counters and overlays as more traces of the same rank.
+    HTA itself reads its copies with counters and overlays as further traces of the same rank.
     """
     names = {entry.name for entry in folder.iterdir() if entry.name.endswith(_ENDINGS)}
     originals = [name for name in names if _original(name) not in names - {name}]
@@ -578,14 +578,14 @@ def _trace_files_in(folder: Path) -> list[str]:
 
 
 def _original(name: str) -> str:
-    """Return the original of a copy that HTA wrote, by its name; else ``""``."""
+    """Return the original of a copy that HTA wrote, judging by its name; otherwise ``""``."""
     if _COUNTERS in name:
         return name.replace(_COUNTERS, ".json")
     return next((name.removeprefix(prefix) for prefix in _OVERLAYS if name.startswith(prefix)), "")
 
 
 def _rank_in(path: str) -> int | None:
-    """Return the rank that a file states, even if it states it after its events."""
+    """Return the rank in a file, even if it comes after the events."""
     rank = peek_rank(path)
     if rank is not None:
         return rank
@@ -603,7 +603,7 @@ def _rank_in(path: str) -> int | None:
 
 
 def _warn_of_ranks(problems: Problems) -> None:
-    """Log the files without a rank, or with the rank of another file, in HTA's words."""
+    """Log files without a rank or with the rank of another file, in the words of HTA."""
     words = {
         "guessed_rank": "this trace file does not have the rank",
         "duplicate_rank": "has the same rank",

@@ -1,6 +1,6 @@
-"""HTA's ``TraceAnalysis``: our analyses with HTA's columns, containers and µs.
+"""HTA's ``TraceAnalysis``: our analyses with the columns, containers and µs of HTA.
 
-docs/moving-from-hta.md and docs/differences-from-hta.md list what differs, and why.
+docs/moving-from-hta.md and docs/differences-from-hta.md list the differences and their reasons.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from hta_widgets.export.traces.overlays import add_counters, export_patterns
 from hta_widgets.files import new_folder
 from hta_widgets.trace.traceset import TraceSet
 
-if TYPE_CHECKING:  # it imports networkx if installed, which takes a while
+if TYPE_CHECKING:  # imports networkx if installed, which takes a while
     from hta_widgets.compat.critical_path import CPGraph
 
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
@@ -66,7 +66,7 @@ _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
-#: Defaults of HTA's columns of args and of the call graph, which kernels with counters lack.
+#: Default values for HTA's args and call graph columns, which kernels with counters lack.
 _NO_ARGS = {
     spec.name: spec.default_value
     for spec in ParserConfig.ARGS_DEFAULT
@@ -85,7 +85,7 @@ _NO_CALLS = {
 
 
 class TimeSeriesTypes(Flag):
-    """Counters to add; combine with ``|``."""
+    """Counters to add. Combine them with ``|``."""
 
     QUEUE_LENGTH = auto()
     MEMCPY_BANDWIDTH = auto()
@@ -99,37 +99,37 @@ _COUNTERS: dict[TimeSeriesTypes, Literal["queue_length", "memory_bandwidth"]] = 
 
 @check_arguments
 class TraceAnalysis:
-    """The analyses of Holistic Trace Analysis, over `hta_widgets.analysis`.
+    """The analyses of Holistic Trace Analysis, based on `hta_widgets.analysis`.
 
-    The methods have HTA's parameters, containers, column names and µs. Times are exact, an empty
-    frame keeps its columns and has ``.attrs["note"]``, `ranks` defaults to rank 0 or the first,
-    figures show in notebooks only, and nothing is written next to the traces.
-    docs/differences-from-hta.md lists the numbers that differ.
+    The methods have the parameters, containers, column names and units (µs) of HTA. Times are
+    exact. An empty frame keeps its columns and has ``.attrs["note"]``. `ranks` defaults to rank 0
+    or, without it, the first rank. Figures are shown only in notebooks, and nothing is written next
+    to the traces. docs/differences-from-hta.md lists the numbers that differ.
 
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that state their ranks; names may be relative to `trace_dir`.
+        Files by rank, or files that contain their ranks. Names may be relative to `trace_dir`.
     trace_dir : str, optional
-        A folder with one trace file per rank, used if no files are given; ``/tmp/trace`` by
-        default. If it contains no traces itself, its subfolders are searched.
+        A folder with one trace file per rank, used if no files are given. Default: ``/tmp/trace``.
+        If it does not contain traces itself, its subfolders are searched.
     include_last_profiler_step : bool, default False
-        Keep the last ``ProfilerStep``, which the profiler's end cuts short. By default it is left
-        out if the trace has two or more.
+        Keep the last ``ProfilerStep``, which the end of the profiler cuts short. By default, it is
+        left out if the trace has two or more steps.
 
     Attributes
     ----------
     t : Trace
-        Everything that was loaded: a `TraceSet`, which `hta_widgets.Timeline` and
-        `hta_widgets.analysis` take, with HTA's methods such as ``get_trace(rank)``.
+        Everything that was loaded: a `TraceSet` with HTA's methods such as ``get_trace(rank)``.
+        `hta_widgets.Timeline` and `hta_widgets.analysis` accept it.
     kept : TraceSet
-        The events that the methods use: without the last step, events after its start, and their
+        The events that the methods use: all except the last step, events after its start, and their
         device events.
 
     Raises
     ------
     TraceError
-        If no traces are found; it is a ValueError.
+        If no traces are found. This is also a ValueError.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class TraceAnalysis:
     def _hta_result(
         self, name: str, figure: Mapping[str, Any] | None = None, /, **options: object
     ) -> pd.DataFrame:
-        """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
+        """Return a result of our analyses as in HTA. Show its chart if `figure` is given."""
         frame = getattr(analysis, name)(self.kept, **options)
         if figure is not None:
             show(name, frame, **figure)
@@ -183,7 +183,7 @@ class TraceAnalysis:
         show_idle_interval_stats: bool = False,
         consecutive_kernel_delay: float = 30,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Return idle time per stream and cause, and statistics of the gaps on request.
+        """Return idle time per stream and cause, and on request statistics of the gaps.
 
         `consecutive_kernel_delay` is in µs; see `analysis.idle_time_breakdown`.
         """
@@ -207,10 +207,10 @@ class TraceAnalysis:
         include_memory_kernels: bool = True,
         image_renderer: str = "",
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return time by type of kernel, and statistics by kernel.
+        """Return the time by kernel type, and statistics by kernel.
 
-        Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
-        become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
+        Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum, are
+        combined as ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
         traces, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
@@ -227,7 +227,7 @@ class TraceAnalysis:
         return types, hta_columns("kernel_breakdown", shown, kernels)
 
     def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
-        """Return the share of communication that runs during computation, per rank.
+        """Return, per rank, the share of communication that runs during computation.
 
         The share is NaN without communication; see `analysis.comm_comp_overlap`.
         """
@@ -244,7 +244,7 @@ class TraceAnalysis:
     ) -> pd.DataFrame:
         """Return statistics by annotation; see `analysis.user_annotation_breakdown`.
 
-        Names that contain a match of `allowlist_patterns` never become ``others``.
+        Names that contain a match of `allowlist_patterns` are never combined as ``others``.
         """
         ranges = analysis.user_annotation_breakdown(self.kept, use_device=use_gpu_annotation)
         if visualize:
@@ -264,10 +264,10 @@ class TraceAnalysis:
         *,
         shortern_names: bool | None = None,
     ) -> pd.DataFrame | None:
-        """Return a rank's device events with ``user_annotation`` (-1: none).
+        """Return the device events of a rank with ``user_annotation`` (-1: none).
 
-        The result is None if no trace has annotations on devices, as in HTA. `shortern_names` is
-        the spelling of HTA 0.5; see `analysis.kernels_by_annotation`.
+        As in HTA, the result is None if no trace has annotations on devices. `shortern_names` is
+        spelled as in HTA 0.5; see `analysis.kernels_by_annotation`.
         """
         traces, symbols = self.kept, self.t.symbol_table
         if "gpu_user_annotation" not in symbols.sym_index:
@@ -300,9 +300,9 @@ class TraceAnalysis:
         include_memory_events: bool = True,
         visualize: bool = True,
     ) -> dict[int, pd.DataFrame]:
-        """Return durations and delay of each launch by rank; see `analysis.launch_stats`.
+        """Return durations and delay of each launch, by rank; see `analysis.launch_stats`.
 
-        The cutoffs, in µs, are for the figure.
+        The cutoffs, in µs, affect only the figure.
         """
         cutoffs = {
             "runtime_cutoff_ns": runtime_cutoff * 1000,
@@ -318,9 +318,9 @@ class TraceAnalysis:
     def get_aten_op_kernels_and_delay(
         self, ranks: Iterable[int] | None = None, sort_by: Sequence[str] | None = None
     ) -> dict[int, pd.DataFrame]:
-        """Return the kernels that operators launch and their delays in µs, by rank.
+        """Return the kernels that operators launch with their delays in µs, by rank.
 
-        Rows are sorted by `sort_by`, ``["occurrence_count"]`` by default; see
+        Rows are sorted by `sort_by`, by default ``["occurrence_count"]``; see
         `analysis.operator_launch_delays`.
         """
         sort_columns = list(sort_by or ["occurrence_count"])
@@ -344,10 +344,10 @@ class TraceAnalysis:
         visualize: bool = True,
         compress_other_kernels: bool = True,
     ) -> pd.DataFrame:
-        """Return the sequences of kernels that an operator launches, by frequency.
+        """Return the kernel sequences that an operator launches, by frequency.
 
-        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent as ``Patterns``;
-        `compress_other_kernels` drops the args and names of other kernels. See
+        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent ones as ``Patterns``.
+        `compress_other_kernels` drops args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
         traces = self.kept
@@ -374,10 +374,10 @@ class TraceAnalysis:
     def get_queue_length_time_series(
         self, ranks: Iterable[int] | None = None
     ) -> dict[int, pd.DataFrame]:
-        """Return the length of each stream's launch queue after each change, by rank.
+        """Return the launch queue length of each stream after each change, by rank.
 
-        The columns are ``ts, pid, tid, stream, queue_length``. A graph waits until the first event
-        that it launched on the stream starts; see `analysis.queue_length`.
+        The columns are ``ts, pid, tid, stream, queue_length``. A launched graph waits until its
+        first event on the stream starts; see `analysis.queue_length`.
         """
         zero_ns, frames = self._zero_ns, {}
         for part in rank_parts(self.kept, ranks=self._ranks(ranks)):
@@ -400,15 +400,15 @@ class TraceAnalysis:
         return frames
 
     def get_queue_length_summary(self, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-        """Return statistics of the queue lengths by rank and stream."""
+        """Return statistics of queue lengths by rank and stream."""
         series = self.get_queue_length_time_series(ranks)
         return self.get_queue_length_summary_from_time_series(series)
 
     def get_queue_length_summary_from_time_series(
         self, queue_length_dict: Mapping[int, pd.DataFrame]
     ) -> pd.DataFrame:
-        """Return the statistics of `get_queue_length_summary` for given series."""
-        columns = ["place", "rank", "stream", "queue_length"]  # sorted by place in the dict
+        """Return the statistics of `get_queue_length_summary` for the given series."""
+        columns = ["place", "rank", "stream", "queue_length"]  # sorted by position in the dict
         frames = [pd.DataFrame(columns=columns, dtype="int64")]
         frames += [
             frame.assign(place=place, rank=rank)[columns]
@@ -426,10 +426,10 @@ class TraceAnalysis:
         queue_length_dict: Mapping[int, pd.DataFrame],
         max_queue_length: int = CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     ) -> pd.DataFrame:
-        """Return how long each full queue holds `max_queue_length` launches or more.
+        """Return for how long each queue was full, with `max_queue_length` launches or more.
 
-        The time is in µs, and relative to the time from the first to the last start of the rank's
-        events.
+        The time is given in µs, and as a share of the time from the first to the last start on the
+        rank.
         """
         rows: list[tuple[int, int, Any, float]] = []
         for rank, frame in queue_length_dict.items():
@@ -486,10 +486,10 @@ class TraceAnalysis:
         output_suffix: str = "_with_counters",
         output_dir: str | Path | None = None,
     ) -> list[Path]:
-        """Write traces with counters of queue lengths and memory bandwidth; return their paths.
+        """Write traces with counters for queue lengths and memory bandwidth. Return their paths.
 
-        `output_suffix` goes before ``.json``. By default the files go to the current folder, or to
-        a new temporary folder if that contains the traces, which HTA would then read twice.
+        `output_suffix` is inserted before ``.json``. By default, files are written to the current
+        folder, or to a new temporary folder if HTA would find the traces there and read both.
         """
         selected = TimeSeriesTypes(0) if time_series is None else time_series
         kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected or not selected]
@@ -511,7 +511,7 @@ class TraceAnalysis:
     def get_cupti_counter_data_with_operators(
         self, ranks: Iterable[int] | None = None
     ) -> list[pd.DataFrame]:
-        """Return the hardware counters of kernels with their operators, for ranks that have any.
+        """Return the hardware counters of kernels and their operators, for ranks that have any.
 
         See `analysis.cupti_counters`.
         """
@@ -543,9 +543,9 @@ class TraceAnalysis:
     get_counter_data_with_operators = get_cupti_counter_data_with_operators
 
     def get_memory_timeline(self, rank: int | None = None, visualize: bool = True) -> pd.DataFrame:
-        """Return a rank's allocations and releases of memory.
+        """Return the memory allocations and releases of a rank.
 
-        Newer versions of HTA have this method. `device_type` is 0 for the host and 1 for CUDA;
+        Newer versions of HTA have this method. `device_type` is 0 for the host and 1 for CUDA.
         `visualize` is ignored. See `analysis.memory_events`.
         """
         events = analysis.memory_events(
@@ -579,11 +579,11 @@ class TraceAnalysis:
             ..., Any
         ] = find_stragglers_with_late_start_comm_kernels,
     ) -> list[int]:
-        """Return at most `num_candidates` ranks that most often start late into a collective.
+        """Return up to `num_candidates` ranks that most often start collectives late.
 
-        HTA's rule compares starts, not lost time, so it also names candidates in a job without
-        stragglers. Decide by `analysis.stragglers`. The list is empty if no collective is on two
-        ranks.
+        The rule of HTA compares starts, not lost time, so it names candidates even in a job without
+        stragglers. Use `analysis.stragglers` to decide. The list is empty if no collective is on
+        two ranks.
         """
         steps = self.get_profiler_steps()
         if profiler_steps is not None:
@@ -616,12 +616,12 @@ class TraceAnalysis:
     ) -> tuple[CPGraph, bool] | None:
         """Return the critical-path graph of a range, and whether it has a critical path.
 
-        `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
-        (None: the first) or (first, last), `data_load_events` regular expressions. The result is
-        None if no range has such a name; a rank or instance that does not exist raises a
-        TraceError. See `analysis.critical_path`.
+        `annotation` is part of the name of the range (``""``: the whole rank). `instance_id` is its
+        number (None: the first one) or a pair (first, last). `data_load_events` are regular
+        expressions. The result is None if no range has such a name. If the rank or instance does
+        not exist, a TraceError is raised. See `analysis.critical_path`.
         """
-        from hta_widgets.compat.critical_path import graph_of  # it imports networkx, which is slow
+        from hta_widgets.compat.critical_path import graph_of  # imports networkx, which is slow
 
         graph = graph_of(self.t, rank, annotation, instance_id, data_load_events)
         return None if graph is None else (graph, graph.critical_path())
@@ -634,9 +634,9 @@ class TraceAnalysis:
         only_show_critical_events: bool = True,
         show_all_edges: bool = False,
     ) -> str:
-        """Write ``overlaid_critical_path_<file>`` with the path's edges as arrows; return it.
+        """Write ``overlaid_critical_path_<file>``, with the path as arrows. Return its path.
 
-        The folder is created if it is missing; the trace's own file is never replaced.
+        The folder is created if necessary. The trace file itself is never replaced.
         """
         from hta_widgets.compat.critical_path import overlay_graph
 
@@ -650,18 +650,18 @@ class TraceAnalysis:
 
     @property
     def _zero_ns(self) -> int:
-        """Time 0 of HTA's frames on the set's clock."""
+        """Time 0 of HTA's frames, on the clock of the set."""
         return first_event_ns(self.t.values())
 
     def _ranks(self, ranks: Iterable[int] | None) -> list[int]:
-        """Return the given ranks; else rank 0 as in HTA, or the first."""
+        """Return the given ranks; by default, rank 0 as in HTA, or the first rank."""
         if requested := [] if ranks is None else [int(rank) for rank in ranks]:
             return requested
         traces = self.kept
         return [0] if 0 in traces else traces.ranks[:1]
 
     def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
-        """Return a rank's frame with ``rank``; args are read from the file on request only."""
+        """Return a rank's frame with ``rank``. Args are read from the file only if requested."""
         if with_args:
             return self.t.get_trace(rank).assign(rank=rank)
         trace = self.kept[rank]

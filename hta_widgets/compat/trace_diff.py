@@ -33,26 +33,26 @@ from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
 
-#: The path of a folder of traces.
+#: Path of a folder of traces.
 TraceDir = str
 
-#: One rank or step, or several; None means the first.
+#: One rank or step, or several. None means the first one.
 Numbers = int | Iterable[int] | None
 
 _DRAWN = 30  # names per chart
 _TIME = "_total_duration"
 _labels = itertools.count()
 
-#: Operators, kernels, or both.
+#: Whether to compare operators, kernels, or both.
 DeviceType = Enum("DeviceType", "CPU GPU ALL")
 
 
 class LabeledTrace:
-    """A job's traces under a label, which becomes part of column names.
+    """The traces of a job under a label, which becomes part of column names.
 
-    All events are compared, also those in the last step. Traces without ``ProfilerStep``, which HTA
-    refuses, are compared as a whole. `t` is what was loaded, or HTA's `Trace`, which is parsed if
-    necessary; `trace_dir` is a folder or a file.
+    All events are compared, including those in the last step. Traces without ``ProfilerStep``,
+    which HTA does not accept, are compared as a whole. `t` is a result of `load`, or HTA's `Trace`,
+    which is parsed if necessary. `trace_dir` is a folder or a file.
 
     Attributes
     ----------
@@ -87,19 +87,19 @@ class LabeledTrace:
 
     @property
     def _traces(self) -> TraceSet:
-        """The events as they are now, without those dropped from the frames of `t`.
+        """The current events, without those dropped from the frames of `t`.
 
-        HTA parses an analysis's trace again, which restores dropped events and the last step.
+        HTA parses the trace of an analysis again, which restores dropped events and last steps.
         """
         traces = _trace_set(self.t)
         return traces.kept if isinstance(traces, Trace) and not traces.is_aligned else traces
 
     def ranks(self) -> list[int]:
-        """Return the ranks, ascending."""
+        """Return the ranks in ascending order."""
         return self._traces.ranks
 
     def iterations(self) -> list[int]:
-        """Return the numbers of the steps of all ranks, ascending."""
+        """Return the step numbers of all ranks in ascending order."""
         return list(map(int, self.iteration_df["iteration"]))
 
     def extract_ops(
@@ -108,9 +108,9 @@ class LabeledTrace:
         iteration: Numbers = None,
         device_type: DeviceType = DeviceType.ALL,
     ) -> pd.DataFrame:
-        """Return HTA's frame of some ranks and steps, by default of the first rank and step.
+        """Return HTA's frame for some ranks and steps, by default the first rank and step.
 
-        ``cat, name`` are numbers of `s_tab`; ``s_cat, s_name`` and ``rank`` are added.
+        ``cat, name`` are numbers of `s_tab`. ``s_cat, s_name`` and ``rank`` are added.
         """
         zero_ns = first_event_ns(_trace_set(self.t).values())
         frames = []
@@ -123,7 +123,7 @@ class LabeledTrace:
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Return counts and total times (µs) of the events of `extract_ops` by name."""
+        """Return counts and total times (µs) of the events of `extract_ops`, by name."""
         sums = ops.groupby(["cat", "name"])["dur"].agg(["count", "sum"]).reset_index()
         symbols = self._symbols.sym_table
         return pd.DataFrame(
@@ -144,7 +144,7 @@ class LabeledTrace:
         iteration: Numbers = None,
         device_type: DeviceType = DeviceType.ALL,
     ) -> list[RankPart]:
-        """Return the events of `extract_ops` as our analyses take them."""
+        """Return the events of `extract_ops` in the form that our analyses accept."""
         traces = self._traces
         steps = self._choose("iteration", iteration, self.iterations())
         parts = []
@@ -160,7 +160,7 @@ class LabeledTrace:
         return parts
 
     def _choose(self, word: str, wanted: Numbers, available: list[int]) -> list[int]:
-        """Return the wanted ranks or steps, by default the first; raise if one is missing."""
+        """Return the requested ranks or steps, by default the first. Raise if one is missing."""
         if wanted is None:
             return available[:1]
         numbers = [wanted] if isinstance(wanted, (int, np.integer)) else list(map(int, wanted))
@@ -190,9 +190,9 @@ class TraceDiff:
     ) -> pd.DataFrame:
         """Return counts and total times of each operator and kernel in both traces.
 
-        `control` and `test` are a LabeledTrace, TraceSet, Trace, TraceAnalysis or path; without a
-        label they are ``Control`` and ``Test``. If both have the same label, the second becomes
-        ``<label>_control_test``, as in HTA. The default is the first rank and step of each.
+        `control` and `test` are a LabeledTrace, TraceSet, Trace, TraceAnalysis or path. Without a
+        label, they are called ``Control`` and ``Test``. If the labels are equal, the second one
+        becomes ``<label>_control_test``, as in HTA. Default: the first rank and step of each trace.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class TraceDiff:
         measures |= {"before_ns": times[0], "after_ns": times[1]}
         sums = pd.DataFrame({index: names, "kind": kinds, **measures})
         sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(measures, "sum")})
-        # As in HTA, names found only in the test trace come last.
+        # As in HTA, names that only the test trace has come last.
         sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
         change = sums["after"] - sums["before"]
         frame = pd.DataFrame(
@@ -268,9 +268,9 @@ class TraceDiff:
     def visualize_counts_diff(
         cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
-        """Draw the names whose count differs most, given a frame of `compare_traces`.
+        """Draw the names whose counts differ most, from a frame of `compare_traces`.
 
-        The chart shows in notebooks, and is written to `export_image_path` with the suffix
+        The chart is shown in notebooks, and written to `export_image_path` with the suffix
         ``.html``.
         """
         _draw_differences(df, "count", export_image_path, is_shown=show_image)
@@ -279,12 +279,12 @@ class TraceDiff:
     def visualize_duration_diff(
         cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
-        """Draw the names whose total time differs most; see `visualize_counts_diff`."""
+        """Draw the names whose total times differ most; see `visualize_counts_diff`."""
         _draw_differences(df, "duration", export_image_path, is_shown=show_image)
 
 
 def _trace_set(source: object) -> TraceSet:
-    """Return the set in a user's object: a set, a rank, or one of HTA's objects."""
+    """Return the set in a user's object: a set, a rank, or an object of HTA's classes."""
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, RankTrace):
@@ -306,7 +306,7 @@ def _as_labeled_trace(trace: Any, label: str) -> LabeledTrace:
 
 
 def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:
-    """Show the chart of a comparison's counts or times, and write it to `path` if there is one."""
+    """Show the chart of a comparison's counts or times, and write it to `path` if given."""
     labels = [column.removesuffix(_TIME) for column in df.columns if column.endswith(_TIME)]
     if len(labels) != 2:
         raise TraceError(
@@ -332,6 +332,6 @@ def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_sh
     if is_shown:
         show("diff_ops", frame, **options)
     if path is not None:
-        from hta_widgets import charts  # Bokeh takes a while to import
+        from hta_widgets import charts  # importing Bokeh takes a while
 
         charts.to_html(charts.diff_ops(frame, **options), Path(path).with_suffix(".html"))

@@ -1,7 +1,7 @@
 /**
- * Show the static picture of a widget whose kernel has ended. JupyterLab's renderer of widgets
- * shows an error instead, although the output also contains the HTML that
- * `hta_widgets/export/pictures/picture.py` wrote.
+ * Show the static picture of a widget whose kernel has ended. JupyterLab's widget renderer shows an
+ * error instead, although the output also contains the HTML written by
+ * `hta_widgets/export/pictures/picture.py`.
  */
 
 import type { RenderMimeRegistry } from "./jupyterlab";
@@ -9,7 +9,7 @@ import type { RenderMimeRegistry } from "./jupyterlab";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const ERROR = "Error displaying widget";
 
-/** Let a notebook's renderers of widgets show the fallback of an output instead of an error. */
+/** Make a notebook's widget renderers show the fallback of an output instead of an error. */
 export function showFallbacks(registry: RenderMimeRegistry): void {
   const create = registry.createRenderer.bind(registry);
   registry.createRenderer = (mimeType, options) => {

@@ -1,4 +1,4 @@
-/** Types of the parts of JupyterLab's programming interface that the extension uses. */
+/** Types for the parts of JupyterLab's API that the extension uses. */
 
 interface LabSignal<T> {
   connect(slot: (sender: unknown, value: T) => void): void;
@@ -12,11 +12,11 @@ export interface Widget {
   addClass(name: string): void;
 }
 
-/** A document, or another tab of the main area. */
+/** A document or another tab in the main area. */
 export interface MainAreaWidget extends Widget {
   readonly content: Widget;
   readonly toolbar: { addItem(name: string, item: Widget): boolean };
-  /** A document's context. */
+  /** Context of the document. */
   readonly context?: DocumentContext;
   readonly sessionContext?: { path: string };
 }
@@ -27,12 +27,12 @@ export interface DocumentContext {
   listCheckpoints(): Promise<unknown[]>;
 }
 
-/** Renderers of the outputs of one notebook. */
+/** The output renderers of a notebook. */
 export interface RenderMimeRegistry {
   createRenderer(mimeType: string, options?: object): OutputRenderer;
 }
 
-/** The renderer of a widget's view is a panel. */
+/** A renderer of a widget view, which is a panel. */
 interface OutputRenderer extends Widget {
   renderModel(model: { readonly data: Readonly<Record<string, unknown>> }): Promise<void>;
   addWidget(widget: Widget): void;
@@ -107,7 +107,7 @@ export interface JupyterApp {
   };
 }
 
-/** Exports of JupyterLab's packages; Notebook 7 lacks some. */
+/** Exports of the JupyterLab packages. Notebook 7 lacks some of them. */
 export interface Lab {
   ABCWidgetFactory: new (options: object) => { readonly widgetCreated: LabSignal<MainAreaWidget> };
   DocumentModel: new (options: object) => object;
@@ -138,7 +138,7 @@ export interface Lab {
   ILauncher?: unknown;
 }
 
-/** The services of the tokens of the same names; null if the application lacks one. */
+/** The services for tokens of the same names; null if the application does not provide one. */
 export interface Services {
   ILabShell: object | null;
   ILayoutRestorer: { restore(tracker: unknown, options: object): Promise<void> } | null;

@@ -1,10 +1,10 @@
-/** Transport of a widget host over the comm messages of a Jupyter kernel. */
+/** Run a widget host over the comm messages of a Jupyter kernel. */
 
 import { importText, type Transport } from "../src/host/host";
 import type { BinaryData, WireMessage } from "../src/host/wire";
 import type { KernelConnection, Lab } from "./jupyterlab";
 
-/** States of a kernel whose widgets are lost; a restarted kernel has lost them, too. */
+/** Kernel states in which its widgets are lost, including a restart. */
 const ENDINGS: readonly string[] = ["dead", "restarting", "autorestarting", "terminating"];
 
 interface KernelTransportCallbacks {
@@ -28,7 +28,7 @@ export class KernelTransport implements Transport {
     kernel.iopubMessage.connect((_, { header, parent_header: parent, content, buffers = [] }) => {
       if (!header.msg_type.startsWith("comm_")) return;
       const data = content.data as { method?: string; state?: Record<string, unknown> };
-      // A kernel sends changes back to the page that made them; the page may have newer values.
+      // A kernel sends changes back to the page that made them, which may have newer values.
       if (data.method === "echo_update" && parent.session === kernel.clientId) return;
       const isWhole = data.method === "update" && data.state?._esm !== undefined;
       const type = isWhole ? "comm_open" : header.msg_type;

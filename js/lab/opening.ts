@@ -9,10 +9,10 @@ const VARIABLES: Record<OpenViewRequest["view"], string> = {
 };
 
 /**
- * Code that opens files by their names relative to the kernel's folder, which holds the traces.
+ * Return code that opens files in the kernel's folder, where the traces are.
  *
- * The first lines remove that folder from `sys.path`: otherwise, `import pandas` would run a
- * `pandas.py` next to a trace. `sys` and `os` are safe to import, as Python did so at its start.
+ * The first lines remove this folder from `sys.path`: otherwise, `import pandas` would run a
+ * `pandas.py` next to a trace. Python has imported `sys` and `os` already, so they are safe.
  */
 export function openingCode(view: OpenViewRequest["view"], names: readonly string[]): string {
   const paths = names.map((name) => JSON.stringify(name)).join(", ");

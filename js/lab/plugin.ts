@@ -1,4 +1,4 @@
-/** Traces in JupyterLab's file browser: kinds of files, documents, commands. */
+/** Traces in JupyterLab's file browser: file types, documents, commands. */
 
 import { splitFragment } from "../src/connection/address";
 import base from "../src/timeline/style/base.css?raw";
@@ -16,13 +16,13 @@ const MODEL = "hta-path";
 const CATEGORY = "Traces";
 /** JupyterLab uses the longest matching extension: `.pt.trace.json` matches `.trace.json`. */
 const TYPES = [
-  // JupyterLab has no other view of compressed files: its editor fails on bytes that are not UTF-8.
+  // JupyterLab cannot show compressed files otherwise: its editor requires UTF-8.
   { name: "hta-trace", extensions: [".trace.json", ".json.gz", ".json.zst", ".trc"] },
   { name: "hta-named", extensions: [], pattern: "^(comm|server_profile|store)\\.json$" },
 ];
 const TRACE = /\.(json|trc)(\.gz|\.zst)?$/i;
 const OPEN = "hta-widgets:open";
-/** Fragment of addresses that hold the state of a view. */
+/** Begins the fragment of an address that contains the state of a view. */
 const FRAGMENT = "#hta";
 
 export function makePlugin(lab: Lab): object {
@@ -30,7 +30,7 @@ export function makePlugin(lab: Lab): object {
     ...(["ILabShell", "ILayoutRestorer", "ISettingRegistry", "IDefaultFileBrowser"] as const),
     ...(["ICommandPalette", "ILauncher"] as const),
   ];
-  // Requiring a token that is missing fails: Notebook 7 lacks some.
+  // Notebook 7 lacks some tokens, and requiring a missing token fails.
   const present = names.filter((name) => lab[name] !== undefined);
   const optional = present.map((name) => lab[name]);
   const activate = (app: JupyterApp, ...loaded: unknown[]): void => {
@@ -59,8 +59,8 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
 
 function addStyles(): void {
   const sheet = new CSSStyleSheet();
-  // Views load these rules too. Here they apply to bars and cards only: as the later copy, they
-  // would override the rules that follow them in a view.
+  // Views load these rules too. Here they apply only to bars and cards: as a later copy, they would
+  // override the rules that follow them in a view.
   const cards = base.replaceAll(".hta-root", ":is(.hta-host-bar, .hta-host-card)");
   sheet.replaceSync(`${cards}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
@@ -90,7 +90,7 @@ class TraceTabs {
     });
   }
 
-  /** The kernel of new views; "" for the server's default. */
+  /** Name of the kernel for new views; "" for the server's default. */
   readonly kernelName = async (): Promise<string> =>
     ((await this.settings)?.get("kernel").composite as string | undefined) ?? "";
 
@@ -100,7 +100,7 @@ class TraceTabs {
     return view;
   }
 
-  /** The view of the current tab. */
+  /** The view in the current tab. */
   get current(): TraceView | undefined {
     return this.viewOf(this.app.shell.currentWidget);
   }
@@ -118,7 +118,7 @@ class TraceTabs {
     }
   }
 
-  /** Show files or folders as a job, in the tab that shows them already or in a new one. */
+  /** Show files or folders as a job, in a new tab or in the tab that already shows them. */
   show(request: OpenViewRequest): void {
     const id = `hta-${request.view}-${request.paths.join("|")}`;
     if (this.jobs.find((job) => job.id === id) === undefined) {
@@ -141,13 +141,13 @@ class TraceTabs {
   }
 }
 
-/** Open trace files as documents: a double click shows a dashboard. */
+/** Open trace files as documents. A double-click shows a dashboard. */
 function addDocuments(tabs: TraceTabs): void {
   const { lab, traceIcon, isLab } = tabs;
   const { docRegistry } = tabs.app;
   const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
   for (const type of TYPES) {
-    // Without a format, the server returns the date of a file but not its content.
+    // Without a format, the server returns the date of a file but not its contents.
     docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
   }
   docRegistry.addModelFactory({
@@ -166,7 +166,7 @@ function addDocuments(tabs: TraceTabs): void {
   const addressOf = makeAddresses(lab);
   class TraceFactory extends lab.ABCWidgetFactory {
     createNewWidget(context: DocumentContext): MainAreaWidget {
-      // The server creates the folder of checkpoints even if they are only listed.
+      // The server creates the checkpoint folder even if checkpoints are only listed.
       context.listCheckpoints = () => Promise.resolve([]);
       const address = isLab ? addressOf(context.path) : null;
       const request = { view: "dashboard" as const, paths: [context.localPath] };
@@ -178,7 +178,7 @@ function addDocuments(tabs: TraceTabs): void {
     }
   }
   const defaultFor = TYPES.map(({ name }) => name);
-  // Plain JSON is seldom a trace: the view is offered in "Open With" alone.
+  // Plain JSON is seldom a trace, so the view is offered only in "Open With".
   const fileTypes = [...defaultFor, "json"];
   const options = { name: FACTORY, modelName: MODEL, fileTypes, defaultFor, readOnly: true };
   const factory = new TraceFactory(options);
@@ -212,7 +212,6 @@ function addOpenCommands(tabs: TraceTabs): void {
   });
 }
 
-/** Add the commands for files that are selected in the file browser. */
 function addSelectCommands(tabs: TraceTabs): void {
   const { commands } = tabs.app;
   const { basename } = tabs.lab.PathExt;
@@ -246,7 +245,6 @@ function addSelectCommands(tabs: TraceTabs): void {
   });
 }
 
-/** Add the commands for the view of the current tab. */
 function addViewCommands(tabs: TraceTabs): void {
   const { commands, serviceManager } = tabs.app;
   commands.addCommand("hta-widgets:console", {
@@ -284,9 +282,9 @@ function addViewCommands(tabs: TraceTabs): void {
   });
 }
 
-/** Addresses that open files. The state in the page's own address belongs to the file that it names. */
+/** Return a function that makes addresses. The page's own state belongs to the file in its path. */
 function makeAddresses({ PageConfig }: Lab): (treePath: string) => TabAddress {
-  // JupyterLab drops the fragment, and changes the path, when it has opened the file.
+  // When JupyterLab has opened the file, it drops the fragment and changes the path.
   const [fragment, linked] = splitFragment(location.hash);
   const [linkedPath, workspace] = [PageConfig.getOption("treePath"), PageConfig.defaultWorkspace];
   let pendingState = fragment === FRAGMENT ? linked : "";
@@ -298,7 +296,7 @@ function makeAddresses({ PageConfig }: Lab): (treePath: string) => TabAddress {
   };
 }
 
-/** A notebook that opens the traces of a view. */
+/** Return a notebook that opens the traces of a view. */
 function notebookContent(view: TraceView): object {
   const names = view.request.paths.map((path) => JSON.stringify(view.nameOf(path)));
   const source = names.length === 1 ? names[0] : `[${names.join(", ")}]`;

@@ -1,6 +1,6 @@
 /**
- * The extension as JupyterLab loads it: a container of webpack's module federation, written by
- * hand. It holds our own sources only; JupyterLab's packages come from the page.
+ * The extension in the form that JupyterLab loads: a container of webpack's module federation,
+ * written by hand. It contains only our own sources. JupyterLab's packages come from the page.
  */
 
 import type { Lab } from "./jupyterlab";
@@ -22,7 +22,7 @@ let scope: ShareScope = {};
 
 async function loadPackage(name: string): Promise<object> {
   const versions = Object.values(scope[name] ?? {});
-  // Two copies of a package do not share their state: take the one that runs.
+  // Copies of a package do not share state, so the loaded copy is used.
   const version = versions.find(({ loaded }) => Boolean(loaded)) ?? versions.at(-1);
   return version === undefined ? {} : (await version.get())();
 }

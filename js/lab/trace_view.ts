@@ -1,4 +1,4 @@
-/** Traces in a tab: starts a session for them, shows progress, then the view of the kernel. */
+/** Traces in a tab: start a session for them, show its progress, then the view from the kernel. */
 
 import type { ViewAddress } from "../src/connection/address";
 import { type LoadingStage, LoadingCard } from "../src/host/card";
@@ -14,7 +14,7 @@ import { openingCode } from "./opening";
 
 /** MIME type of the messages that `hta_widgets/host/kernel.py` publishes. */
 const MIME = "application/vnd.hta-widgets+json";
-/** Only one connection of a page to a kernel handles comms: the console's. */
+/** Only one connection between a page and a kernel can handle comms: the console's. */
 const CONNECT = { kernelConnectionOptions: { handleComms: false } };
 const WORDS = { free: "it is done", again: "Press “Start again”." };
 
@@ -27,11 +27,11 @@ export class TraceView {
   readonly sessionPath: string;
   private readonly loadingCard: LoadingCard;
   private readonly closed = new AbortController();
-  /** Number of the current attempt; results of earlier attempts are dropped. */
+  /** Number of the current attempt. Results of earlier attempts are dropped. */
   private attempt = 0;
   private session: SessionConnection | null = null;
   private busyKernel: KernelConnection | null = null;
-  /** Whether the busy kernel runs the request; until then it ignores interrupts. */
+  /** Whether the busy kernel runs the request. Before that, it ignores interrupts. */
   private isRunning = false;
 
   constructor(
@@ -39,7 +39,7 @@ export class TraceView {
     private readonly app: JupyterApp,
     readonly request: OpenViewRequest,
     private readonly kernelName: () => Promise<string>,
-    /** The address of this tab; null if none opens it. */
+    /** The address of this tab; null if it has none. */
     private readonly address: TabAddress | null,
   ) {
     const [first = "", ...others] = this.request.paths;
@@ -64,7 +64,7 @@ export class TraceView {
     this.widget.disposed.connect(() => this.close());
   }
 
-  /** A path relative to the folder of the first path, in which the kernel runs. */
+  /** Return a path relative to the folder of the first path, in which the kernel runs. */
   nameOf(path: string): string {
     return this.lab.PathExt.relative(this.lab.PathExt.dirname(this.request.paths[0] ?? ""), path);
   }
@@ -80,7 +80,7 @@ export class TraceView {
     });
   }
 
-  /** A button that opens the file as text; none for several or compressed files. */
+  /** Return a button that opens the file as text; none for compressed or several files. */
   private textButtons(): HTMLElement[] {
     const [path = "", ...others] = this.request.paths;
     if (others.length > 0 || !path.toLowerCase().endsWith(".json")) return [];
@@ -118,7 +118,7 @@ export class TraceView {
     await this.loadingCard.show(host, model);
   }
 
-  /** The session that was started before the page was reloaded, or a new one. */
+  /** Return the session that was started before the page was reloaded, or a new one. */
   private async connect(): Promise<SessionConnection> {
     const { sessions } = this.app.serviceManager;
     const [path, name] = [this.sessionPath, await this.kernelName()];
@@ -136,7 +136,7 @@ export class TraceView {
     return sessions.startNew(options, CONNECT);
   }
 
-  /** Let the kernel open the paths; returns its message `opened` or `failed`. */
+  /** Make the kernel open the paths. Return its message `opened` or `failed`. */
   private async run(
     kernel: KernelConnection,
   ): Promise<Omit<WireMessage, "type"> & { type?: string }> {
@@ -184,7 +184,7 @@ export class TraceView {
     this.loadingCard.showFailure(CANCELLED);
   }
 
-  /** The kernel has ended: fail if it was loading; a shown view uses the data in the page. */
+  /** Handle the end of the kernel: fail if it was loading; a view uses the data in the page. */
   private end(attempt: number, host: WidgetHost): void {
     if (attempt !== this.attempt || !this.loadingCard.bar.hidden || this.closed.signal.aborted)
       return;
@@ -201,7 +201,7 @@ export class TraceView {
     if (this.loadingCard.isShown) this.loadingCard.showEnded("The kernel has ended");
   }
 
-  /** A tab that is closed ends its kernel; a page that is left does not. */
+  /** Closing a tab ends its kernel; leaving the page does not. */
   private close(): void {
     this.closed.abort();
     this.loadingCard.removeShown();

@@ -1,4 +1,4 @@
-// Bundles VS Code's extension into js/vscode/dist; scripts/vsix.py packs it.
+// Bundle the VS Code extension into js/vscode/dist. scripts/vsix.py packs it.
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-/** One chart of a dashboard: its canvas, tooltips and gestures, and its place. */
+/** A dashboard chart: canvas, layout, tooltips and pointer gestures. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import {
@@ -24,10 +24,10 @@ import { kindLabel } from "./language";
 import { type GestureTarget, watchGestures } from "./gestures";
 import type { DrawContext } from "./paint";
 
-/** Make the drawing of a frame, or return a sentence if there is nothing to draw. */
+/** Make the drawing for a frame, or return a sentence that says why there is nothing to draw. */
 export type DrawingFactory = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
-/** Records what is painted as SVG. */
+/** Record the calls of `paint` as an SVG document. */
 type SvgRecorder = (
   size: { width: number; height: number },
   title: string,
@@ -167,7 +167,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     if (drawing === null || pen === null) return;
     const dpr = window.devicePixelRatio;
     const [pixelWidth, pixelHeight] = [Math.round(width * dpr), Math.round(height * dpr)];
-    // Setting the size of a canvas clears it and allocates its memory again.
+    // Setting a canvas's size clears it and reallocates its memory, even if the size is the same.
     if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
       [canvas.width, canvas.height] = [pixelWidth, pixelHeight];
       [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
@@ -250,7 +250,7 @@ function placeBox(el: HTMLElement, box: ChartBox | null): void {
   for (const side of ["left", "top", "width", "height"] as const) el.style[side] = `${box[side]}px`;
 }
 
-// A chart's numbers as a table, for screen readers.
+// The chart's data as a table, for screen readers.
 
 const MAX_TABLE_ROWS = 500;
 
@@ -288,13 +288,13 @@ function cellText(name: string, value: CellValue): string {
   return Number.isInteger(value) ? formatCount(value) : String(Number(value.toPrecision(4)));
 }
 
-// The place of a chart, which is created with the first numbers.
+// The host element of a chart; the chart is created when its first data arrives.
 
 export type MakeChart = (
   id: string,
   brush: (brush: Brush) => void,
   theme: ReadonlySignal<ThemeName>,
-  /** Name of the job's devices: `GPU`, `NPU`. */
+  /** Word for the devices of the job: `GPU`, `NPU`. */
   device: string,
 ) => ChartPanel;
 

@@ -1,4 +1,4 @@
-/** The colours and styles that chart definitions name. */
+/** Resolve the colour and style names that chart definitions use. */
 
 import { getOrMake } from "../protocol/maps";
 import { interpolateStops, type Theme } from "../ui/theme";
@@ -6,7 +6,7 @@ import { BAR_STYLES, type ItemColor } from "./definition";
 import { type EvaluationScope, evaluate, toColumn, toNumbers } from "./language";
 import type { MarkStyle } from "./paint";
 
-/** A colour by its name: `late`, `kind.compute`. */
+/** Return the colour with a name such as `late` or `kind.compute`. */
 export function resolveColor(token: string, theme: Theme): string {
   const [name, kind] = token.split(".") as [string, string | undefined];
   const color =
@@ -15,12 +15,12 @@ export function resolveColor(token: string, theme: Theme): string {
   return color[kind as keyof Theme["kind"]] ?? color.other;
 }
 
-/** The name of the column with the colours of items. */
+/** Return the name of the column that holds the colours of the items. */
 export function colorColumn(color: ItemColor): string {
   return color.type === "column" ? color.tokens : "fill";
 }
 
-/** The colour of each item. */
+/** Return the colour of each item. */
 export function itemColors(
   color: ItemColor,
   scope: EvaluationScope,
@@ -43,7 +43,7 @@ export function itemColors(
   return places.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
 }
 
-/** Style of bars by its name in the definitions. */
+/** Return the bar style that a definition refers to by name. */
 export function barStyle(name: string, theme: Theme): MarkStyle {
   const {
     fill: fillName,

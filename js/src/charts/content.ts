@@ -1,4 +1,4 @@
-/** The content of a chart before layout: rows, bars, marks, keys and tooltips. */
+/** The content of a chart before layout: rows, bars, marks, legend entries and tooltips. */
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { ranksOfAttribute } from "../ui/text";
@@ -19,102 +19,102 @@ export interface BarText {
   right: number;
   text: string;
   color: string;
-  /** Aligned to the right end of the bar. */
+  /** Align the text to the right end of the bar. */
   isAtEnd?: boolean;
-  /** Truncated if it does not fit. */
+  /** Truncate the text if it does not fit. */
   isTruncatable?: boolean;
-  /** Colour of a plate below the text, over a hatch. */
+  /** Background colour that keeps the text readable on a hatched bar. */
   plate?: string | undefined;
 }
 
 export interface SideColumn {
   head: string;
   texts: readonly string[];
-  /** Min width of the chart at which the text is shown. */
+  /** The text is shown if the chart is at least this wide. */
   minWidthPx?: number | undefined;
-  /** Rows whose text has the colour of late ranks. */
+  /** Rows whose text is drawn in the colour for late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
   /** Rows whose text is bold. */
   boldRows?: ReadonlySet<number> | undefined;
 }
 
-/** Marks of one kind, one per item; `left` and `right` are the columns of the positions of their ends. */
+/** One kind of mark, drawn once per item. `left` and `right` name the columns of its ends. */
 export interface ChartMark {
   shape: "bar" | "line" | "dot";
   left: string | number;
   right: string;
   size?: string | number | undefined;
-  /** Column of angles: dots with an angle are triangles. */
+  /** Column of angles. A dot with an angle is drawn as a triangle. */
   marker?: string | undefined;
   angle?: string | undefined;
-  /** Undefined if the item has no such mark. */
+  /** Return the style of an item; undefined if the item has no such mark. */
   style(item: number): MarkStyle | undefined;
 }
 
 export interface RowsContent {
   title: string;
   subtitle: string;
-  /** Text for screen readers. */
+  /** Summary of the chart for screen readers. */
   finding: string;
   names: readonly string[];
-  /** Second lines of the names, shown if rows are tall. */
+  /** Second line of each row's name, shown if rows are high enough. */
   secondLines?: readonly string[] | undefined;
-  /** Selection keys of each row, in the panel's dimension. */
+  /** For each row, the keys that it selects in the panel's dimension. */
   keys: readonly (readonly SelectionKey[])[];
   lateRows?: ReadonlySet<number> | undefined;
-  /** Rows of ranks that the headline names: their labels are bold, in the text colour. */
+  /** Rows of ranks that the headline names without calling them late. Their labels are bold. */
   factRows?: ReadonlySet<number> | undefined;
-  /** Columns that marks name, with an element for each item. */
+  /** The columns that marks refer to, with one element per item. */
   data: Record<string, Float64Array | readonly unknown[]>;
   marks: readonly ChartMark[];
   xStart: number;
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
-  /** Whether ticks are at multiples of a value. */
+  /** Whether ticks are multiples of a round value. */
   hasRoundTicks?: boolean;
   zeroLine?: boolean | undefined;
-  /** Whether lines separate the rows. */
+  /** Whether lines are drawn between the rows. */
   hasRules?: boolean | undefined;
   head: string;
   columns: readonly SideColumn[];
-  /** Texts in bars, computed if rows are high enough. */
+  /** Return the texts in bars. Called only if rows are high enough. */
   barTexts?(): BarText[];
-  /** Texts at the ends of bars. */
+  /** Texts to the right of bars. */
   endTexts?: readonly { row: number; at: number; text: string }[] | undefined;
   legend?: readonly (readonly [style: MarkStyle, text: string])[] | undefined;
-  /** Height of a row, unless the chart would be too high. */
+  /** Preferred height of a row. Rows are lower if the chart would be too high. */
   rowPitchPx?: number | undefined;
   tooltip(row: number): TooltipContent;
-  /** Whether marks select windows. */
+  /** Whether marks select time windows. */
   windows?: boolean | undefined;
-  /** The mark at a spot, for marks with a tooltip or selection of their own; `y` counts rows. */
+  /** Return the mark at a position (`y` in rows), if marks have their own tooltip or selection. */
   hitTest?(x: number, y: number, reachX: number, reachY: number): MarkHit | null;
-  /** The keys that a rectangle selects, if they differ from its rows' keys. */
+  /** Return the keys that a rectangle selects, if they differ from the keys of its rows. */
   keysWithin?: ((x0: number, x1: number, y0: number, y1: number) => SelectionKey[]) | undefined;
-  /** Chosen marks of the source; null if all are. Default: the chosen rows' marks. */
+  /** Return the selected marks; null if all are. Default: the marks of the selected rows. */
   selectedMarks?: ((chosen: ChartSelection) => number[] | null) | undefined;
-  /** The numbers for the chart's table, if they are not the frame's. */
+  /** Data for the chart's table, if it differs from the frame. */
   table?: PanelFrame | undefined;
 }
 
 export interface MarkHit {
   tooltip: TooltipContent;
-  /** Keys to select instead of the row's. */
+  /** Keys to select instead of the keys of the row. */
   keys: SelectionKey[] | null;
   window: [number, number] | null;
 }
 
-/** The ranks that the headline names as late: only these are red, in every panel. */
+/** Return the ranks that the headline calls late. In every panel, only these are red. */
 export function lateRanks(frame: PanelFrame): number[] {
   return ranksOfAttribute(frame, "late_ranks");
 }
 
-/** The ranks that the headline states as a fact: bold, in the text colour, in every panel. */
+/** Return the ranks that the headline names without calling them late. They are bold. */
 export function factRanks(frame: PanelFrame): number[] {
   return ranksOfAttribute(frame, "fact_ranks");
 }
 
-/** The rows of late and of fact ranks. */
+/** Return the rows of the ranks that the headline names. */
 export function markedRows(
   frame: PanelFrame,
   ranks: Iterable<number>,
@@ -124,7 +124,7 @@ export function markedRows(
   return { lateRows: rowsOf(lateRanks(frame)), factRows: rowsOf(factRanks(frame)) };
 }
 
-/** Style of a row's texts: red for late ranks, bold for all that the headline names. */
+/** Return the style of a row's texts: red for late ranks, bold for all that the headline names. */
 export function rowLabelStyle(
   { lateRows, factRows }: Pick<RowsContent, "lateRows" | "factRows">,
   row: number,
@@ -136,7 +136,7 @@ export function rowLabelStyle(
     : { color: theme.ink2, bold: false };
 }
 
-// Interface between a chart and the frame around it. px are CSS px, relative to the chart.
+// The interface between a chart and the code around it. Positions are CSS px from its top left.
 
 export interface ChartBox {
   left: number;
@@ -150,16 +150,16 @@ export interface ChartPoint {
   y: number;
 }
 
-/** Start and end of a drag. */
+/** The points where a drag started and ended. */
 export type DragSpan = readonly [from: ChartPoint, to: ChartPoint];
 
-/** The rectangle of a drag. */
+/** Return the rectangle between the two points of a drag. */
 export function dragRectangle([from, to]: DragSpan): ChartBox {
   const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
   return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
 }
 
-/** The item under the pointer, or with the keyboard focus. */
+/** The item under the pointer or with the keyboard focus. */
 export interface HoverTarget {
   index: number;
   box: ChartBox;
@@ -168,19 +168,19 @@ export interface HoverTarget {
 
 export interface Drawing {
   readonly content: Pick<RowsContent, "title" | "finding" | "table">;
-  /** Lay out the chart for a width, before all other calls. Return the height. */
+  /** Lay out the chart for a width and return its height. Must precede all other calls. */
   layout(width: number): number;
-  /** Paint the chart; items that are not chosen are faint. */
+  /** Paint the chart. Items that are not selected are faint. */
   paint(pen: DrawContext, selection: ChartSelection): void;
   targetAt(x: number, y: number): HoverTarget | null;
   targetOf(index: number): HoverTarget | null;
-  /** The item to which a key moves the focus. */
+  /** Return the item to which a key moves the focus. */
   nextTarget(from: number | null, key: string): number | null;
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush;
   press(index: number, additive: boolean, selection: ChartSelection): Brush;
-  /** Null if the drag selects nothing. */
+  /** Return the brush of a drag; null if it selects nothing. */
   drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null;
   dragBox(span: DragSpan): ChartBox | null;
-  /** The brush that selects nothing: null for each dimension that this chart writes. */
+  /** Return a brush that clears the selection in every dimension that this chart writes. */
   emptyBrush(): Brush;
 }

@@ -1,4 +1,4 @@
-/** Contents of charts from their definitions, which `charts/defined.py` reads for Bokeh figures. */
+/** Build chart contents from the definitions; `charts/defined.py` makes Bokeh figures from them. */
 
 import { allIndices } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
@@ -63,13 +63,13 @@ import {
 import type { MarkStyle } from "./paint";
 import { buildStack, type StackContent } from "./stack";
 
-/** Content of a frame by its definition, or the reason that there is nothing to show. */
+/** Return the content for a frame, or the reason why there is nothing to show. */
 export function buildRowsContent(
   definition: Definition,
   frame: PanelFrame,
   theme: Theme,
 ): RowsContent | string {
-  // Texts and scale refer to all ranks, even if similar ranks are folded.
+  // Texts and scales are computed from all ranks, even if similar ranks share a row.
   const frameScope = buildScope(definition, frame);
   const reason = emptyReason(definition, frameScope);
   if (reason !== null) return emptyPanelText(frame, reason);
@@ -93,7 +93,7 @@ export function buildRowsContent(
     ...scaleContent(definition.scale, frameScope),
     rowPitchPx: rows.pitch === undefined ? undefined : toNumber(evaluate(rows.pitch, frameScope)),
     data,
-    // The spread is drawn over bars and below dots.
+    // The min-max line is drawn over bars and below dots.
     marks: hasRankRows(definition) ? [...valueMarks, ...spread] : [...spread, ...valueMarks],
     barTexts: () => [...stack.barTexts(), ...definedMarks.flatMap(({ barTexts }) => barTexts())],
     legend: [...stack.legend, ...legendOf(marks, theme)],
@@ -103,7 +103,7 @@ export function buildRowsContent(
   };
 }
 
-/** The names and keys of rows, and the texts at their right. */
+/** Return the names and keys of rows, and the texts to their right. */
 function rowLabels(definition: Definition, frame: PanelFrame, scope: EvaluationScope) {
   const { rows } = definition;
   const names = scope.get("names") as string[];
@@ -135,7 +135,7 @@ function scaleContent(scale: Definition["scale"], scope: EvaluationScope) {
   };
 }
 
-/** Return a function for a row's tooltip. With a `fold`, rows of ranks also list their members. */
+/** Return a function for a row's tooltip. With a `fold`, rows of ranks also list their ranks. */
 function rowTooltip(
   definition: Definition,
   scope: EvaluationScope,
@@ -160,7 +160,7 @@ function rowTexts(template: string, scope: EvaluationScope): readonly string[] {
   return toColumn(fillTemplate(template, scope), length) as string[];
 }
 
-/** The rows for which an expression is true; undefined without an expression. */
+/** Return the rows for which an expression is true; undefined if there is no expression. */
 function rowsWhere(code: string | undefined, scope: EvaluationScope): Set<number> | undefined {
   return code === undefined ? undefined : new Set(indicesOfTrue(rowColumn(code, scope)));
 }
@@ -177,7 +177,7 @@ function buildSideColumns(definition: Definition, scope: EvaluationScope): SideC
   );
 }
 
-/** Why there is nothing to show; null if there is something. */
+/** Return why there is nothing to show; null if there is something. */
 function emptyReason({ empty }: Definition, scope: EvaluationScope): string | null {
   if (!scope.has("row")) return noteFor("nothing");
   return empty !== undefined && evaluate(empty.when, scope) ? empty.text : null;
@@ -191,7 +191,7 @@ function legendOf(marks: readonly MarkDefinition[], theme: Theme): [MarkStyle, s
   );
 }
 
-/** Sort the columns of `data` as the definition says. Return the order; null if it has none. */
+/** Sort the columns of `data` and return the order; null if the definition has none. */
 function sortItems(
   { order: code }: Definition,
   scope: EvaluationScope,
@@ -217,7 +217,7 @@ function firstItemOfRows(row: Float64Array): number[] {
   return firstItems;
 }
 
-/** Add the columns of `SPREAD_MARK`, and return it; a row of several items has one line. */
+/** Add the columns of `SPREAD_MARK` and return that mark. A row of several items has one line. */
 function addSpread(
   definition: Definition,
   scope: EvaluationScope,
@@ -233,7 +233,7 @@ function addSpread(
   return buildMark(SPREAD_MARK, data, theme);
 }
 
-/** Texts above a chart; the subtitle may repeat the finding. */
+/** Return the texts above a chart. The subtitle may repeat the finding. */
 export function chartTexts(
   definition: Definition,
   frame: PanelFrame,
@@ -268,7 +268,7 @@ function filterByCondition<T extends string | readonly unknown[] | Conditional>(
   });
 }
 
-/** Return a function that fills the tooltip of a row on request. */
+/** Return a function that fills in the tooltip of a row. */
 export function tooltipFiller(
   template: TooltipTemplate,
   scope: EvaluationScope,
@@ -290,11 +290,11 @@ export function tooltipFiller(
 
 const NO_GROUPS: GroupOfRank = new Map();
 
-/** Whether rows stand for ranks; otherwise, a row contains marks of several ranks. */
+/** Return whether each row is a rank. Otherwise, a row contains marks of several ranks. */
 const hasRankRows = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 
-/** The drawn scope: ranks of a group in the frame's attribute `folded` are combined. */
+/** Return the scope to draw. The ranks of each group in the attribute `folded` are combined. */
 export function buildFoldedScope(
   definition: Definition,
   frame: PanelFrame,
@@ -308,12 +308,12 @@ export function buildFoldedScope(
   return scope;
 }
 
-/** The word for devices: the job's, else the frame's. */
+/** Return the word for devices: the one of the job if set, otherwise the one of the frame. */
 export function deviceWord({ attrs }: Definition, frame: PanelFrame): string {
   return (attrs?.device_word ?? frame.attrs.device_word ?? "GPU") as string;
 }
 
-/** The values that the texts and marks of a definition may refer to. */
+/** Return the values that the texts and marks of a definition may refer to. */
 export function buildScope(
   definition: Definition,
   frame: PanelFrame,
@@ -397,12 +397,12 @@ function markStyle(
   });
 }
 
-/** The expressions of a mark's left and right end. */
+/** Return the expressions for the left and right end of a mark. */
 function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }
 
-/** Add the columns that a mark names to `data`; return it, and a function for texts in its bars. */
+/** Add a mark's columns to `data`. Return the mark and a function for the texts in its bars. */
 function addMark(
   mark: MarkDefinition,
   scope: EvaluationScope,
@@ -428,7 +428,7 @@ function addMark(
   return { mark: buildMark(mark, data, theme), barTexts };
 }
 
-/** Return a function for the texts in the bars of a mark, whose columns are in `data`. */
+/** Return a function for the texts in a mark's bars. The columns of the mark are in `data`. */
 function barTextsOf(
   mark: BarMark,
   scope: EvaluationScope,
@@ -482,7 +482,7 @@ function buildEndTexts(
 ): NonNullable<RowsContent["endTexts"]> {
   const ends = toNumbers(evaluate(at, scope));
   const highest = scope.get("fold_high") as Float64Array | undefined;
-  // Texts start after the line that shows the spread of ranks that share a row.
+  // Texts start to the right of the min-max line of ranks that share a row.
   return rowTexts(template, scope).map((text, row) => ({
     row,
     at: Math.max(ends[row]!, highest?.[row] || 0),
@@ -490,7 +490,7 @@ function buildEndTexts(
   }));
 }
 
-/** The keys and the window that an item's mark selects; null if marks select none. */
+/** The keys and the window that each mark selects; null if marks select none. */
 interface MarkSelections {
   keysOf: ((item: number) => SelectionKey[]) | null;
   windowOf: ((item: number) => [number, number]) | null;
@@ -509,7 +509,7 @@ function markSelections(
   };
 }
 
-/** Whether an item's mark is chosen; null if all are. */
+/** Return a function that tells whether a mark is selected; null if all are. */
 function markFilter(
   { keysOf, windowOf }: MarkSelections,
   selects: Definition["rows"]["selects"],
@@ -528,7 +528,7 @@ function markFilter(
   };
 }
 
-/** Tooltips and selections of marks, where they differ from those of the row. */
+/** Return the tooltips and selections of marks, if they differ from those of the rows. */
 function markInteraction(
   definition: Definition,
   scope: EvaluationScope,
@@ -540,7 +540,7 @@ function markInteraction(
     .find(({ tooltip }) => tooltip !== undefined);
   if (mark?.tooltip === undefined) return {};
   const row = data.row as Float64Array;
-  /** The item of the scope at each place of `data`, which is sorted. */
+  /** `data` is sorted; this maps its positions to items of the scope. */
   const items = order ?? allIndices(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
@@ -553,7 +553,7 @@ function markInteraction(
       from.forEach((left, place) => {
         const aside = Math.max(left - x, x - to[place]!, 0) / reachX;
         const above = Math.abs(row[place]! - y);
-        // A bar is hit over the whole height of its row.
+        // The pointer hits a bar anywhere in the height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
         const distance = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
         if (distance <= minDistance) [nearest, minDistance] = [place, distance];

@@ -1,6 +1,6 @@
 /**
- * The JSON files in `hta_widgets/charts/definitions`, which define charts for both languages, and
- * their types; docs/changing.md describes the format.
+ * Types and contents of the JSON files in `hta_widgets/charts/definitions`, which define the charts
+ * for Python and TypeScript. The format is described in docs/changing.md.
  */
 
 import { PANELS } from "../facts/panels";
@@ -24,16 +24,16 @@ export interface TooltipTemplate {
   lines: readonly (TooltipLineTemplate | (Conditional & { of: TooltipLineTemplate }))[];
 }
 
-/** Bars whose parts are the same in each row. */
+/** Stacked bars with the same parts in every row. */
 export interface PartStackDefinition {
   type: "parts";
-  /** Column of the total of the parts. */
+  /** Column with the total of the parts. */
   of?: string;
-  /** `color` is the name of a bar style. */
+  /** `color` names a bar style. */
   parts: readonly { name: string; ns: string; color: string; align_end?: boolean }[];
 }
 
-/** Bars whose parts are items: `by` names each item's part; columns of its time and share. */
+/** Stacked bars whose parts are items. `by` gives the part's name, `value` its time. */
 export interface ItemStackDefinition {
   type: "items";
   by: string;
@@ -42,7 +42,7 @@ export interface ItemStackDefinition {
   text: string;
 }
 
-/** A color for each item: an expression of names of colors, or a place from 0 to 1 between colors. */
+/** A colour per item: colour names from an expression, or a position from 0 to 1 on a ramp. */
 export type ItemColor =
   | { type: "column"; tokens: string }
   | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }
@@ -51,7 +51,7 @@ export type ItemColor =
 /** Tooltip and selection of a mark, if they differ from those of its row. */
 interface MarkInteraction {
   tooltip?: TooltipTemplate;
-  /** The window that the mark selects, and the keys that it selects instead of its row's. */
+  /** The window that a mark selects, and the keys that it selects instead of its row's keys. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
@@ -59,11 +59,11 @@ export interface BarMark extends MarkInteraction {
   shape: "bar";
   left: Code;
   right: Code;
-  /** Name of a bar style, or a color for each item. */
+  /** The name of a bar style, or a colour per item. */
   color: string | ItemColor;
   name?: string;
   hatch?: { pattern: string; color: ItemColor };
-  /** A text in a bar, if it fits. */
+  /** Text in a bar, drawn if it fits. */
   bar_text?: string;
 }
 
@@ -77,7 +77,7 @@ interface LineMark {
 interface DotMark extends MarkInteraction {
   shape: "dot";
   at: string;
-  /** Name of a color, or a color for each item. */
+  /** The name of a colour, or a colour per item. */
   color: string | ItemColor;
   size: Code;
   marker?: string;
@@ -96,7 +96,7 @@ export interface RoundTicks extends Conditional {
   zero?: string;
 }
 
-/** Ticks at places of items. */
+/** Ticks at the positions of items. */
 export interface PlacedTicks extends Conditional {
   type: "places";
   at: string;
@@ -116,12 +116,12 @@ export interface Definition {
   title: string;
   needs: readonly string[];
   uses?: readonly string[];
-  /** Attributes of the frame that expressions name, with their defaults; null: unknown. */
+  /** Frame attributes that expressions refer to, with their default values; null: unknown. */
   attrs?: Readonly<Record<string, string | number | null>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;
-  /** The rule by which similar ranks share a row, or a mark. */
+  /** How similar ranks are combined into one row or mark. */
   fold?: FoldRule;
   empty?: { when: string; text: string };
   subtitle: readonly (string | ConditionalText)[];
@@ -154,12 +154,12 @@ interface BarStyleDefinition {
   hatch?: string;
   hatch_color?: string;
   alpha?: number;
-  /** Whether bars have an outline in the colour of their fill. */
+  /** Whether bars are outlined in their fill colour. */
   outlined?: boolean;
   on?: string;
 }
 
-// `js/build.mjs` replaces this call by imports, as Vite does.
+// `js/build.mjs` replaces this call with imports, as Vite does.
 const FILES = import.meta.glob<object>("../../../hta_widgets/charts/definitions/*.json", {
   eager: true,
   import: "default",
@@ -188,7 +188,7 @@ function definitionsForShape(shape: string): Readonly<Record<string, Definition>
   );
 }
 
-/** Definitions by the id of the panel that shows the chart. */
+/** The chart definitions by panel id. */
 export const DEFINITIONS = definitionsForShape("chart");
 
 export const HEATMAP = definitionsForShape("heatmap").heatmap!;

@@ -1,4 +1,4 @@
-/** Similar ranks folded into one row or mark: their mean, and the spread of one measure. */
+/** Fold similar ranks into one row or mark that shows their mean and the spread of one measure. */
 
 import { rankRuns, ranksText } from "../facts/rank_text";
 import type { PanelFrame } from "../protocol/source";
@@ -20,21 +20,21 @@ import {
   unknownValue,
 } from "./language";
 
-/** Rules for folding similar ranks. Without a rule: the average of numbers, the first string. */
+/** How to fold similar ranks. Columns without a rule: the mean of numbers, the first string. */
 export interface FoldRule {
-  /** Columns in addition to the rank: items that differ in them are not combined. */
+  /** Further columns in which items must agree to be folded together. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
-  /** Expression that is true for items that are never folded. */
+  /** Expression for the items that are never folded. */
   keep?: string;
-  /** The measure whose min and max are drawn, its format, and its position on the scale. */
+  /** The measure whose minimum and maximum are drawn, its format, and its position on the scale. */
   spread: { name: string; of: string; format: string; at?: string };
 }
 
-/** For each rank of a group: all ranks of the group, ascending. They share a row. */
+/** For each rank of a group: all ranks of its group, ascending. They share a row. */
 export type GroupOfRank = ReadonlyMap<number, readonly number[]>;
 
-/** The groups of a frame's ranks, largest first. Ranks that the headline names are not grouped. */
+/** Return the groups of ranks, largest first, without the ranks that the headline names. */
 export function foldGroups(frame: PanelFrame): GroupOfRank {
   const rows = frame.attrs.folded;
   const groupByRank = new Map<number, readonly number[]>();
@@ -50,22 +50,22 @@ export function foldGroups(frame: PanelFrame): GroupOfRank {
   return groupByRank;
 }
 
-/** `rank 5`, `59 ranks: 0–4, 6 …`. */
+/** Return a text such as `rank 5` or `59 ranks: 0–4, 6 …`. */
 export function ranksLabel(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
   const runs = rankRuns(ranks);
   return `${formatCount(ranks.length)} ranks: ${runs.slice(0, 2).join(", ")}${runs.length > 2 ? " …" : ""}`;
 }
 
-/** Addition to a subtitle if ranks share rows. */
+/** Appended to the subtitle if ranks share rows. */
 export const FOLDED_NOTE = "similar ranks share a row: mean";
 
-/** Addition to the subtitle of charts that also draw the spread. */
+/** Return the note for the subtitle of a chart that also draws the spread. */
 export function foldedSubtitle({ spread }: FoldRule): string {
   return `${FOLDED_NOTE}, line: min to max ${spread.name}`;
 }
 
-/** Set the values `who` (text) and `members` (list) on the ranks of each item. */
+/** Add `who` (text) and `members` (list) to the scope: the ranks that each item combines. */
 export function addMemberColumns(
   scope: EvaluationScope,
   members: readonly (readonly number[])[],
@@ -73,7 +73,7 @@ export function addMemberColumns(
   scope.set("members", members as number[][]).set("who", members.map(ranksLabel));
 }
 
-/** The number of each item's group, from 1; 0 for items that are not folded. */
+/** Return each item's group number, starting at 1; 0 for items that are not folded. */
 function groupNumbers(
   scope: EvaluationScope,
   { keep }: FoldRule,
@@ -88,10 +88,10 @@ function groupNumbers(
   });
 }
 
-/** Apply an aggregate of definitions, such as `mean`, to the items of each fold. */
+/** Apply an aggregate of the expression language, such as `mean`, to the items of each fold. */
 type FoldAggregate = (name: string, ...operands: readonly ColumnData[]) => ColumnData;
 
-/** One value for each fold: the first string, or the numbers combined by the rule. */
+/** Return one value per fold: the first string, or the numbers combined by the rule. */
 function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate): ColumnData {
   if (rule === "same") {
     const [first, distinctCounts] = [aggregate("first", column), aggregate("distinct", column)];
@@ -104,7 +104,7 @@ function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate):
 }
 
 /**
- * Fold the items of a scope into one item per group of ranks and value of `separateBy`. Without
+ * Fold the items of a scope into one item per rank group and value of `separateBy`. Without
  * `separateBy`, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and
  * `spread_text`.
  */
@@ -128,7 +128,7 @@ export function foldItems(
   const { of, format, at = of } = fold.spread;
   const measure = toNumbers(evaluate(of, scope), items);
   const position = toNumbers(evaluate(at, scope), items);
-  // Negative, so that no group has the key of a single rank.
+  // Group numbers are negated, so that they differ from the ranks that are not folded.
   const groupOrRank = rank.map((rankNumber, item) => -groupOfItem[item]! || rankNumber);
   const each = (fold.each ?? []).map((name) => toColumn(scope.get(name)!, items));
   const by = combineCodes([...separateBy, groupOrRank, ...each]);
@@ -159,7 +159,7 @@ export function foldItems(
   scope.set("spread_text", spreadTexts);
 }
 
-/** Tooltip lines on the ranks that an item combines; none for a single rank. */
+/** Return tooltip lines about the ranks that an item combines; none for a single rank. */
 export function foldedLines(
   scope: EvaluationScope,
   fold: FoldRule,
@@ -173,7 +173,7 @@ export function foldedLines(
   ];
 }
 
-/** The folded items as a frame, for the table of a chart. */
+/** Return the folded items as a frame, for the table of a chart. */
 export function foldedFrame(scope: EvaluationScope, fold: FoldRule, frame: PanelFrame): PanelFrame {
   const rankLabels = scope.get("who") as string[];
   const columns: Record<string, (number | string | null)[]> = { ranks: rankLabels };

@@ -1,12 +1,12 @@
-/** Turn clicks, drags and keys on a chart into brushes. */
+/** Turn clicks, drags and key presses on a chart into brushes (changes of the selection). */
 
 import type { Brush, ChartSelection } from "../protocol/source";
 import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 
-/** A press that moves farther than this, in px, is a drag. */
+/** A press that moves farther than this many px is a drag. */
 const DRAG_THRESHOLD_PX = 4;
 
-/** A chart that is brushed. */
+/** A chart that can be brushed. */
 export interface GestureTarget {
   readonly plot: HTMLElement;
   readonly drawing: Drawing | null;
@@ -34,7 +34,7 @@ export function watchGestures(target: GestureTarget, signal: AbortSignal): void 
 
 class ChartGestures {
   private drag: (ChartPoint & { id: number; moved: boolean }) | null = null;
-  /** The item with the keyboard focus. */
+  /** The item that has the keyboard focus. */
   private focused: number | null = null;
 
   constructor(private readonly target: GestureTarget) {}
@@ -93,7 +93,7 @@ class ChartGestures {
   press(event: KeyboardEvent): void {
     if (!this.act(event)) return;
     event.preventDefault();
-    // Notebooks take letters and Enter for their own commands.
+    // Otherwise, a notebook would take letters and Enter as its own commands.
     event.stopPropagation();
   }
 
@@ -109,7 +109,7 @@ class ChartGestures {
     } else if (event.key === "Escape") {
       if (focused === null) return false;
       this.focus(null);
-      // The same key clears a selection, which the dashboard does.
+      // With a selection, the dashboard handles this key: it clears the selection.
       return Object.values(selection).every((chosen) => chosen === null);
     } else if (event.key === "Backspace" || event.key === "Delete") {
       target.brush(drawing.emptyBrush());
@@ -127,9 +127,9 @@ class ChartGestures {
   }
 }
 
-// Chosen keys after a click, given the keys that were chosen before; null is everything.
+// Change the selected keys on a click; null selects everything.
 
-/** Add the keys if any is missing, else remove them. */
+/** Add the keys if any of them is missing; otherwise remove them. */
 export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[]): K[] | null {
   const selectedSet = new Set(selected ?? []);
   const all = keys.every((key) => selectedSet.has(key));
@@ -140,7 +140,7 @@ export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[])
   return selectedSet.size === 0 ? null : [...selectedSet];
 }
 
-/** Whether exactly these keys are chosen. */
+/** Return whether exactly these keys are selected. */
 export function isExactly<K>(selected: readonly K[] | null, keys: readonly K[]): boolean {
   if (selected === null) return false;
   const selectedSet = new Set(selected);

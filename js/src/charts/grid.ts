@@ -1,4 +1,4 @@
-/** The heatmap of ranks over time: content, layout and drawing. */
+/** Content, layout and drawing of the heatmap of ranks over time. */
 
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
@@ -26,7 +26,7 @@ import { computeLabelInterval, LINE_HEIGHT_PX } from "./rows";
 
 const SHADE_COUNT = 128;
 
-/** The reply to the op `heatmap` as a frame: one row per rank, with its bins in `value_ns`. */
+/** Convert the reply to a `heatmap` request to a frame: one row per rank, bins in `value_ns`. */
 export function heatmapFrame(
   reply: { ranks: readonly number[]; start: number; end: number; bins: number; attrs?: object },
   values: Float64Array,
@@ -48,27 +48,27 @@ interface HeatmapContent {
   title: string;
   subtitle: string;
   finding: string;
-  /** The ranks of each row. */
+  /** For each row, the ranks that it shows. */
   ranks: readonly (readonly number[])[];
   names: string[];
   start: number;
   end: number;
   bins: number;
-  /** Start of each bin, and end of the last one. */
+  /** Start of each bin, then the end of the last bin. */
   edges: readonly number[];
   ramp: "busy" | "waiting";
-  /** Share of each cell's time, row by row. */
+  /** For each cell, row by row: the covered share of its time. */
   share: Float64Array;
-  /** Mean share of the ranks in each bin. */
+  /** For each bin, the mean share of all ranks. */
   mean: number[];
-  /** Sum of each row, ns. */
+  /** For each row, the sum of its values, in ns. */
   total: number[];
   tooltip(row: number, bin: number): TooltipContent;
   lateRows: Set<number>;
   factRows: Set<number>;
 }
 
-/** Content of the heatmap before layout. */
+/** Return the content of the heatmap before layout. */
 export function buildHeatmapContent(
   frame: PanelFrame,
   definition = HEATMAP,
@@ -85,7 +85,7 @@ export function buildHeatmapContent(
     label: fillDeviceWord(label, deviceWord(definition, frame)),
     about: note,
     cell_ns: (end - start) / bins,
-    // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
+    // The legend of the timeline, too, divides by the summed spans of all ranks.
     spans_ns: sum((frame.attrs.span_ns ?? []) as number[]),
   };
   const rankFrame = { rows: ranks.length, columns: { rank: ranks, total_ns: total }, attrs };
@@ -132,12 +132,12 @@ export function buildHeatmapContent(
   };
 }
 
-/** The ranks, the values of their bins one after the other, and the edges of bins; null for none. */
+/** Return the ranks, the bin values rank by rank, and the bin edges; null if there are no ranks. */
 function readCells({ columns, attrs }: PanelFrame) {
   const ranks = [...new Set((columns.rank ?? []) as readonly number[])];
   const value = (columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames of Python's analysis have one row per cell, with the cell's edges.
+  // Frames from the Python analysis have one row per cell, with the edges of the cell.
   const { start_ns: starts, end_ns: ends } = columns;
   const start = Number(starts === undefined ? attrs.start : starts[0]);
   const end = Number(ends === undefined ? attrs.end : ends[bins - 1]);
@@ -146,13 +146,13 @@ function readCells({ columns, attrs }: PanelFrame) {
   return { ranks, value, edges: Array.from({ length: bins + 1 }, (_, bin) => edgeAt(bin)) };
 }
 
-/** The line of a tooltip with the lowest and the highest share of the ranks of a row. */
+/** Return the tooltip line with the lowest and highest share among the ranks of a row. */
 function rangeLine(shares: readonly number[]): readonly [what: string, value: string] {
   const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
   return ["share, min to max", `${low} – ${high}`];
 }
 
-/** The share of each cell's time, the total of each row, and the mean share of each bin. */
+/** Return the share of each cell, the total of each row, and the mean share of each bin. */
 function measureCells(value: ArrayLike<number>, edges: readonly number[], rows: number) {
   const bins = edges.length - 1;
   const share = new Float64Array(rows * bins);
@@ -185,7 +185,7 @@ function meanOfRows(
   return means;
 }
 
-// Draws each rank's activity over time; rectangles select windows and ranks.
+// Draw the activity of each rank over time. Rectangles select windows and ranks.
 
 export class HeatmapDrawing implements Drawing {
   private plan!: HeatmapPlan;
@@ -226,7 +226,7 @@ export class HeatmapDrawing implements Drawing {
     }
   }
 
-  /** The boxes around the chosen cells, and those over all other cells. */
+  /** Return the boxes around the selected cells, and the boxes that veil all other cells. */
   private selectionBoxes({ window, ranks: chosen }: ChartSelection) {
     const [veiled, framed]: [BoxEdges[], BoxEdges[]] = [[], []];
     if (window === null && chosen === null) return { veiled, framed };
@@ -311,7 +311,7 @@ export class HeatmapDrawing implements Drawing {
     const { plan } = this;
     const row = this.rowAt(y);
     if (row === null) return this.emptyBrush();
-    // A click on a name or total selects the ranks of the row, without a window.
+    // A click on the name or total of a row selects its ranks, without a window.
     if (x < plan.left || x > plan.left + plan.plotWidth) {
       const ranks = [...this.content.ranks[row]!];
       if (additive) return { ranks: toggleKeys(selection.ranks, ranks) };
@@ -381,7 +381,7 @@ export class HeatmapDrawing implements Drawing {
     return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  /** The rows `first` to `last` and the bins `low` to `high` of a drag; null outside of the cells. */
+  /** Return the rows and bins that a drag covers; null if it lies outside the cells. */
   private cellRange([from, to]: DragSpan) {
     const { plan } = this;
     const { bins, ranks } = this.content;
@@ -400,7 +400,7 @@ export class HeatmapDrawing implements Drawing {
   }
 }
 
-/** Ranges of consecutive rows whose flag is set, ends exclusive. */
+/** Return the ranges of consecutive rows whose flag is set; ends are exclusive. */
 function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
   flags.forEach((flag, row) => {
@@ -412,27 +412,27 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   return runs;
 }
 
-// Layout of the heatmap, below the timeline's scale. CSS px.
+// Layout of the heatmap, aligned with the scale of the timeline above it. CSS px.
 
 const ROW_PITCH_PX = 16;
 const MAX_HEIGHT_PX = 512;
 const STRIP_WIDTH_PX = 22;
-/** Width in px below which cells cannot be distinguished. */
+/** Narrower cells, in px, cannot be told apart. */
 const MIN_CELL_PX = 5;
-/** Width of the colour key, and of one of its colours, px. */
+/** Width of the colour key and of each of its colours, in px. */
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
-/** Space that the panel's controls take from the colour key. */
+/** Space to the right of the colour key, for the buttons of the panel. */
 const MENU_PX = 36;
 
-/** Number of bins to request for a chart of this width. */
+/** Return the number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sideWidths(width);
   return Math.max(8, Math.floor((width - left - right) / MIN_CELL_PX));
 }
 
-/** The timeline's gutter and margin: one x axis for both. */
+/** The same widths as the timeline's gutter and margin, so that both have the same x axis. */
 function sideWidths(width: number): { left: number; right: number } {
   return {
     left: width < SIZE.gutterFrom ? SIZE.gutterNarrow : SIZE.gutter,
@@ -465,7 +465,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   if (shared || titled + COLOR_KEY_PX + MENU_PX < width)
     drawColorKey(textLayer, width - right - MENU_PX, content, theme);
   let y = textLayer.title(content.title, [INSET_PX, 0], width - 2 * INSET_PX, theme);
-  // With a margin, title and definition share a line, as in the timeline's toolbar.
+  // If there is a margin, title and definition share a line, as in the timeline's toolbar.
   const from = shared ? Math.max(left, titled) : INSET_PX;
   const maxWidth = width - from - (shared ? right + MENU_PX + COLOR_KEY_PX : INSET_PX);
   y = textLayer.subtitle(content.subtitle, [from, shared ? 2 : y], maxWidth, theme) + 6;
@@ -487,7 +487,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
 const rowMiddle = ({ top, rowPitch }: HeatmapPlan, row: number): number =>
   top + (row + 0.5) * rowPitch;
 
-/** Add the names of rows, and lines between rows that are tall enough. */
+/** Add the names of the rows, and lines between rows that are high enough. */
 function addRowNames(
   plan: HeatmapPlan,
   content: HeatmapContent,
@@ -506,7 +506,7 @@ function addRowNames(
   });
 }
 
-/** Add the totals of rows to the margin on the right: bars, and texts after them. */
+/** Add the row totals to the margin on the right: bars followed by texts. */
 function addRowTotals(
   plan: HeatmapPlan,
   content: HeatmapContent,
@@ -523,7 +523,7 @@ function addRowTotals(
   const maxTotal = Math.max(...content.total);
   const barPx = content.total.map((total) => (maxTotal > 0 ? (total / maxTotal) * maxBarPx : 0));
   const halfHeight = Math.max(0.5, rowPitch * 0.34);
-  // In thin rows, a text also overlaps the bars of its neighbours.
+  // If rows are thin, a text also overlaps the bars of the rows next to it.
   const overlappedRows = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
   barPx.forEach((px, row) => {
     const middle = rowMiddle(plan, row);
@@ -535,7 +535,7 @@ function addRowTotals(
   });
 }
 
-/** A bar for the mean of the ranks in each bin; `bottom` is its base. */
+/** Return a bar for the mean share in each bin. The bars stand on `bottom`. */
 function meanBars(
   { mean, bins }: HeatmapContent,
   left: number,
@@ -550,7 +550,7 @@ function meanBars(
   });
 }
 
-/** Draw ticks below the cells, and their times where the texts do not overlap. */
+/** Draw ticks below the cells, with their times where the texts do not overlap. */
 function drawTimeAxis(
   textLayer: TextLayer,
   content: HeatmapContent,
@@ -573,7 +573,7 @@ function drawTimeAxis(
   }
 }
 
-/** Draw the colour key, ending at `right`. */
+/** Draw the colour key; its right end is at `right`. */
 function drawColorKey(
   textLayer: TextLayer,
   right: number,

@@ -1,6 +1,6 @@
 /**
- * Evaluate expressions of chart definitions over columns, and fill texts with `{placeholders}`, as
- * `charts/language.py` does.
+ * Evaluate the expressions of chart definitions over columns and fill in text templates, with the
+ * same results as `charts/language.py`.
  */
 
 import { ARITHMETIC } from "../expressions/evaluate";
@@ -31,27 +31,27 @@ import { extremesText, disambiguate } from "../ui/text";
 
 export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
- * One element for each item of the frame or row of the chart. Numbers and flags are typed arrays,
- * because charts have some 10 000 items; strings and lists are plain arrays.
+ * One element per item of the frame or row of the chart. Numbers and flags are typed arrays,
+ * because charts have up to about 10 000 items. Strings and lists are plain arrays.
  */
 export type ColumnData = Float64Array | ScalarValue[];
-/** One value, or rows; sets are the right side of `in`. */
+/** A single value or a column. Sets occur only on the right side of `in`. */
 export type ScopeValue = ScalarValue | ColumnData | ReadonlySet<ScalarValue>;
 export type EvaluationScope = Map<string, ScopeValue>;
 
-/** Lists are cells of columns only. */
+/** A list that is not a column occurs only in the cells of a column. */
 export const isColumn = (value: ScopeValue): value is ColumnData =>
   value instanceof Float64Array || Array.isArray(value);
 
 export const toNumber = (cell: ScopeValue | undefined): number =>
   typeof cell === "number" || typeof cell === "boolean" ? Number(cell) : NaN;
 
-/** Repeat a single value for every row. */
+/** Return a column; a single value is repeated in every row. */
 export function toColumn(value: ScopeValue, rows: number): ColumnData {
   return isColumn(value) ? value : new Array<ScalarValue>(rows).fill(value as ScalarValue);
 }
 
-/** A number for each row. `Float64Array.from` with a function takes ten times as long. */
+/** Compute a number for each row. `Float64Array.from` with a function takes ten times as long. */
 function mapNumbers(rows: number, compute: (row: number) => number): Float64Array {
   const numbers = new Float64Array(rows);
   for (let row = 0; row < rows; row += 1) numbers[row] = compute(row);
@@ -69,7 +69,7 @@ function compactColumn(cells: ScalarValue[]): ColumnData {
   return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
 }
 
-/** A frame's column for expressions: unknown numbers are NaN, unknown strings empty. */
+/** Convert a frame's column for expressions: unknown numbers become NaN, unknown strings "". */
 export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
   let firstKnown = 0;
   while (firstKnown < values.length && values[firstKnown] === null) firstKnown += 1;
@@ -79,7 +79,7 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
-/** Some rows, in order. */
+/** Return the values at `indices`, in that order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
@@ -87,7 +87,7 @@ export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   return result;
 }
 
-/** The mean length of a queue with two digits, which are enough to compare short queues. */
+/** Format a mean queue length with two digits, which are enough to compare short queues. */
 function queueLength(mean: number): string {
   if (!Number.isFinite(mean)) return formatValue(NaN);
   if (mean > 0 && mean < 0.01) return "<0.01";
@@ -130,7 +130,7 @@ const KINDS: Readonly<Record<string, string>> = {
   MEMORY: "memory",
 };
 
-/** `compute + communication` for `COMPUTATION overlapping COMMUNICATION`. */
+/** Convert `COMPUTATION overlapping COMMUNICATION` to `compute + communication`. */
 export function kindLabel(label: string): string {
   const names = label.split(" overlapping ");
   return names.map((name) => KINDS[name.trim().toUpperCase()] ?? "other").join(" + ");
@@ -147,7 +147,7 @@ const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
   min: (a, b) => Math.min(a, b),
 };
 
-/** Functions of values, cell by cell. */
+/** Functions that are applied to each cell. */
 const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
   known: (cell) => (typeof cell === "string" ? cell !== "" : Number.isFinite(toNumber(cell))),
   part: (text, separator, place) => String(text).split(String(separator))[toNumber(place)] ?? "",
@@ -161,7 +161,7 @@ const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
   size_range: (low, high) => formatSizeRange(toNumber(low), toNumber(high)),
 };
 
-/** Functions of columns that give a column, or one value. */
+/** Functions of whole columns; they return a column or a single value. */
 const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => ScopeValue>> = {
   codes: (...columns) => combineCodes(columns as ColumnData[]),
   once: (keys) => {
@@ -177,7 +177,7 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
     (texts as string[]).filter((text) => text !== "").join(between as string),
 };
 
-/** The value of a column's cells that are unknown. */
+/** Return the value that marks unknown cells of a column. */
 export const unknownValue = (column: ColumnData): number | string =>
   column instanceof Float64Array ? NaN : "";
 
@@ -202,7 +202,7 @@ const sumKnown = makeFold(0, (a, b) => a + b);
 const countKnown = (values: ColumnData, members: GroupRows): number =>
   members.reduce((count, index) => count + (Number.isFinite(toNumber(values[index])) ? 1 : 0), 0);
 
-/** Functions that reduce a column to one value, for all rows or for each group. */
+/** Functions that reduce a column to one value, over all rows or per group. */
 const AGGREGATES: Readonly<
   Record<string, (values: ColumnData, members: GroupRows) => ScalarValue>
 > = {
@@ -219,7 +219,7 @@ const AGGREGATES: Readonly<
   lists: (values, members) => Array.from(members, (index) => values[index] as number | string),
 };
 
-/** The number of each distinct value, in the order in which they first occur. */
+/** Number the distinct values in the order of their first occurrence. */
 function encodeDistinct(column: ColumnData): { codes: Float64Array; distinct: ScalarValue[] } {
   const codeByValue = new Map<ScalarValue, number>();
   const codes = mapNumbers(column.length, (row) =>
@@ -228,7 +228,7 @@ function encodeDistinct(column: ColumnData): { codes: Float64Array; distinct: Sc
   return { codes, distinct: [...codeByValue.keys()] };
 }
 
-/** The number of each item's combination of values, in the order they first occur. */
+/** Number the distinct combinations of values in the order of their first occurrence. */
 export function combineCodes(columns: readonly ColumnData[]): Float64Array {
   let { codes: keys } = encodeDistinct(columns[0]!);
   for (const column of columns.slice(1)) {
@@ -240,7 +240,7 @@ export function combineCodes(columns: readonly ColumnData[]): Float64Array {
   return keys;
 }
 
-/** Position of each value among the sorted distinct values; unknown values come last. */
+/** Return each value's position among the sorted distinct values. Unknown values come last. */
 function rankValues(column: ColumnData): Float64Array {
   const { codes, distinct } = encodeDistinct(column);
   const sorted = compactColumn([...distinct]).sort();
@@ -250,14 +250,14 @@ function rankValues(column: ColumnData): Float64Array {
   return codes.map((code) => places[code]!);
 }
 
-/** The order of rows by several columns, the first one first. */
+/** Return the order of rows sorted by several columns, the first column first. */
 export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
   let rows = allIndices(columns[0]!.length);
   for (const column of [...columns].reverse()) rows = groupRows(rankValues(column), rows).order;
   return rows;
 }
 
-/** The rows whose flag is set. */
+/** Return the rows whose flag is set. */
 export function indicesOfTrue(flags: ColumnData): Int32Array {
   return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
@@ -269,14 +269,14 @@ function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
 
 const groupCache = new WeakMap<Float64Array, RowGroups>();
 
-/** The rows for which a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
+/** Group the rows that satisfy a condition by key. Groups of all rows are cached for reuse. */
 function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   if (where === true)
     return getOrMake(groupCache, keys, () => groupRows(keys, allIndices(keys.length)));
   return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
 }
 
-/** The row of each group with the highest score; -1 if no score is known. */
+/** Return the row with the highest score of each group; -1 if the group has no known score. */
 function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   const scores = toNumbers(values);
   return groups.map((group) => {
@@ -288,7 +288,7 @@ function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   });
 }
 
-/** The rows for which a condition holds, by key. Without keys they are one group, even if it is empty. */
+/** Group the rows that satisfy a condition by key. Without keys there is one group, maybe empty. */
 function rowsByGroup(keys: Float64Array | undefined, where: ScopeValue, rows: number): GroupRows[] {
   const { order, first } = groupRowsWhere(keys ?? new Float64Array(rows), where);
   const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
@@ -298,7 +298,7 @@ function rowsByGroup(keys: Float64Array | undefined, where: ScopeValue, rows: nu
 }
 
 /**
- * Reduce a column to one value, or to one for each group of the keys `by`; with `each` instead of
+ * Reduce a column to one value, or to one value per group of the keys `by`. With `each` instead of
  * `by`, every row gets the value of its group.
  */
 export function evaluateAggregate(
@@ -322,7 +322,7 @@ export function evaluateAggregate(
   return each === undefined ? valueOfGroup : takeRows(valueOfGroup, Int32Array.from(keys));
 }
 
-/** Apply a function cell by cell; single values are used for every row. */
+/** Apply a function to each cell. Single values are repeated in every row. */
 function mapCells(apply: CellFunction, values: readonly ScopeValue[]): ScopeValue {
   const rows = values.find(isColumn)?.length;
   if (rows === undefined) return apply(...(values as ScalarValue[]));
@@ -333,7 +333,7 @@ function mapCells(apply: CellFunction, values: readonly ScopeValue[]): ScopeValu
   return compactColumn(results);
 }
 
-/** Apply a function of numbers cell by cell; single values are used for every row. */
+/** Apply a function of numbers to each cell. Single values are repeated in every row. */
 function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): ScopeValue {
   const rows = values.find(isColumn)?.length;
   const [a, b, c] = values.map((value) => toNumbers(value, rows));
@@ -346,7 +346,7 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** Evaluate `and`, `or` or a comparison. Strings only support `==`, `!=` and `in`. */
+/** Evaluate `and`, `or` or a comparison. Strings support only `==`, `!=` and `in`. */
 function evaluateComparison(sign: string, left: ScopeValue, right: ScopeValue): ScopeValue {
   if (sign === "in")
     return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
@@ -372,7 +372,7 @@ function unknownNameError(noun: string, name: string, all: Iterable<string>): Er
 
 const expressionCache = new Map<string, Expression>();
 
-/** The value of an expression. */
+/** Return the value of an expression. */
 export function evaluate(code: string | number, scope: EvaluationScope): ScopeValue {
   if (typeof code === "number") return code;
   const expression = getOrMake(expressionCache, code, () => parseExpression(code));
@@ -409,7 +409,7 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
       return elementsAt(valueOf(node.operand) as ColumnData, valueOf(node.index));
     case "if": {
       const test = valueOf(node.test);
-      // A single condition decides which branch is evaluated, as in Python.
+      // If the condition is a single value, only one branch is evaluated, as in Python.
       if (!isColumn(test)) return valueOf(test ? node.consequent : node.alternate);
       return evaluateConditional(test, valueOf(node.consequent), valueOf(node.alternate));
     }
@@ -420,7 +420,7 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
   }
 }
 
-/** The element at an index, or a column of the elements at a column of indices. */
+/** Return the element at an index, or a column of the elements at a column of indices. */
 function elementsAt(column: ColumnData, index: ScopeValue): ScopeValue {
   if (isColumn(index)) return takeRows(column, Int32Array.from(toNumbers(index)));
   return column[toNumber(index)]!;
@@ -456,7 +456,7 @@ function evaluateCall(
   return mapCells(cellFunction, args);
 }
 
-/** Format a value; "" if it is unknown and the placeholder has no format. */
+/** Format a value. An unknown value gives "" if the placeholder has no format. */
 function formatPlaceholder(value: ScalarValue, format: string): string {
   if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";
@@ -487,13 +487,13 @@ function parseTemplate(text: string): Template {
 }
 
 interface FilledText {
-  /** Undefined if no placeholder has rows. */
+  /** Number of rows; undefined if every placeholder is a single value. */
   rows: number | undefined;
-  /** The text of a row; "" if a placeholder is empty. */
+  /** Return the text of a row; "" if one of its placeholders is empty. */
   at(row: number): string;
 }
 
-/** Fill the placeholders of a text, row by row on request. */
+/** Return a function that fills in the placeholders of a text for a given row. */
 export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   const { pieces, placeholders } = getOrMake(templates, text, () => parseTemplate(text));
   const values = placeholders.map(({ code }) => evaluate(code, scope));
@@ -514,7 +514,7 @@ export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   };
 }
 
-/** Fill the placeholders of a text: once, or for each row if a placeholder has rows. */
+/** Fill in the placeholders of a text: per row if any placeholder is a column, otherwise once. */
 export function fillTemplate(text: string, scope: EvaluationScope): string | string[] {
   const { rows, at } = makeFiller(text, scope);
   return rows === undefined ? at(0) : Array.from({ length: rows }, (_, row) => at(row));

@@ -1,27 +1,26 @@
-/** Paint bars, lines, dots and texts of a chart, in CSS px, on a canvas or for SVG. */
+/** Paint the bars, lines, dots and texts of a chart on a canvas or for SVG. Units are CSS px. */
 
 import { textWidth, wrapText } from "../ui/text";
 import { FONT_FAMILY, type Theme } from "../ui/theme";
 
-/** A canvas's context, or one that records SVG. */
+/** A canvas context, or an object that records the same calls as SVG. */
 export type DrawContext = CanvasRenderingContext2D;
 export type BoxEdges = readonly [left: number, top: number, right: number, bottom: number];
 
-/** Style of a mark. */
 export interface MarkStyle {
   fill: string;
   outline?: string | undefined;
   hatch?: string | undefined;
   hatchColor?: string | undefined;
-  /** Width of the hatch's lines, and their distance. */
+  /** Width of the hatch lines and the distance between them. */
   lineWidth?: number;
   scale?: number;
 }
 
-/** Opacity of items that are not chosen, as in `charts/rows.py`. */
+/** Opacity of items that are not selected, as in `charts/rows.py`. */
 export const UNSELECTED_OPACITY = 0.3;
 
-/** Edges on whole pixels: marks that touch show no seams. */
+/** Align the edges with device pixels, so that adjacent marks show no gaps. */
 function snapBox(pen: DrawContext, [left, top, right, bottom]: BoxEdges): BoxEdges {
   const dpr = pen.canvas === undefined ? 1 : window.devicePixelRatio;
   const snap = (value: number): number => Math.round(value * dpr) / dpr;
@@ -38,7 +37,7 @@ export function paintBox(pen: DrawContext, box: BoxEdges, style: MarkStyle): voi
   if (style.outline !== undefined) strokeFrame(pen, [left, top, right, bottom], style.outline, 1);
 }
 
-/** A line along the inner edges of a box. */
+/** Draw a frame along the inside of a box. */
 export function strokeFrame(
   pen: DrawContext,
   [left, top, right, bottom]: BoxEdges,
@@ -111,7 +110,7 @@ export function paintDot(
   pen.stroke();
 }
 
-/** A line with a halo, which separates it from bars of similar darkness. */
+/** Draw a line with a halo, which keeps it visible on bars of similar brightness. */
 export function paintWhisker(
   pen: DrawContext,
   [left, y, right]: BoxEdges,
@@ -134,12 +133,12 @@ export function paintWhisker(
   pen.globalAlpha = alpha;
 }
 
-/** Side of a legend's swatch. */
+/** Side length of the colour squares in a legend. */
 const SWATCH_PX = 10;
 
 type LabelAlign = "left" | "center" | "right";
 
-/** Texts, lines and plates. */
+/** The texts of a chart, with the lines below and the plates behind them. */
 export class TextLayer {
   readonly texts: {
     x: number;
@@ -180,7 +179,7 @@ export class TextLayer {
     return y + lines.length * 14;
   }
 
-  /** Add the texts of a legend in lines. Return the boxes of their swatches, and the position below. */
+  /** Add wrapped legend texts. Return the boxes of their swatches and the position below. */
   legend(
     texts: readonly string[],
     top: number,
@@ -203,12 +202,12 @@ export class TextLayer {
     this.lines.push([x0, y0, x1, y1, color]);
   }
 
-  /** A plate below a text that would otherwise be hard to read. */
+  /** Add a background for a text that would otherwise be hard to read. */
   plate(box: BoxEdges, color: string): void {
     this.plates.push([box, color]);
   }
 
-  /** Paint the items below marks. */
+  /** Paint the lines, which lie below the marks. */
   paintLines(pen: DrawContext): void {
     for (const [x0, y0, x1, y1, color] of this.lines) {
       const box: BoxEdges = x0 === x1 ? [x0, y0, x0 + 1, y1] : [x0, y0, x1, y0 + 1];
@@ -216,7 +215,7 @@ export class TextLayer {
     }
   }
 
-  /** Paint the items above marks. */
+  /** Paint the plates and texts, which lie above the marks. */
   paint(pen: DrawContext): void {
     for (const [box, fill] of this.plates) paintBox(pen, box, { fill });
     pen.textBaseline = "alphabetic";

@@ -1,4 +1,4 @@
-/** Lay out and draw charts that have one row per rank, name or step. */
+/** Layout and drawing of charts that have one row per rank, name or step. */
 
 import type { Brush, ChartSelection } from "../protocol/source";
 import { fitNames, labeledRows, shortenMiddle, textWidth } from "../ui/text";
@@ -29,7 +29,7 @@ import {
   TextLayer,
 } from "./paint";
 
-/** Distance within which the pointer hits a mark, px. */
+/** The pointer hits a mark within this distance, in px. */
 const HIT_RADIUS_PX = 7;
 
 export class RowsDrawing implements Drawing {
@@ -91,7 +91,7 @@ export class RowsDrawing implements Drawing {
         ...(isTriangle ? { angle: value(mark.angle!) } : {}),
       });
     } else if (right > left) {
-      // Without space between rows, only outlines would be visible.
+      // If there is no space between rows, the outlines would cover the bars.
       const markStyle = plan.fillShare === 1 ? { ...style, outline: undefined } : style;
       paintBox(pen, [left, middle - half, right, middle + half], markStyle);
     }
@@ -226,38 +226,38 @@ export class RowsDrawing implements Drawing {
   }
 }
 
-// Layout of a chart of rows, and its texts. CSS px, relative to the chart.
+// Layout and texts of a chart with rows. CSS px, relative to the chart.
 
-/** Max number of rows at full height. More rows are closer together, so that all are visible. */
+/** Up to this many rows have their full height. More rows are lower, so that all are visible. */
 const ROOMY_ROWS = 24;
 const MAX_HEIGHT_PX = 512;
 const ROW_PITCH_PX = 20;
-/** Min width of a bar with a number in it. */
+/** Narrower bars have no number in them. */
 const MIN_BAR_TEXT_PX = 34;
-/** Texts nearer than this touch. */
+/** Texts closer than this overlap. */
 export const LINE_HEIGHT_PX = 14;
 
-/** Title, subtitle and legend, which are laid out first. */
+/** The title, subtitle and legend. They are laid out first. */
 interface ChartHead {
   content: RowsContent;
   theme: Theme;
   width: number;
   textLayer: TextLayer;
-  /** Swatches of the legend. */
+  /** Colour squares of the legend. */
   keys: (readonly [style: MarkStyle, ...box: BoxEdges])[];
 }
 
 interface RowsPlan extends ChartHead {
   height: number;
   rows: number;
-  /** Left edge of the scale, and px from its start to its end. */
+  /** Left edge of the scale, and the scale's length in px. */
   namesWidth: number;
   plotWidth: number;
   top: number;
   rowPitch: number;
-  /** Share of a row's height that its bar takes. */
+  /** Share of the row height that a bar takes. */
   fillShare: number;
-  /** Rows with a name and texts. */
+  /** Rows that have a name and texts. */
   labeledRows: ReadonlySet<number>;
   x(value: number): number;
   rowMiddle(row: number): number;
@@ -268,7 +268,7 @@ export function computeRowPitch(rows: number, wishedPitch = ROW_PITCH_PX): numbe
   return Math.max(2, Math.min(wishedPitch, Math.floor(MAX_HEIGHT_PX / rows)));
 }
 
-/** Title, definition and legend; returns their height. */
+/** Lay out title, subtitle and legend. Return their height. */
 function layoutHead({ content, theme, width, textLayer, keys }: ChartHead): number {
   let y = textLayer.title(content.title, [0, 0], width, theme);
   if (content.subtitle !== "") y = textLayer.subtitle(content.subtitle, [0, y], width, theme);
@@ -334,7 +334,7 @@ function columnWidth(column: SideColumn): number {
   return column.texts.reduce((max, text) => Math.max(max, textWidth(text, weight)), headWidth);
 }
 
-/** Interval of labelled rows, if rows are close together. */
+/** Return n if only every n-th row has room for a label. */
 export function computeLabelInterval(pitch: number): number {
   return [1, 2, 4, 8, 16, 32, 64].find((interval) => interval * pitch >= LINE_HEIGHT_PX) ?? 128;
 }
@@ -370,7 +370,7 @@ function addScale(plan: RowsPlan, headY: number, end: number): void {
   if (content.head !== "") {
     textLayer.text(namesWidth - 8, headY, content.head, theme.ink3, { align: "right" });
   }
-  // Zero first: on scales that have both signs its label must stay.
+  // Zero comes first: its label must stay on scales with both signs.
   const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
   const headLeft = namesWidth - 8 - textWidth(content.head);
   const texts = order.flatMap(([value, text]) => {
@@ -397,7 +397,7 @@ interface TickText {
   right: number;
 }
 
-/** The labels of ticks that fit: of round values all, or every second, fifth or tenth. */
+/** Return the tick labels that fit. Of round values, all or every 2nd, 5th or 10th are labelled. */
 function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
   const [first, second] = ticks;
   if (hasRoundTicks === true && second !== undefined) {
@@ -440,7 +440,7 @@ function addSideColumns(
   }
 }
 
-/** Draw texts in bars and at their ends. On faint bars, the colours of texts are invisible. */
+/** Draw the texts in and beside bars. On faint bars they have the normal text colour. */
 function addBarTexts(
   plan: RowsPlan,
   textLayer: TextLayer,
@@ -451,7 +451,7 @@ function addBarTexts(
   for (const barText of content.barTexts?.() ?? []) {
     const { row, left, right, color, plate, isAtEnd, isTruncatable } = barText;
     const size = x(right) - x(left);
-    // Names are cut, shares never: `4.…` would be another number.
+    // Names may be truncated. Shares may not: `4.…` would read as another number.
     const canCut = isTruncatable === true && !barText.text.endsWith("%");
     const text = canCut ? shortenMiddle(barText.text, size - 8) : barText.text;
     const labelWidth = textWidth(text);
@@ -471,7 +471,7 @@ function addBarTexts(
   }
 }
 
-// A chart whose cells are time ranges: a click or a drag selects a window.
+// A chart whose cells are time ranges; a click or drag selects a window.
 
 export class WindowDrawing extends RowsDrawing {
   constructor(content: RowsContent, theme: Theme) {

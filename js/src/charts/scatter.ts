@@ -1,7 +1,7 @@
 /**
- * The roofline: operators by FLOPs per byte and TFLOP/s, both logarithmic, below the limits of
- * memory bandwidth and of each precision's peak. Texts, keys and tooltips are those of the panel's
- * definition; a rectangle selects the operators in it.
+ * The roofline chart: operators by FLOPs per byte and TFLOP/s, on logarithmic axes, below the
+ * limits set by memory bandwidth and by the peak of each precision. Texts, keys and tooltips come
+ * from the panel's definition. A rectangle selects the operators in it.
  */
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
@@ -20,17 +20,17 @@ import { isExactly, toggleKeys } from "./gestures";
 import { type DrawContext, paintBox, paintDot, TextLayer, UNSELECTED_OPACITY } from "./paint";
 
 const PLOT_HEIGHT_PX = 260;
-/** Room for the labels of the vertical axis. */
+/** Space for the labels of the vertical axis. */
 const GUTTER_PX = 48;
 const [MIN_DIAMETER_PX, MAX_DIAMETER_PX] = [5, 34];
-/** Distance between labels of roofs, px. */
+/** Distance between the labels of limits, in px. */
 const LABEL_PITCH_PX = 13;
 
-/** A limit of the device: precision, TFLOP/s and GB/s. */
+/** Limits of the device: precision, peak TFLOP/s and memory bandwidth in GB/s. */
 type Roof = readonly [precision: string, peakTflops: number, memoryGbPerS: number];
 
 interface Scale {
-  /** Powers of ten at the ends. */
+  /** Exponents of the powers of ten at both ends. */
   first: number;
   last: number;
   start: number;
@@ -52,7 +52,7 @@ export class RooflineDrawing implements Drawing {
   private readonly times: readonly number[];
   private readonly bounds: readonly string[];
   private readonly roofs: readonly Roof[];
-  /** Rows with FLOPs, those with the most time first, so that small marks stay visible. */
+  /** Rows with FLOPs by decreasing time; the small marks come last and stay visible. */
   private readonly rows: readonly number[];
   private width = 0;
   private height = 0;
@@ -76,7 +76,7 @@ export class RooflineDrawing implements Drawing {
       .sort((a, b) => this.times[b]! - this.times[a]!);
   }
 
-  /** Whether any row has a place in the chart. */
+  /** Whether no row can be drawn. */
   get isEmpty(): boolean {
     return this.rows.length === 0;
   }
@@ -183,7 +183,7 @@ export class RooflineDrawing implements Drawing {
   }
 
   targetAt(px: number, py: number): HoverTarget | null {
-    // The last mark is on top.
+    // Marks drawn later are on top, so the search starts with them.
     for (const row of [...this.rows].reverse()) {
       const target = this.targetOf(row)!;
       const { left, top, width } = target.box;

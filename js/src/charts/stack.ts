@@ -1,4 +1,4 @@
-/** Stacked bars of chart definitions: shares of a whole, times, or one part for each item. */
+/** Stacked bars of chart definitions: shares, times, or one part per item. */
 
 import causes from "../../../hta_widgets/facts/causes.json";
 import { sum } from "../expressions/numbers";
@@ -25,12 +25,12 @@ import {
 } from "./language";
 import type { MarkStyle } from "./paint";
 
-/** Display name of a cause: `host: data loading`. */
+/** Return the display name of a cause, such as `host: data loading`. */
 export function causeLabel(name: string): string {
   return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
-/** Content of a stack: its marks, texts in bars, legend, and lines of tooltips. */
+/** The content of a stack: its marks, texts in bars, legend and tooltip lines. */
 export interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
@@ -40,7 +40,7 @@ export interface StackContent {
   lines(row: number): TooltipLineTemplate[];
 }
 
-/** Add the columns of stacked bars to `data`, and `ends` and `parts` to the scope; return the rest. */
+/** Add the bars' columns to `data`, and `ends` and `parts` to the scope. Return the stack. */
 export function buildStack(
   { stack }: Definition,
   scope: EvaluationScope,
@@ -61,7 +61,7 @@ export function buildStack(
   return content;
 }
 
-/** Add the columns of bars whose parts are the same in each row. */
+/** Add the columns of bars that have the same parts in every row. */
 function buildPartStack(
   stack: PartStackDefinition,
   scope: EvaluationScope,
@@ -79,7 +79,7 @@ function buildPartStack(
       totals === null ? ns : ns.map((time, row) => (totals[row]! > 0 ? time / totals[row]! : 0));
     const [start, end] = [left, left.map((edge, row) => edge + size[row]!)];
     left = end;
-    // A zero-width bar would still draw its outline.
+    // The outline of a bar without width would still be visible.
     const visibleEdges = (edges: Float64Array): Float64Array =>
       line === undefined ? edges : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
     data[`left_${index}`] = visibleEdges(start);
@@ -133,7 +133,7 @@ function buildItemStack(
   size.forEach((time, item) => {
     const from = endTimes[row[item]!]!;
     const to = (endTimes[row[item]!] = from + time);
-    // A zero-width bar would still draw its outline.
+    // The outline of a bar without width would still be visible.
     [left[item], right[item]] = time > 0 ? [from, to] : [NaN, NaN];
   });
   const barTexts = (): BarText[] =>

@@ -1,5 +1,5 @@
 /**
- * The state of a comparison in an address: the state of both timelines, and its own settings.
+ * The address of a comparison holds the state of its two timelines and its own settings.
  *
  *     diff.html#?before=view%3D0_900&after=view%3D0_950&pair=3&align=absolute
  */
@@ -18,7 +18,7 @@ import type { DiffOptions } from "./context";
 import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
-/** Settings and their values in an address; the first value, the default, is not written. */
+/** The settings in an address with their values. The first value, the default, is not written. */
 const SETTINGS = {
   align: ["steps", "first_step", "collectives", "absolute", "scaled"],
   color: ["change", "kind", "name"],
@@ -30,11 +30,11 @@ const SETTING_NAMES = Object.keys(SETTINGS) as (keyof typeof SETTINGS)[];
 type ComparisonParts = Pick<DiffOptions, "model" | "states" | "scenes">;
 interface ComparisonView {
   options: ComparisonParts;
-  /** The windows that show both runs as a whole. */
+  /** For each run, the window that shows all of it. */
   wholes: BySide<Span>;
 }
 
-/** The state as text; null if it is too long. */
+/** Return the state as text; null if it is too long for an address. */
 function comparisonText({ options, wholes }: ComparisonView): string | null {
   const { model, states } = options;
   const parts = new URLSearchParams();
@@ -52,12 +52,12 @@ function comparisonText({ options, wholes }: ComparisonView): string | null {
   return parts.toString();
 }
 
-/** The link to the current state of a comparison; null without an address, or if it is too long. */
+/** Return the link to the current state; null if there is no address or the state is too long. */
 export function comparisonLink(view: ComparisonView): string | null {
   return linkTo(view.options.model, comparisonText(view));
 }
 
-/** Apply the state of the model's address; parts that these runs do not have are left out. */
+/** Apply the state in the model's address. Parts that do not exist in these runs are left out. */
 export function applyComparisonAddress({ model, states, scenes }: ComparisonParts): void {
   const address = addressTrait(model);
   if (address === null || address.state === "") return;
@@ -78,14 +78,14 @@ export function applyComparisonAddress({ model, states, scenes }: ComparisonPart
   model.save_changes();
 }
 
-/** The times that a window of one side may show: aligned runs begin and end at different times. */
+/** Return the times that a window may show: aligned runs begin and end at different times. */
 function alignedReach(scenes: BySide<Scene>, side: Side): [number, number] {
   const [start, end] = scenes[side].range;
   const slack = Math.max(...scenes.map(({ range }) => range[1] - range[0]));
   return [start - slack, end + slack];
 }
 
-/** Keep the page's address equal to the state of a comparison. */
+/** Update the address of the page whenever the state of the comparison changes. */
 export function followComparisonAddress(
   view: ComparisonView,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** Convert times between two runs by the chosen alignment. */
+/** Convert times between the two runs of a comparison, according to the selected alignment. */
 
 import type { PanelFrame, Span } from "../protocol/source";
 import { type BySide, numberAt, otherSide, rowsOf, type Side } from "./frames";
@@ -10,7 +10,7 @@ interface AlignedSegment {
   common: Span;
 }
 
-/** The segments of both runs, before and after, ascending. */
+/** Return the segments of the runs before and after, in ascending order. */
 export function alignedSegments(frame: PanelFrame): [AlignedSegment[], AlignedSegment[]] {
   const segmentsBySide: [AlignedSegment[], AlignedSegment[]] = [[], []];
   for (const row of rowsOf(frame)) {
@@ -22,7 +22,7 @@ export function alignedSegments(frame: PanelFrame): [AlignedSegment[], AlignedSe
   return segmentsBySide;
 }
 
-/** The last segment that starts at or before a time, or else the first segment. */
+/** Return the last segment that starts at or before a time, or the first if none does. */
 function segmentAt(
   segments: readonly AlignedSegment[],
   time: number,
@@ -32,7 +32,7 @@ function segmentAt(
   return segments.at(next < 0 ? -1 : Math.max(next - 1, 0)) ?? null;
 }
 
-/** Map a time of one span to another span; times outside keep their distance to the nearer end. */
+/** Map a time from one span to another. Times outside keep their distance to the nearer end. */
 function stretchTime(time: number, from: Span, to: Span): number {
   const length = from[1] - from[0];
   const targetLength = to[1] - to[0];
@@ -46,7 +46,7 @@ export function toCommon(segments: readonly AlignedSegment[], time: number): num
   return segment === null ? time : stretchTime(time, segment.own, segment.common);
 }
 
-/** The time on the run's own axis; for a time in a gap, the instant before the gap. */
+/** Return the time on the run's own axis. A time in a gap maps to the end of the segment before. */
 export function toOwnTime(segments: readonly AlignedSegment[], time: number): number {
   const segment = segmentAt(segments, time, "common");
   if (segment === null) return time;
@@ -58,17 +58,17 @@ export function toOwnTime(segments: readonly AlignedSegment[], time: number): nu
 export interface Alignment {
   base: AlignmentBase;
   segments: [AlignedSegment[], AlignedSegment[]];
-  /** The windows that show both runs as a whole, before and after. */
+  /** For the runs before and after: the window that shows all of it. */
   wholes: [Span, Span];
 }
 
-/** Shift from times of before to times of after that aligns the starts of two segments. */
+/** Return the shift that aligns the starts of two segments, from times before to times after. */
 function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   if (before === undefined || after === undefined) return 0;
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
 }
 
-/** Align two runs by the ranges of their times. Views of both whole runs align the first slot. */
+/** Align two runs, given their time ranges. Views of whole runs align the first slot. */
 export function makeAlignment(
   base: AlignmentBase,
   frame: PanelFrame,
@@ -83,10 +83,10 @@ export function makeAlignment(
 }
 
 /**
- * The window of the other run. It has the same length, so that a millisecond is equally wide on
- * both sides; only if runs are scaled do the lengths differ. It is shifted like the slot in its
- * middle; a window of nearly the whole run is shifted like the first slot. `anchor` has the times
- * of a pair of events, before and after, that are aligned instead of the slots.
+ * Return the window of the other run. Both windows have the same length, unless the runs are
+ * scaled, so that a millisecond is equally wide on both sides. The window is shifted like the slot
+ * at its middle; a window of nearly the whole run is shifted like the first slot. If `anchor` is
+ * set, its two times (before and after) are aligned instead of the slots.
  */
 export function partnerView(
   { base, segments, wholes }: Alignment,
@@ -105,7 +105,7 @@ export function partnerView(
   const slotShift =
     anchor === null ? shiftBetween(segment ?? undefined, partner) : anchor[to] - anchor[from];
   const wholeShift = wholes[to][0] - wholes[from][0];
-  // Between views of one slot and of nearly the whole run, the shift changes gradually.
+  // From one slot to nearly the whole run, the shift changes gradually as the view grows.
   const viewShare = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
   const slotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
   const wholeWeight = (viewShare - slotShare) / Math.max(0.98 - slotShare, 0.1);

@@ -1,4 +1,4 @@
-/** The panels of a comparison that show frames: steps, waterfall, changes, names, operator tree. */
+/** The panels of a comparison: steps, waterfall, changes, names and operator tree. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -14,7 +14,7 @@ import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./step
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
 
-/** A table of rows that can be chosen: as many as fit, more on request. */
+/** A table with selectable rows. Shows as many rows as fit, and more on request. */
 class TablePanel<Shown> extends DiffPanel<Shown> {
   readonly maxRows;
 
@@ -90,7 +90,7 @@ export class DiffCharts {
     });
   }
 
-  /** Show as many rows of the tables as fit next to `timelines` in the layout. */
+  /** Show as many table rows as fit next to `timelines` in the layout. */
   fitTables(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
@@ -113,7 +113,7 @@ export class DiffCharts {
     [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
   }
 
-  /** Load the steps, sums and names first, then changes, findings and tree. */
+  /** Load the frames of steps, totals and names first, then changes, findings and the tree. */
   async load(): Promise<void> {
     const { ctx } = this;
     const { about, frames, findings } = ctx;
@@ -121,7 +121,7 @@ export class DiffCharts {
     const lanes = about.has_device ? ["lanes"] : [];
     const first = ["waterfall:kind", "steps", "slots:steps", ...lanes].map(ofPair);
     const second = [this.chosenFrameName("names"), ...["changes", findings, "icicle"].map(ofPair)];
-    // One reply, drawn together; for large runs each frame is drawn when it arrives.
+    // Small runs: one reply, drawn at once. Large runs: each frame is drawn when it arrives.
     if (about.is_small) frames.fetchFrames([...first, ...second]);
     else frames.prefetch(first);
     if (!(await this.strip.load(() => this.loadStripData()))) return;
@@ -140,12 +140,12 @@ export class DiffCharts {
     ]);
   }
 
-  /** Keep only the chosen name: steps, rows and nodes of other ranks have other numbers. */
+  /** Keep only the selected name: numbers of steps, rows and nodes differ between ranks. */
   clearChoice(): void {
     this.ctx.choice.value = { ...NO_CHOICE, name: this.ctx.choice.value.name };
   }
 
-  /** The content of the strip; null without device work, whose lanes it shows. */
+  /** Return the content of the step strip; null if there is no device work to draw. */
   private async loadStripData(): Promise<StripData | null> {
     const { ctx } = this;
     const totals = totalTimesOf(await ctx.loadFrame(this.ofPair("waterfall:kind")));
@@ -158,7 +158,7 @@ export class DiffCharts {
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
-  /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
+  /** Return a frame for the selected rank pair, or for all ranks if a saved page has only those. */
   private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;
@@ -171,7 +171,7 @@ export class DiffCharts {
       }
     }
     const frame = await ctx.loadFrame(name);
-    // Calls of ranks without a partner are not matched.
+    // Calls of ranks without a partner are not matched, so these frames cover pairs only.
     const isOfPairs = ctx.about.by_rank_means && ["changes", "icicle"].includes(name);
     if (isOfPairs) return { frame, pair: null, ranksText: this.ranksText(null) };
     return { frame, pair: null, ranksText: pair === null ? "" : "of all ranks" };
@@ -209,7 +209,7 @@ export class DiffCharts {
     Promise.all([this.loadChosen(), showStep()]).catch((error: unknown) => ctx.fail(error));
   }
 
-  /** Choose what the timelines mark, one thing at a time; return a function that swaps the choice. */
+  /** Set what the timelines mark, which is one thing at a time. Return a function that swaps it. */
   private mark(marked: Partial<DiffChoice>): () => void {
     const swapChoice = this.makeChoiceSwap();
     const { choice } = this.ctx;
@@ -217,7 +217,7 @@ export class DiffCharts {
     return swapChoice;
   }
 
-  /** Return a function that undoes the next choice when it is called, and then redoes it. */
+  /** Return a function that alternately undoes and redoes the next choice. */
   private makeChoiceSwap(): () => void {
     const { pair, choice, statusText } = this.ctx;
     let previous = { pair: pair.value, choice: choice.value };
@@ -266,7 +266,7 @@ function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
-/** Whether steps changed by more than the findings attribute to chance. */
+/** Return whether the steps changed more than chance explains. */
 function isBeyondChance({ attrs }: PanelFrame): boolean {
   return attrs.may_be_chance === false;
 }
@@ -279,7 +279,7 @@ function stepText(row: FrameRow): string {
   );
 }
 
-/** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, … (p 0.003).`; "" for one step. */
+/** Return `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, … (p 0.003).`; "" for a single step. */
 export function spreadText(frame: PanelFrame): string {
   const { rows, columns, attrs } = frame;
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
@@ -295,21 +295,21 @@ export function spreadText(frame: PanelFrame): string {
   );
 }
 
-// Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
+// Where panels are placed, and how many rows make adjacent columns equally high.
 
 /**
- * Layout of panels. `sheet`: one column. `pair`: changes next to the steps, and names next to the
- * waterfall. `columns`: changes, waterfall and names in one column, the other panels in another.
+ * Arrangement of the panels. `sheet`: one column. `pair`: changes next to the steps, names next to
+ * the waterfall. `columns`: changes, waterfall and names in one column, other panels in another.
  */
 export type DiffLayout = "sheet" | "pair" | "columns";
 
 const SHEET_ROWS = { names: 10, changes: 6 };
-/** Max initial rows of changes. There are few changes, and they take precedence over names. */
+/** Rows of changes shown at first. There are few of them, and they take precedence over names. */
 const MAX_CHANGES = 10;
 const MIN_ROWS = { names: 8, changes: 6 };
 const MAX_NAMES = 60;
 
-/** Number of rows for a height of `wished` px, if a table with `shown` rows is `height` px high. */
+/** Return how many rows fill `wished` px, if a table of `shown` rows is `height` px high. */
 export function rowsForHeight(
   wished: number,
   { height, shown, row }: { height: number; shown: number; row: number },
@@ -317,7 +317,7 @@ export function rowsForHeight(
   return row > 0 ? Math.floor((wished - (height - shown * row)) / row) : shown;
 }
 
-/** Divide rows among names and changes. Changes take precedence; names get the remaining rows. */
+/** Divide the rows that fit between changes and names; changes come first. */
 export function splitRows(
   freeRows: number,
   changeCount = Infinity,
@@ -335,7 +335,7 @@ function clampNameRows(names: number): number {
   return Math.min(MAX_NAMES, Math.max(MIN_ROWS.names, names));
 }
 
-/** Height of an element's content, even if the element is stretched. */
+/** Return the height of an element's content, even if the element is stretched. */
 function contentHeight(el: HTMLElement): number {
   const { top } = el.getBoundingClientRect();
   const { paddingBottom } = getComputedStyle(el);

@@ -1,4 +1,4 @@
-/** State that the parts of a comparison share. */
+/** State shared by the parts of a comparison. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
@@ -30,20 +30,20 @@ export interface DiffOptions {
   scenes: BySide<Scene>;
   states: BySide<Model>;
   source: Source;
-  /** The widget's own traits. */
+  /** The traits of the widget. */
   model: Model;
-  /** The kernel, which writes files, and the data fetched from it; null without a kernel. */
+  /** Data from the kernel, which also writes files; null if there is no kernel. */
   live: LiveSource | null;
   signal: AbortSignal;
 }
 
-/** What is chosen in the panels. */
+/** What the user has selected in the panels. */
 export interface DiffChoice {
   step: number | null;
-  /** The row of changes or the name whose events are marked. */
+  /** The row of changes whose events are marked. */
   change: number | null;
   name: string | null;
-  /** The marked node of the tree, -1 for none, and the node at its top, -1 for all nodes. */
+  /** The marked node of the tree (-1: none) and the topmost node shown (-1: all are shown). */
   node: number;
   top: number;
 }
@@ -53,24 +53,24 @@ export const NO_CHOICE: DiffChoice = { step: null, change: null, name: null, nod
 export class DiffContext {
   readonly about: DiffFacts;
   readonly frames: FrameCache;
-  /** The sources of the timelines before and after. */
+  /** The sources of both timelines, before and after. */
   readonly sources: BySide<Source>;
   readonly swapped: ReadonlySignal<boolean>;
   readonly coupled: ReadonlySignal<boolean>;
   readonly base: ReadonlySignal<AlignmentBase>;
-  /** The pair of ranks for figures and timelines; null for all. */
+  /** The pair of ranks that figures and timelines show; null for all. */
   readonly pair: ReadonlySignal<number | null>;
   readonly color: ReadonlySignal<Color>;
   readonly theme = signal<ThemeName>("light");
-  /** Text of the status line; null for the default hint. */
+  /** Text of the status line; null shows the default hint. */
   readonly statusText = signal<string | null>(null);
   readonly choice = signal(NO_CHOICE);
-  /** The event under the pointer, and the selected one, each with its partner. */
+  /** The event under the pointer and the selected event, each with its partner. */
   readonly hoveredPair = signal<PairedEvents | null>(null);
   readonly selectedPair = signal<PairedEvents | null>(null);
-  /** The windows that show both runs as a whole in the current alignment, before and after. */
+  /** For the runs before and after: the window that shows all of it in the current alignment. */
   wholes: BySide<Span>;
-  /** The pair of ranks whose tree is shown; null for all. */
+  /** The pair of ranks whose operator tree is shown; null for all. */
   treeOf: number | null = null;
   /** Emitted to repeat failed requests. */
   readonly reloadRequested = new Emitter();
@@ -99,17 +99,17 @@ export class DiffContext {
     this.statusText.value = asError(error).message;
   }
 
-  /** Before and after in the order of display. */
+  /** Return the values before and after in display order. */
   inOrder<T>([before, after]: BySide<T>): [T, T] {
     return this.swapped.value ? [after, before] : [before, after];
   }
 
-  /** The name of the frame of findings, whose texts follow the order of display. */
+  /** Return the name of the findings frame. Its texts follow the display order. */
   get findings(): string {
     return this.swapped.value ? "findings:swapped" : "findings";
   }
 
-  /** A frame with its sides in the order of display. */
+  /** Return a frame with its sides in display order. */
   async loadFrame(name: string): Promise<PanelFrame> {
     const frame = await this.frames.get(name);
     const shown = /^(waterfall|names)\b/.test(name) ? perStep(frame) : frame;

@@ -1,4 +1,4 @@
-/** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
+/** Request and cache the frames of a comparison, swap their sides, and format differences. */
 
 import { classStyle } from "../facts/event_classes";
 import type { Brief, PanelFrame, Source, ThemeName } from "../protocol/source";
@@ -7,11 +7,11 @@ import { THEMES } from "../ui/theme";
 
 export type FrameRow = Record<string, unknown>;
 export type Side = 0 | 1;
-/** A value of each side: before and after, or above and below. */
+/** One value per side: before and after, or above and below. */
 export type BySide<T> = readonly [T, T];
 
 export interface PairedEvents {
-  /** In the order of display; null without a partner. */
+  /** In display order; null on the side that has no partner. */
   events: BySide<Brief | null>;
   status: string | null;
 }
@@ -22,29 +22,29 @@ export function otherSide(side: Side): Side {
   return side === 0 ? 1 : 0;
 }
 
-/** Facts about the comparison that are available before any frame is loaded. */
+/** Facts about the comparison, available before any frame is loaded. */
 export interface DiffFacts {
   labels: [string, string];
   facts: string;
   cautions: { kind: string; text: string }[];
-  /** Sentence on different hardware or numbers of ranks; "" if there is no difference. */
+  /** Sentence about different hardware or rank counts; "" if there is no difference. */
   conditions: string;
   rank_pairs: [number, number][];
   by_rank_means: boolean;
   steps: number;
   matched: string;
   all_matched: boolean;
-  /** Names of kinds of time that these formats replace. */
+  /** The names of time kinds that the formats of these runs replace. */
   kind_words: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
-  /** Whether the kernel computes all frames quickly, so that they may come in one reply. */
+  /** Whether the kernel computes all frames so fast that one reply can hold them. */
   is_small: boolean;
   tables: string[];
-  /** In a saved page without all steps: the steps that can be chosen, and a note on them. */
+  /** For a saved page that lacks steps: the steps that can be selected, and a note about them. */
   held_steps?: number[];
   held_words?: string;
-  /** In a page without a kernel: the pairs of ranks that can be chosen. */
+  /** For a page without a kernel: the pairs of ranks that can be selected. */
   held_pairs?: number[];
 }
 
@@ -67,7 +67,7 @@ export function textAt(row: FrameRow, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Names of changes in the swapped comparison; the other names stay. */
+/** The changes that are exchanged when the sides are swapped; all others stay the same. */
 export const OPPOSITE: Readonly<Record<string, string>> = {
   added: "removed",
   removed: "added",
@@ -75,7 +75,7 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
   faster: "slower",
 };
 
-/** The frame of the swapped comparison. */
+/** Return a frame with its sides swapped. */
 export function swapSides(frame: PanelFrame): PanelFrame {
   const columns = Object.entries(frame.columns).map(([name, values]) => {
     const swapped = values.map((value) => swapValue(name, value));
@@ -90,7 +90,7 @@ function swapName(name: string): string {
   return name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
 }
 
-/** A value of the column `name` in the swapped comparison. */
+/** Return a value of the column `name` after the sides are swapped. */
 function swapValue(name: string, value: FrameValue): FrameValue {
   if (swapName(name) !== name) return value;
   if (/(^|_)(diff|delta)(_|$)/.test(name)) return typeof value === "number" ? 0 - value : value;
@@ -99,10 +99,10 @@ function swapValue(name: string, value: FrameValue): FrameValue {
   return value;
 }
 
-/** Columns and attributes that are sums over the compared steps. */
+/** Columns and attributes that hold sums over the compared steps. */
 const SUMS = ["before_ns", "after_ns", "diff_ns", "before_count", "after_count"];
 
-/** A frame of sums over steps (`waterfall`, `names`) as means over the steps, like the findings. */
+/** Divide the sums of a frame (`waterfall`, `names`) by the number of steps, as findings do. */
 export function perStep(frame: PanelFrame): PanelFrame {
   const steps = Number(frame.attrs.steps ?? 1);
   const mean = <T>(value: T): T | number => (typeof value === "number" ? value / steps : value);
@@ -127,12 +127,12 @@ export class FrameCache {
     return this.cached.get(name) ?? this.put(name, this.fetchAlone(name));
   }
 
-  /** Send requests in advance, so that the kernel does not idle between replies. */
+  /** Send requests in advance, so that the kernel is busy while replies are drawn. */
   prefetch(names: readonly string[]): void {
     for (const name of names) void this.get(name).catch(() => undefined);
   }
 
-  /** Request several frames at once; one that the reply lacks is requested separately. */
+  /** Request several frames at once. Frames that the reply lacks are requested separately. */
   fetchFrames(names: readonly string[]): void {
     const unknown = names.filter((name) => !this.cached.has(name));
     const requested = this.source
@@ -154,13 +154,13 @@ export class FrameCache {
 
   private put(name: string, frame: Promise<PanelFrame>): Promise<PanelFrame> {
     this.cached.set(name, frame);
-    // A failed request may be repeated.
+    // Not kept after a failure, so that the request can be repeated.
     frame.catch(() => this.cached.delete(name));
     return frame;
   }
 }
 
-/** Names of both sides without their common beginning, and without a common end that is long. */
+/** Remove the common beginning of two names, and their common end if it is long. */
 export function shortLabels(labels: readonly [string, string]): [string, string] {
   const [first, second] = labels;
   if (first === second) return [first, second];
@@ -175,13 +175,13 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
   return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head, tail];
 }
 
-/** The short names next to the words "before" and "after"; "" for a name that is the word itself. */
+/** Return the short names to show beside "before" and "after"; "" for a name that is that word. */
 export function namesBesideSides(labels: readonly [string, string]): [string, string] {
   const [before, after] = shortLabels(labels);
   return [before === "before" ? "" : before, after === "after" ? "" : after];
 }
 
-/** Min length, in characters, of a common end of names that is cut. */
+/** A common end of the names is removed if it has at least this many characters. */
 const MIN_CUT_END = 12;
 
 function commonPart(first: string, second: string): string {
@@ -190,7 +190,7 @@ function commonPart(first: string, second: string): string {
   return first.slice(0, length);
 }
 
-/** One side of a comparison as the source of a timeline. */
+/** Return one side of a comparison as the source of a timeline. */
 export function sideSource(source: Source, side: Side): Source {
   return {
     get status() {
@@ -200,32 +200,32 @@ export function sideSource(source: Source, side: Side): Source {
   };
 }
 
-// Differences as colours and words: green is faster, magenta slower, grey the same.
+// Differences as colours and words: green means faster, magenta slower, grey unchanged.
 
-/** Smaller changes are drawn as unchanged. */
+/** Changes up to this share are drawn as unchanged. */
 const EQUAL_SHARE = 0.02;
 
-/** Min change of each step of the colour scale, as a share of before. */
+/** Smallest change, as a share of the time before, for each step of the colour scale. */
 const STEP_SHARES = [0, 0.4, 0.85];
 
-/** The colour of a change as a share of before. */
+/** Return the colour of a change, given as a share of the time before. */
 export function deltaColor(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
   const step = size <= EQUAL_SHARE ? 0 : STEP_SHARES.filter((min) => size >= min).length;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** Colour of changes that may be chance. */
+/** Return the colour of changes that may be due to chance. */
 export function neutralColor(theme: ThemeName): string {
   return classStyle("same", theme).color;
 }
 
-/** The middle step of a scale, for bars, which show the size by their length. */
+/** Return the middle colour of the scale. A bar shows the amount by its length instead. */
 export function barColor(diff: number, theme: ThemeName): string {
   return THEMES[theme].delta[diff > 0 ? 5 : 1]!;
 }
 
-/** `+60 %`; "" if before is 0. */
+/** Return a text such as `+60 %`; "" if the time before is 0. */
 export function shareText(diff: number, before: number): string {
   return before > 0 ? formatShareDelta(diff / before) : "";
 }
@@ -240,7 +240,7 @@ function timesText(count: number): string {
     : count.toFixed(1).replace(/\.0$/, "");
 }
 
-/** `18 → 4 645`, `new 218`, `gone 6`, or the one number. */
+/** Return `18 → 4 645`, `new 218` or `gone 6`; a single number if the counts are equal. */
 export function countsText(before: number, after: number): string {
   if (before === 0 && after > 0) return `new ${timesText(after)}`;
   if (after === 0 && before > 0) return `gone ${timesText(before)}`;

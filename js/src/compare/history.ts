@@ -1,8 +1,8 @@
 /**
- * One history for two timelines: the order of their entries. Each timeline keeps its own values.
+ * Combine the histories of two timelines into one order. Each timeline keeps its own values.
  *
- * An entry is an act and the sides that it changed. Steps of one side that belong to an act arrive
- * one by one and join its entry:
+ * An entry is an act and the sides that it changed. The changes of an act arrive side by side and
+ * join the same entry:
  *
  *   mark a name in the list of changes   past: {act "a", sides 0 and 1}
  *   zoom on side 0                       past: "a", {act "1", side 0}
@@ -18,15 +18,15 @@ import type { Side } from "./frames";
 interface HistoryEntry {
   act: string;
   sides: readonly Side[];
-  /** Undoes or redoes the choice made outside the timelines. */
+  /** Undo or redo the choice made outside the timelines. */
   swapChoice?: (() => void) | undefined;
 }
 
 type Stack = Signal<readonly HistoryEntry[]>;
 
 /**
- * The histories of the sides record all changes, from this page and from Python; this one keeps
- * their order. `hta_widgets/widgets/pair_history.py` does the same.
+ * The history of each side records all changes, from this page and from Python. This class keeps
+ * their order, as does `hta_widgets/widgets/pair_history.py`.
  */
 export class PairHistory {
   private readonly past: Stack = signal([]);
@@ -35,8 +35,8 @@ export class PairHistory {
   private unnamedCount = 0;
 
   /**
-   * `moveSide` undoes or redoes on one side; false if there is nothing. `together` runs the moves of
-   * both sides, during which neither may lead the other.
+   * `moveSide` undoes or redoes on one side and returns false if it cannot. `together` runs the
+   * moves of both sides without letting either side lead the other.
    */
   constructor(
     private readonly moveSide: (side: Side, direction: "undo" | "redo") => boolean,
@@ -52,29 +52,29 @@ export class PairHistory {
   }
 
   /**
-   * Begin an act whose changes of either side name it in `History.together`. `swapChoice` belongs to the
-   * entry: each undo and redo calls it.
+   * Begin an act. Changes of either side belong to it if they carry its name in `History.together`.
+   * Each undo and redo of the entry calls `swapChoice`.
    */
   beginAct(act: string, swapChoice: () => void): void {
     this.past.value = [...this.past.value, { act, sides: [], swapChoice }];
     this.future.value = [];
   }
 
-  /** Record that a side's history has changed from `before` to `after`. */
+  /** Record that the history of a side changed from `before` to `after`. */
   recordChange(side: Side, before: History, after: History): void {
     const step = stepBetween(before, after);
     if (this.isTravelling || step === null) return;
     if (step === "undo") this.travelSide(side, this.past, this.future);
     else if (step === "redo") this.travelSide(side, this.future, this.past);
     else {
-      // A change of one side that no act names is an act by itself.
+      // A change of one side without an act is an act of its own.
       this.unnamedCount += 1;
       addSide(this.past, side, { act: after.together ?? String(this.unnamedCount) });
       this.future.value = [];
     }
   }
 
-  /** Go one step back or forward; false at the end of the history. */
+  /** Undo or redo one entry. Return false at the end of the history. */
   travel(direction: "undo" | "redo"): boolean {
     const { past, future } = this;
     const [source, target] = direction === "undo" ? [past, future] : [future, past];
@@ -100,13 +100,13 @@ export class PairHistory {
     return false;
   }
 
-  /** Handle an undo or redo that was made elsewhere on one side. */
+  /** Follow an undo or redo that was made on one side, for example from Python. */
   private travelSide(side: Side, source: Stack, target: Stack): void {
     const entry = source.value.filter(({ sides }) => sides.includes(side)).at(-1);
     if (entry === undefined) return;
     const { act, swapChoice } = entry;
     const sides = entry.sides.filter((other) => other !== side);
-    // The choice is undone or redone with the side that reports first.
+    // The choice is undone or redone with the first side that reports the move.
     const left = sides.length > 0 ? [{ act, sides }] : [];
     source.value = source.value.flatMap((other) => (other === entry ? left : [other]));
     swapChoice?.();
@@ -114,7 +114,7 @@ export class PairHistory {
   }
 }
 
-/** Add a side to the last entry if it has the same act; otherwise as a new entry. */
+/** Add a side to the last entry if it is the same act; otherwise add a new entry. */
 function addSide(stack: Stack, side: Side, act: Omit<HistoryEntry, "sides">): void {
   const last = stack.value.at(-1);
   const joins = last?.act === act.act && !last.sides.includes(side);
@@ -123,13 +123,13 @@ function addSide(stack: Stack, side: Side, act: Omit<HistoryEntry, "sides">): vo
     : [...stack.value, { ...act, sides: [side] }];
 }
 
-/** The step that leads from one history of a side to the next; null if only values changed. */
+/** Return the step from one history of a side to the next; null if only values changed. */
 function stepBetween(before: History, after: History): "undo" | "redo" | "change" | null {
   const past = after.past.length - before.past.length;
   const future = after.future.length - before.future.length;
   if (past < 0 && future > 0) return "undo";
   if (after.future.length > 0) return past > 0 && future < 0 ? "redo" : null;
-  // A full history does not grow, but its last entry changes.
+  // If the history is full, a change replaces its last entry without making it longer.
   const isChange = past > 0 || !isSameJson(after.past.at(-1), before.past.at(-1));
   return isChange && after.past.length > 0 ? "change" : null;
 }

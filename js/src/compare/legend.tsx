@@ -1,4 +1,4 @@
-/** Colour mode of both timelines, and the legend of changes. */
+/** The selector for the colours of both timelines, and the legend of changes. */
 
 import {
   type ClassGroup,
@@ -22,16 +22,16 @@ interface ColorLegendProps {
   color: Color;
   swapped: boolean;
   theme: ThemeName;
-  /** Number of events of each class, before and after; null until known. */
+  /** Number of events of each class, before and after; null until it is loaded. */
   counts: readonly (readonly number[])[] | null;
-  /** Retries matching after a failure; null while matching runs. */
+  /** Repeat the matching after a failure; null while it runs. */
   again: (() => void) | null;
   choose(color: Color): void;
 }
 
 export function ColorLegend(props: ColorLegendProps) {
   const { color, swapped, theme, counts, again: retry, choose } = props;
-  // Only changed events have counts; the others are unchanged, changed by chance or not compared.
+  // Only changed events have counts. The others are unchanged, changed by chance, or not compared.
   const present = GROUPS.map((group) => ({
     group,
     count: countEventsInGroup(group, counts, swapped),

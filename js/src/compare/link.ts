@@ -1,4 +1,4 @@
-/** Two linked timelines: the one used last leads, events have partners, marks are on both. */
+/** Link two timelines: the one used last leads, events have partners, and both show the marks. */
 
 import { isSameJson, listenTo, readHistory } from "../connection/store";
 import { briefFromSlice, FULL_SELECTION, formatClauses } from "../protocol/selection";
@@ -31,11 +31,11 @@ import {
 } from "./frames";
 import { PairHistory } from "./history";
 
-/** Fields that narrow a selection; null for none. */
+/** The fields of a selection to set; null for no selection. */
 type MarkFilter = Partial<SelectionJson> | null;
 type Patch = Partial<SharedState>;
 
-/** Hover time on an event before its counterpart is looked up. */
+/** The partner is looked up once the pointer has rested on an event for this long. */
 const HOVER_MS = 40;
 const FOLLOWED_KEYS = ["search", "color"] as const;
 
@@ -45,13 +45,13 @@ export class TimelineLink {
     (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Whether the link itself writes, so that changes are ignored. */
+  /** Whether this class itself changes the state; such changes are ignored. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
-  /** Times of the selected pair of events, before and after; both starts are aligned. */
+  /** Times of the selected pair of events, before and after. Their starts are aligned. */
   private anchor: BySide<number> | null = null;
-  /** The last change of each kind, which the partner follows once the alignment is loaded. */
+  /** The last change of each type. The partner follows it once the alignment is loaded. */
   private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;
@@ -65,7 +65,7 @@ export class TimelineLink {
     for (const side of SIDES) this.watch(side);
   }
 
-  /** Make `side` the leader as soon as the user interacts with an element of it. */
+  /** Make `side` the leader when the user interacts with one of its elements. */
   trackLeader(el: HTMLElement, side: Side): void {
     const { signal } = this.ctx.options;
     for (const type of ["pointerdown", "wheel", "keydown"]) {
@@ -104,7 +104,7 @@ export class TimelineLink {
     this.recordHistory(side);
   }
 
-  /** Call a listener when a key of the side's state changes, unless the link itself writes it. */
+  /** Call a listener when a key of a side's state changes, except for changes by this class. */
   private onChange(side: Side, key: string, listener: () => void): void {
     const { states, signal } = this.ctx.options;
     const unlessQuiet = (): void => {
@@ -137,7 +137,7 @@ export class TimelineLink {
     this.writePartner(to, { pinned: partnerPins });
   }
 
-  /** Open the partners of the ranks that are opened, and close the partners of closed ranks. */
+  /** Open and close ranks on the other side as on this one. */
   private followOpened(side: Side): void {
     const { about, coupled, options } = this.ctx;
     const to = otherSide(side);
@@ -163,8 +163,8 @@ export class TimelineLink {
   }
 
   /**
-   * Load the chosen alignment, and apply the changes that waited for it; `movesPartner` moves the
-   * side that does not lead. Another base ends the alignment of the selected pair.
+   * Load the selected alignment and apply the changes that waited for it. If `movesPartner` is set,
+   * the side that does not lead is moved. A new base ends the alignment of the selected pair.
    */
   async realign(movesPartner: boolean): Promise<void> {
     const { base, frames, options, statusText } = this.ctx;
@@ -192,7 +192,7 @@ export class TimelineLink {
     this.whenAligned("view", () => this.followView(this.leadingSide));
   }
 
-  /** Change the partner now, or once the alignment has arrived. */
+  /** Change the partner now, or as soon as the alignment is loaded. */
   private whenAligned(change: "view" | "selection", follow: () => void): void {
     if (this.alignment === null) this.deferred.set(change, follow);
     else follow();
@@ -210,7 +210,7 @@ export class TimelineLink {
     this.writePartner(to, { view });
   }
 
-  /** Set the windows that show everything, and show them where the run was shown as a whole. */
+  /** Set the windows of whole runs. Views that showed a whole run are moved to them. */
   private showWholes(wholes: BySide<Span>): void {
     this.ctx.wholes = wholes;
     const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) => {
@@ -231,7 +231,7 @@ export class TimelineLink {
     });
   }
 
-  /** Change values of one side without its partner following. */
+  /** Change values of one side; the other side does not follow. */
   writePartner(side: Side, patch: Patch): void {
     this.withoutEcho(() => this.apps[side].ctx.shared.applyLinked(patch));
   }
@@ -251,18 +251,18 @@ export class TimelineLink {
     }
   }
 
-  /** Undo or redo; false if there is nothing to undo or redo. */
+  /** Undo or redo; return false if there is nothing to undo or redo. */
   travel(direction: "undo" | "redo"): boolean {
     this.endGestures();
     return this.history.travel(direction);
   }
 
-  /** End unfinished gestures, so that each is an entry of the history before the next change. */
+  /** End unfinished gestures, so that they become history entries before the next change. */
   private endGestures(): void {
     for (const { ctx } of this.apps) ctx.shared.flush();
   }
 
-  /** Record a choice made outside the timelines, and its changes of both sides, as one entry. */
+  /** Record a choice made outside the timelines and the changes of both sides as one entry. */
   private applyPatches(patches: BySide<Patch>, swapChoice: () => void): void {
     this.endGestures();
     const name = `${Date.now()}/${Math.random()}`;
@@ -272,7 +272,7 @@ export class TimelineLink {
     this.changeBoth(put);
   }
 
-  /** Show one pair of steps, or all, at the same scale; `swapChoice`: see `PairHistory.beginAct`. */
+  /** Show one pair of steps, or all, at the same scale. See `PairHistory.beginAct`. */
   showStep(row: FrameRow | null, swapChoice: () => void): void {
     if (row === null) {
       const [before, after] = this.apps.map(({ ctx }) => ctx.stage.reach);
@@ -288,7 +288,7 @@ export class TimelineLink {
     this.applyPatches(this.ctx.inOrder([viewOf("before"), viewOf("after")]), swapChoice);
   }
 
-  /** Show the ranks of the chosen pair only, or all, without marks. */
+  /** Show only the ranks of the selected pair, or all ranks. Marks are cleared. */
   showRanks(): void {
     for (const side of SIDES) {
       const from = this.ranksOf(side) === null ? "" : "pair";
@@ -314,7 +314,7 @@ export class TimelineLink {
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
-  /** Mark events; `noun` is the word for one of them. */
+  /** Mark events. `noun` is the word for a single one. */
   markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
@@ -347,7 +347,7 @@ export class TimelineLink {
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };
   }
 
-  /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
+  /** Select the same part of the other run: the aligned window, the partners of the ranks. */
   private followSelection(side: Side): void {
     const { alignment } = this;
     if (alignment === null || !this.ctx.coupled.value) return;
@@ -357,7 +357,7 @@ export class TimelineLink {
       this.writePartner(to, { selection: null });
       return;
     }
-    // Single events have partners, which are looked up one by one.
+    // Partners of single events are looked up one by one.
     if (selection.ids) return;
     const alignedTime = (time: number | null): number | null => {
       if (time === null) return null;
@@ -366,7 +366,7 @@ export class TimelineLink {
     };
     const partnersOf = (rank: number): number[] =>
       this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
-    // A track of a single rank is a pair of rank and key.
+    // A track of a single rank is given as the pair of rank and key.
     const tracks = selection.tracks as readonly (string | [number, string])[] | null;
     const partnerTracks = tracks?.flatMap((track): (string | [number, string])[] =>
       typeof track === "string" ? [track] : partnersOf(track[0]).map((rank) => [rank, track[1]]),
@@ -408,7 +408,7 @@ export class TimelineLink {
     }
   }
 
-  /** Select the partner of the selected event, and align both. */
+  /** Select the partner of the selected event, and align the two. */
   private onPick(side: Side): void {
     const { ctx } = this;
     const event = this.apps[side].ctx.shared.state.selected_event;
@@ -445,7 +445,7 @@ export class TimelineLink {
     return reply.event;
   }
 
-  /** The partner of an event (null for a step), the pair as shown, and its node of the tree. */
+  /** Return an event's partner (null for a step), the pair as displayed, and its tree node. */
   private async partnerOf(
     side: Side,
     event: Brief,
@@ -463,7 +463,7 @@ export class TimelineLink {
     return { partner, pair: { events, status }, node };
   }
 
-  /** The counterpart of a step, by its slot: steps are not matched like calls. */
+  /** Return the counterpart of a step from the slots: steps are not matched like calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
     const [ownSide, otherSide] = side === 0 ? ["before", "after"] : ["after", "before"];

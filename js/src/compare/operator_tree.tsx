@@ -1,4 +1,4 @@
-/** The operator trees of both runs as one icicle, coloured by the difference. */
+/** The operator trees of both runs as one icicle chart, coloured by the difference. */
 
 import { classStyle, classCss } from "../facts/event_classes";
 import { sum } from "../expressions/numbers";
@@ -33,14 +33,14 @@ interface IcicleTile {
 const ROW_PX = 20;
 const MIN_TILE_PX = 2;
 const LABEL_PX = 30;
-/** Width of the hatch on tiles without a partner. */
+/** Width of the hatch on tiles that have no partner. */
 const HATCH_PX = 10;
 const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
 
 const rowSize = (row: FrameRow): number =>
   Math.max(numberAt(row, "before_ns"), numberAt(row, "after_ns"));
 
-/** Place the tiles below a node (-1: all) that are wide enough to see, in `width` px. */
+/** Place the tiles below a node (-1: all) that are wide enough to see. `width` is in px. */
 export function placeTiles(frame: PanelFrame, top: number, width: number): IcicleTile[] {
   const children = new Map<number, FrameRow[]>();
   let focus: FrameRow | null = null;
@@ -75,7 +75,7 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
   return tiles;
 }
 
-/** Style of tiles without a partner: hatched at the start only, so that text stays readable. */
+/** Return the style of unpaired tiles. Only the start is hatched; text stays readable. */
 function unpairedStyle(background: string, theme: ThemeName): Record<string, string> {
   const { color } = classStyle("only_here", theme);
   return {
@@ -86,17 +86,17 @@ function unpairedStyle(background: string, theme: ThemeName): Record<string, str
   };
 }
 
-/** A frame of the chosen pair of ranks, or of all. */
+/** A frame of the selected pair of ranks, or of all ranks. */
 export interface FrameOfRanks {
   frame: PanelFrame;
-  /** The pair of ranks; null for all. */
+  /** The pair of ranks; null for all ranks. */
   pair: number | null;
-  /** Names the ranks if not all compared ranks are included; else "". */
+  /** Names the ranks if some of the compared ranks are not included; otherwise "". */
   ranksText: string;
 }
 
 export class Icicle extends DiffPanel<FrameOfRanks> {
-  /** `chooseNode` is called with a tile, and the node that is then at the top. */
+  /** `chooseNode` receives the clicked node and the node that is topmost afterwards. */
   constructor(
     ctx: DiffContext,
     private readonly chooseNode: (node: number, top: number, name: string) => void,
@@ -118,7 +118,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    // Test the frame, not the tiles: a hidden panel has no width, so it has no tiles.
+    // A hidden panel has no width and so no tiles; test the frame instead of the tiles.
     const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
     this.el.hidden = isEmpty && frameNote(frame) === "";
     return (

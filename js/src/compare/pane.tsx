@@ -1,4 +1,4 @@
-/** The base of a comparison's panels, and its headline. */
+/** The base class of a comparison's panels, and the headline panel. */
 
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";
@@ -9,17 +9,17 @@ import { formatDuration, plural } from "../ui/formats";
 import type { DiffContext } from "./context";
 import { type BySide, rowsOf, shareText, textAt } from "./frames";
 
-/** A part of the page: its content or its error; drawn again when a signal changes. */
+/** A part of the page that shows content or an error. It is redrawn when a signal changes. */
 export abstract class DiffPanel<Shown> {
   readonly el: HTMLElement;
   readonly shown = signal<Shown | null>(null);
-  /** Width for layouts that depend on it, px. */
+  /** Width in px, for layouts that depend on it. */
   readonly width = signal(0);
-  /** Drawn in place of the content, such as an error. */
+  /** Shown instead of the content, for example an error. */
   protected readonly replacement = signal<ComponentChildren>(<Skeleton lines={4} />);
   private requestCount = 0;
 
-  /** `title` names the panel that could not be drawn. */
+  /** `title` names the panel in the message that it could not be drawn. */
   protected constructor(
     protected readonly ctx: DiffContext,
     private readonly title: string,
@@ -31,11 +31,11 @@ export abstract class DiffPanel<Shown> {
       const { value } = this.shown;
       return <>{this.replacement.value ?? (value !== null && this.draw(value))}</>;
     };
-    // Render later: subclasses have not set their fields yet.
+    // Render later, when the constructors of subclasses have set their fields.
     queueMicrotask(() => render(<Drawn />, this.el));
   }
 
-  /** Show what `request` loads, or the error; false if a newer request has replaced this one. */
+  /** Show the result of `request` or its error. Return false if a newer request replaced it. */
   async load(request: () => Promise<Shown | null>): Promise<boolean> {
     const requested = (this.requestCount += 1);
     try {
@@ -69,24 +69,24 @@ export abstract class DiffPanel<Shown> {
   protected abstract draw(shown: Shown): ComponentChildren;
 }
 
-// The headline: the findings as text.
+// The headline: findings as text.
 
-/** Number of sentences after the first; the rest are behind a disclosure. */
+/** Sentences shown after the first one. Further ones are behind a disclosure button. */
 const SENTENCES = 4;
-/** The smallest difference that is reported, as a share of the time. */
+/** Smaller differences, as a share of the time, are not reported. */
 const MIN_REPORTED_SHARE = 0.01;
 
-/** Total time of the compared events, before and after, ns. */
+/** Total time of the compared events before and after, in ns. */
 type TotalTimes = BySide<number>;
 
 interface FindingsProps {
-  /** The findings, most important first. */
+  /** The findings in order of importance. */
   frame: PanelFrame;
-  /** Null without events. */
+  /** Null if there are no events. */
   totals: TotalTimes | null;
-  /** Text on the ranks if one pair is chosen. */
+  /** Text about the ranks if a single pair is selected. */
   ranksText: string;
-  /** Whether the total changed beyond the noise, so that its share has a colour. */
+  /** Whether the total changed by more than noise; if so, its share is coloured. */
   isChange: boolean;
 }
 
@@ -106,15 +106,15 @@ export class Headline extends DiffPanel<FindingsProps> {
   }
 }
 
-/** `conditions`: sentence on different hardware or numbers of ranks. */
+/** `conditions`: sentence about different hardware or rank counts. */
 export function Findings(props: FindingsProps & { conditions: string; isPerStep: boolean }) {
   const { frame, totals, ranksText, isChange, conditions, isPerStep } = props;
   const findings = rowsOf(frame);
-  // `rank_findings` of Python puts the caution on different conditions after the total. Unlike
-  // `conditions`, its text follows the order of the sides in the page.
+  // `rank_findings` in Python puts the caution about different conditions after the total. Unlike
+  // `conditions`, its text follows the display order of the sides.
   const caution = findings[1]?.kind === "caution" ? textAt(findings[1], "text") : "";
   const conditionsText = conditions === "" ? "" : caution || conditions;
-  // The toolbar lists the other cautions.
+  // The toolbar shows the other cautions.
   const sentences = findings
     .filter((row) => row.kind !== "caution")
     .map((row) => textAt(row, "text"));
@@ -124,7 +124,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const reasonsText =
     sentences.length === 0 ? noChangeText : sentences.slice(1, SENTENCES + 1).join(" ");
   const more = sentences.slice(SENTENCES + 1);
-  // `ranksText` is a heading here if everything below refers to one pair of ranks.
+  // `ranksText` is a heading if everything below refers to one pair of ranks.
   return (
     <>
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
@@ -149,14 +149,14 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   );
 }
 
-/** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
+/** Split a sentence at its share: the text before, the coloured share, and the text after. */
 export function headlineParts(sentence: string): [string, string, string] {
   const match =
     /^(.*?, )([+\u2212][\d.\s\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(sentence);
   return match === null ? [sentence, "", ""] : [match[1]!, match[2]!, match[3]!];
 }
 
-/** Shown without a finding: the total, or nothing to compare. */
+/** Return the texts to show if there is no finding: the total, or that nothing is compared. */
 export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [string, string] {
   const noChangeText = "Nothing changed beyond the noise.";
   if (totals === null) return [noChangeText, ""];

@@ -1,10 +1,10 @@
-/** An event and its partner on the other side, in words. */
+/** Describe an event and its partner on the other side in words. */
 
 import { formatDuration } from "../ui/formats";
 import type { DiffContext } from "./context";
 import { deltaText, type PairedEvents, shareText } from "./frames";
 
-/** Describe a pair: name, both durations, difference and status. */
+/** Describe a pair of events: name, both durations, difference and status. */
 export function pairText({ events, status }: PairedEvents): {
   name: string;
   words: string;
@@ -27,7 +27,7 @@ export function pairText({ events, status }: PairedEvents): {
   };
 }
 
-/** The pair under the pointer, or else the selected one. */
+/** Show the pair under the pointer; without one, the selected pair. */
 export function PairLine({ ctx }: { ctx: DiffContext }) {
   const pair = ctx.hoveredPair.value ?? ctx.selectedPair.value;
   const text = pair === null ? null : pairText(pair);

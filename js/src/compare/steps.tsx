@@ -1,4 +1,4 @@
-/** The strip of all pairs of steps, with the changes between them. */
+/** The strip of step pairs, with the changes between them. */
 
 import { computed } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -25,7 +25,7 @@ import {
 import { DiffPanel } from "./pane";
 
 const BAND_HEIGHT = 74;
-/** Space above and below the band of changes, px. */
+/** Space above and below the band that shows the changes, in px. */
 const BAND_MARGIN = 4;
 const LABELS_HEIGHT = 18;
 const NARROW_BELOW_PX = 760;
@@ -34,7 +34,7 @@ const NARROW_BELOW_PX = 760;
 const runPitch = (runHeight: number): number => runHeight + BAND_HEIGHT + 2 * BAND_MARGIN;
 
 export class Strip extends DiffPanel<StripData> {
-  /** In a page without a kernel, the steps with figures and a note on them; null for all. */
+  /** For a page without a kernel, the steps with figures and a note about them; null for all. */
   private readonly heldSteps = computed(() => {
     const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
     if (this.ctx.pair.value !== null && pairs !== undefined) {
@@ -108,7 +108,7 @@ export class Strip extends DiffPanel<StripData> {
     );
   }
 
-  /** A cell that chooses a step, shown if there are many steps. */
+  /** Return the button that selects a step. Used if there are too many steps to draw. */
   private cell(stepSlot: StepSlot, drawn: number) {
     const { slot, label, diff, lengths } = stepSlot;
     const text = `${deltaText(diff)} ${shareText(diff, lengths[0])}`;
@@ -127,7 +127,7 @@ export class Strip extends DiffPanel<StripData> {
     );
   }
 
-  /** The colour of a step's change; neutral if the steps changed within the noise. */
+  /** Return the colour of a step's change; neutral if the steps changed only by noise. */
   private colorOf({ share }: StepSlot): string {
     const theme = this.ctx.theme.value;
     return this.shown.value?.isChange === true ? deltaColor(share, theme) : neutralColor(theme);
@@ -145,7 +145,7 @@ export class Strip extends DiffPanel<StripData> {
     if (this.has(slot)) this.choose(this.chosenSlot === slot ? null : slot);
   }
 
-  /** Label, dashed line and band of a slot, as one button. */
+  /** Return label, dashed line and band of a slot as one button. */
   private slot(slot: StepSlot, runHeight: number, narrow: boolean) {
     const { x, width, lengthsPx, diff, lengths, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
@@ -153,14 +153,14 @@ export class Strip extends DiffPanel<StripData> {
     const slotHeight = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
     const isOn = this.chosenSlot === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
-    // The drawn texts come first, as the name of a control must contain its visible text.
+    // Starts with the drawn texts: the name of a control must contain its visible text.
     const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, lengths[0])];
     return (
       <g
         key={slot.slot}
         class={isOn ? "hta-diff-slot hta-on" : "hta-diff-slot"}
         transform={`translate(${x},0)`}
-        // In SVG, the name of the attribute has no capital letter.
+        // In SVG, this attribute is written in lower case.
         tabindex={0}
         role="button"
         aria-pressed={isOn}
@@ -210,7 +210,7 @@ export class Strip extends DiffPanel<StripData> {
   }
 }
 
-/** The longest form of a label that fits: all of it, its number, or "". */
+/** Return the longest form of a label that fits: the full label, its number, or "". */
 function fittingLabel(label: string, width: number): string {
   const maxCharacters = width < 26 ? 0 : Math.floor((width - 2) / 6.4);
   const short = label.startsWith("Step ") ? label.slice(5) : label;
@@ -285,13 +285,13 @@ function Gutter(props: {
   );
 }
 
-/** The numbers of a change that fit into the width of its slot. */
+/** Return the numbers of a change that fit in the width of its slot. */
 function changeLines({ diff, lengths, width }: StepSlot, narrow: boolean): string[] {
   const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
   return width >= 34 ? [...lines, shareText(diff, lengths[0]) || "new"] : lines;
 }
 
-/** Draw the numbers in the grey part if they fit, else on a plate. */
+/** Draw the numbers in the grey part if they fit, otherwise on a plate. */
 function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme: ThemeName }) {
   const { slot, narrow, top, theme } = props;
   const { width, lengthsPx } = slot;
@@ -299,7 +299,7 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   if (lines.length === 0) return null;
   const lineWidths = lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6));
   const textWidth = Math.max(...lineWidths);
-  // The band is grey up to the shorter run's end, and narrow in its first third after that.
+  // The numbers may extend over the grey part and the first third of the wedge after it.
   const grayWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
@@ -367,7 +367,7 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
   const shares = busyShares(data.lanes, slots, dpr);
   pen.scale(dpr, dpr);
   for (const { slot, x, lengthsPx } of slots) {
-    // On whole device pixels: in between, all colours would be paler.
+    // On whole device pixels: bars between pixels would be paler.
     const left = Math.round(x * dpr) / dpr;
     for (const side of SIDES) {
       const top = LABELS_HEIGHT + side * runPitch(runHeight);
@@ -390,7 +390,7 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
   }
 }
 
-/** By `slot/side/lane`, the busy share of the time of each device pixel. */
+/** Return, by `slot/side/lane`, the busy share of the time under each device pixel. */
 function busyShares(
   { rows, columns, attrs }: PanelFrame,
   slots: readonly StepSlot[],
@@ -419,53 +419,53 @@ function busyShares(
   return shares;
 }
 
-// Layout of the slots of steps in the strip: pure functions.
+// Pure functions that lay out the slots of steps in the strip.
 
-/** Content of the strip. */
+/** The content of the strip. */
 export interface StripData {
   labels: BySide<string>;
   slots: PanelFrame;
   lanes: PanelFrame;
-  /** Mean length of the steps, before and after. */
+  /** Mean length of the steps before and after. */
   totals: BySide<number>;
-  /** Whether the change of the steps is significant. */
+  /** Whether the steps changed significantly. */
   isChange: boolean;
-  /** Text on the lanes: a pair of ranks, or a mean over pairs. */
+  /** Text about the lanes: a pair of ranks, or a mean over pairs. */
   ranksText: string;
 }
 
 interface StepSlot {
   slot: number;
   label: string;
-  /** Length of the step, before and after, ns. */
+  /** Length of the step before and after, in ns. */
   lengths: [number, number];
   x: number;
   width: number;
-  /** The same in px. */
+  /** Lengths of the step in px. */
   lengthsPx: [number, number];
   diff: number;
   share: number;
 }
 
-/** Kinds of time by their index in the frame, and their heights. */
+/** The time kinds in the order of their index in the frame, with the heights of their lanes. */
 const LANES = [
   { name: "compute", kind: "compute", height: 28 },
   { name: "communication", kind: "communication", height: 14 },
   { name: "copies", kind: "memory", height: 12 },
 ] as const;
 
-/** Between two lanes, px. */
+/** Space between two lanes, in px. */
 const GAP = 2;
 
 interface StripLane {
   name: string;
   kind: (typeof LANES)[number]["kind"];
   height: number;
-  /** Its number in the frame. */
+  /** Number of the lane in the frame. */
   index: number;
 }
 
-/** The kinds that occur, or all if none does. `kindNames` are the names that formats give them. */
+/** Return the kinds that occur, or all if none does. `kindNames`: names given by formats. */
 export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>): StripLane[] {
   const present = new Set(frame.columns.lane);
   const all = LANES.map((lane, index) => {
@@ -474,7 +474,7 @@ export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>)
   });
   const shown = all.filter(({ index }) => present.has(index));
   if (shown.length === 0 || shown.length === all.length) return all;
-  // The shown kinds share the height of all kinds, which the labels need.
+  // The labels need the height of all kinds, so the kinds that are shown share it.
   const gaps = shown.length * GAP;
   const scale = (heightOf(all) - gaps) / (heightOf(shown) - gaps);
   return shown.map((lane) => ({ ...lane, height: Math.round(lane.height * scale) }));
@@ -484,16 +484,16 @@ function heightOf(lanes: readonly StripLane[]): number {
   return sum(lanes.map(({ height }) => height + GAP));
 }
 
-/** More slots than this are not drawn side by side. */
+/** If there are more slots, they are not drawn side by side. */
 const MAX_SLOTS = 12;
 const GAP_PX = 5;
 
-/** `Step #1009` of `ProfilerStep#1009`. */
+/** Return `Step #1009` for `ProfilerStep#1009`. */
 export function stepLabel(label: string): string {
   return label.replace(/^ProfilerStep#(\d+)$/, "Step #$1");
 }
 
-/** Time of a pair of steps: means over ranks if known, else from start to end. */
+/** Return the times of a pair of steps: means over ranks if known, otherwise end minus start. */
 export function lengthsOf(row: FrameRow): [number, number] {
   const lengthOf = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];
@@ -503,14 +503,14 @@ export function lengthsOf(row: FrameRow): [number, number] {
   return [lengthOf("before"), lengthOf("after")];
 }
 
-/** Slots with the lengths in the table of steps: ranks start and end at different times. */
+/** Replace the slot lengths by those in the step table: ranks start and end at different times. */
 export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
-/** Place the selected steps side by side in `width` px; each slot fits the longer of its steps. */
+/** Place the selected steps side by side in `width` px. A slot fits the longer of its two steps. */
 export function placeSlots(
   frame: PanelFrame,
   selected: readonly number[],
@@ -542,13 +542,13 @@ export function placeSlots(
   });
 }
 
-/** The step of median change, drawn if there are too many to draw all. */
+/** Return the step with the median change, drawn if there are too many to draw all. */
 export function medianSlot(frame: PanelFrame): number {
   const rows = rowsOf(frame).sort((a, b) => numberAt(a, "delta_ns") - numberAt(b, "delta_ns"));
   return numberAt(rows[rows.length >> 1] ?? {}, "slot");
 }
 
-/** Corners of the band between the ends before and after, for a height of the band. */
+/** Return the corners of a band of this height between the ends before and after. */
 export function bandPoints(
   { lengthsPx: [before, after] }: StepSlot,
   height: number,

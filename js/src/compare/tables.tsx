@@ -1,4 +1,4 @@
-/** Tables of a comparison: names, changes, and tables of a format. */
+/** The tables of a comparison: names, changes, and tables added by a format. */
 
 import { useSignal } from "@preact/signals";
 import { classStyle, classOfChange, classCss } from "../facts/event_classes";
@@ -36,7 +36,7 @@ interface ChooserProps<Choice> {
   chosen: Choice | null;
 }
 
-/** The sort key of a row: its name, or an absolute difference. */
+/** Return the sort key of a row: its name or an absolute difference. */
 function sizeOf(row: FrameRow, column: string): CellValue {
   if (column === "name") return textAt(row, column);
   if (column === "count")
@@ -48,10 +48,7 @@ function membersOf(row: FrameRow): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [textAt(row, "name")];
 }
 
-/**
- * Style of a bar: the length is the amount; the form marks added, removed and replaced events.
- * Changes that may be chance are neutral.
- */
+/** Return a bar's style. Patterns mark added, removed and replaced events; chance is neutral. */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColor(theme) };
   const changeClass = changeClassOfName(row);
@@ -59,7 +56,7 @@ function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   return { background: barColor(numberAt(row, "diff_ns"), theme) };
 }
 
-/** The class of a name that one side lacks; null for others. */
+/** Return the class of a name that is missing on one side; null for other names. */
 function changeClassOfName(row: FrameRow): "only_here" | "replaced" | null {
   const changeClass = classOfChange(textAt(row, "change"), 0, 1);
   return row.is_change === true && (changeClass === "only_here" || changeClass === "replaced")
@@ -72,7 +69,7 @@ const HATCH_TEXTS = [
   ["replaced", "replaced by another name"],
 ] as const;
 
-/** The meaning of hatched bars, as far as the rows have them. */
+/** Explain the patterns of hatched bars that occur in the rows. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
   const changeClasses = new Set(rows.map(changeClassOfName));
   return HATCH_TEXTS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
@@ -85,7 +82,7 @@ function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeN
   );
 }
 
-/** A difference, and its bar left or right of zero, on the scale of all rows. */
+/** A difference with a bar to the left or right of zero, on the same scale in all rows. */
 function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeName }) {
   const { row, scale, theme } = props;
   const [low, high] = scale;
@@ -110,7 +107,7 @@ function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeNam
 const counts = (row: FrameRow): string =>
   countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
 
-/** Width from which times and counts are shown next to names and changes, px. */
+/** Times and counts are shown next to names and changes from this width on, in px. */
 const NUMBERS_FROM = 420;
 
 function nameColumns(
@@ -159,7 +156,7 @@ function nameColumns(
   ];
 }
 
-/** `choose` receives the full names of a row; null if the row is unchosen. */
+/** `choose` receives the full names of a row; null if the row is deselected. */
 export function NamesTable({
   frame,
   theme,
@@ -168,7 +165,7 @@ export function NamesTable({
   chosen: selected,
   choose,
 }: ChooserProps<string> & {
-  /** The word for the jobs' devices. */
+  /** Word for the devices of the jobs. */
   device: string;
   choose(name: string | null, members: string[] | null): void;
 }) {
@@ -221,9 +218,9 @@ export function NamesTable({
 
 const LARGEST_FIRST = { by: "diff_ns", descending: true };
 
-// Changes beyond the noise, one row each; a click marks their events on both sides.
+// The table of changes beyond noise. A click on a row marks its events on both sides.
 
-/** Describe how likely a change is by chance, or state that the spread is unknown. */
+/** Describe how likely a change is due to chance, or state that the spread is unknown. */
 export function chanceText(
   change: string,
   p: unknown,
@@ -242,7 +239,7 @@ export function chanceText(
   return { words: formatPValue(p), about };
 }
 
-/** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
+/** Return a text for replaced work, such as `aten::add ; aten::mul → fused_add_mul`. */
 export function replacedText(row: FrameRow, form: "names" | "short" = "names"): string {
   const [before, after] = ["before", "after"].map((side) => {
     const names = (textAt(row, `${side}_${form}`) || textAt(row, `${side}_names`)).split("; ");
@@ -253,7 +250,7 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
   return `${before} → ${after}`;
 }
 
-/** Number of calls of a change; of all calls of the name if only some were added or removed. */
+/** Return the number of calls; all calls of the name if only some were added or removed. */
 export function callsText(row: FrameRow): string {
   const totals = [numberAt(row, "before_total"), numberAt(row, "after_total")] as const;
   return Math.min(...totals) > 0 && ["added", "removed"].includes(textAt(row, "change"))
@@ -261,7 +258,7 @@ export function callsText(row: FrameRow): string {
     : counts(row);
 }
 
-/** Width from which both times and the chance are shown, px. */
+/** Both times and the probability are shown from this width on, in px. */
 const ALL_FROM = 720;
 
 const durationText = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
@@ -339,7 +336,7 @@ function changeColumns(theme: ThemeName, hasSteps: boolean): TableColumn<FrameRo
   ];
 }
 
-/** `choose` receives the number of a row, and its name; null if the row is unchosen. */
+/** `choose` receives the number and the name of a row; null if the row is deselected. */
 export function ChangesTable({
   frame,
   theme,
@@ -349,7 +346,7 @@ export function ChangesTable({
   hasSteps,
   choose,
 }: ChooserProps<number> & {
-  /** The ranks, unless they are all compared ranks. */
+  /** Names the ranks if some of the compared ranks are not included. */
   ranksText: string;
   hasSteps: boolean;
   choose(row: number | null, name: string): void;
@@ -386,20 +383,20 @@ export function ChangesTable({
   );
 }
 
-// Tables that only some formats have: before, after and the change of each measure side by side.
+// Tables added by formats: for each measure, before, after and the change side by side.
 
 const FIRST_ROWS = 12;
 const FORMAT_NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
-/** A measure with a column for each side, and perhaps for the difference. */
+/** A measure with one column per side, and in some tables one for the difference. */
 interface MeasureColumns {
-  /** Its column names without the prefixes `before_`, `after_` and `diff_`. */
+  /** Column name without the prefix `before_`, `after_` or `diff_`. */
   name: string;
   sides: boolean;
   diff: boolean;
 }
 
-/** Group columns by measure, in their order. */
+/** Group columns by measure, in the order of the columns. */
 export function measuresOf(columns: readonly string[]): MeasureColumns[] {
   const columnNames = new Set(columns);
   const measures: MeasureColumns[] = [];
@@ -419,9 +416,9 @@ export function measuresOf(columns: readonly string[]): MeasureColumns[] {
 const UNITS = /(?:^|_)(ns|us|ms|s|bytes|share|pct|mib)$/;
 const SHARE = /(?:^|_)share(?:_|$)/;
 
-/** Title of a column, without its unit, which the cells have. */
+/** Return the title of a column without its unit, which is shown in the cells. */
 export function titleOf(column: string): string {
-  // MPI: the change of calls and bytes, whatever their time.
+  // MPI: change of calls and bytes, regardless of their time.
   if (column === "change") return "calls and bytes";
   if (SHARE.test(column) || column === "bytes") return column.replaceAll("_", " ");
   return column.replace(UNITS, "").replaceAll("_", " ") || "time";
@@ -434,7 +431,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "number") return typeof value === "string" ? value : JSON.stringify(value);
   if (column.endsWith("p_value")) return formatPValue(value).slice(2);
-  // Calls without a message.
+  // Calls that have no message.
   if (column.startsWith("size_") && value < 0) return "–";
   if (column === "change_share") return shareText(value, 1);
   const unit = SHARE.test(column) ? "share" : (UNITS.exec(column)?.[1] ?? "");
@@ -456,7 +453,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   return `${value > 0 ? "+" : "−"}${plain(Math.abs(value))}`;
 }
 
-/** Class for a change of a time: more is slower. Other measures are neither better nor worse. */
+/** Return the class for a change of time: more is slower. Other measures are not judged. */
 function deltaClass(column: string, value: unknown): string {
   const isTime = PER_NS[UNITS.exec(column)?.[1] ?? ""] !== undefined;
   if (!isTime || typeof value !== "number" || cellText(column, value, true) === "±0") return "";
@@ -480,14 +477,14 @@ function MeasureCells(props: { measure: MeasureColumns; row: FrameRow }) {
   );
 }
 
-/** `mpi_message_sizes` as `MPI message sizes`. */
+/** Return a title: `MPI message sizes` for `mpi_message_sizes`. */
 export function tableTitle(name: string): string {
   const [first = "", ...words] = name.split("_");
   const firstWord = FORMAT_NAMES[first] ?? capitalize(first);
   return [firstWord, ...words].join(" ");
 }
 
-/** Transpose a single row of many measures into one row per measure. */
+/** Show a single row of many measures as one row per measure. */
 function TransposedTable(props: { measures: readonly MeasureColumns[]; row: FrameRow }) {
   const { measures, row } = props;
   return (

@@ -1,4 +1,4 @@
-/** Both timelines of a comparison: positions, colours, and the classes of their events. */
+/** The two timelines of a comparison: their placement, colours and event classes. */
 
 import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
@@ -26,7 +26,7 @@ const DIFF_HELP: HelpGroup = {
   ],
 };
 
-/** Equals the default of the widget's trait. */
+/** Must equal the default of the widget's trait. */
 const DEFAULT_HEIGHT_PX = 820;
 
 export class TimelinePair {
@@ -38,7 +38,7 @@ export class TimelinePair {
   ] as const;
   private readonly apps: BySide<TimelineApp>;
   private readonly matchAgain = signal<(() => void) | null>(null);
-  /** Number of events of each class; null until the classes of all events are known. */
+  /** Number of events of each class; null until all events have a class. */
   private readonly counts = signal<ClassCounts | null>(null);
   private readonly parts = signal<BySide<ClassShares | null> | null>(null);
 
@@ -93,7 +93,7 @@ export class TimelinePair {
     return app;
   }
 
-  /** The height of one timeline; linked timelines share one place. */
+  /** Return the height of one timeline. Linked timelines are drawn in the same area. */
   private shareOfHeight(total: number): number {
     return this.ctx.coupled.value ? total : total / 2;
   }
@@ -119,7 +119,7 @@ export class TimelinePair {
     return <Head />;
   }
 
-  /** The side that is drawn above (0) or below (1). */
+  /** Return the side that is drawn above (0) or below (1). */
   private sideAt(place: Side): Side {
     return this.ctx.swapped.value ? otherSide(place) : place;
   }
@@ -132,7 +132,7 @@ export class TimelinePair {
     this.apps[this.sideAt(0)].help.toggle(anchor);
   }
 
-  /** Put the focus into the search box, which is that of the upper timeline. */
+  /** Focus the search box, which belongs to the upper timeline. */
   focusSearch(): void {
     this.apps[this.sideAt(0)].commands.run("search");
   }
@@ -141,7 +141,7 @@ export class TimelinePair {
     for (const { status } of this.apps) status.asideText.value = text;
   }
 
-  /** Draw linked timelines in one place, rank by rank, others one above the other. */
+  /** Draw linked timelines in the same area, rank by rank; others one above the other. */
   private showOrder(): void {
     const { ctx, places, apps } = this;
     const [upper, lower] = [this.sideAt(0), this.sideAt(1)];
@@ -175,7 +175,7 @@ export class TimelinePair {
     }
   }
 
-  /** Take over the colours that a key of a timeline chose. */
+  /** Adopt the colours that were selected with a key in a timeline. */
   private followColor(side: Side): void {
     const { states, signal: abortSignal } = this.ctx.options;
     const take = (): void => {
@@ -188,7 +188,7 @@ export class TimelinePair {
     listenTo(states[side], "change:color", take, abortSignal);
   }
 
-  /** Load the classes of events; tiles carry them from then on. */
+  /** Load the classes of events. All tiles that are requested later contain them. */
   async loadClasses(): Promise<void> {
     const { ctx } = this;
     const { source, signal: abortSignal } = ctx.options;

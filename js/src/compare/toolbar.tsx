@@ -1,4 +1,4 @@
-/** Toolbar of a comparison, and its cautions. */
+/** The toolbar of a comparison, with its cautions. */
 
 import { useSignal } from "@preact/signals";
 import { asError } from "../protocol/source";
@@ -79,7 +79,7 @@ function RunNames({ ctx }: { ctx: DiffContext }) {
   );
 }
 
-/** Controls of the two timelines together: alignment, ranks, history, link. */
+/** Controls for both timelines: alignment, ranks, history, link. */
 function LinkControls(props: DiffToolbarProps & { timelines: TimelinePair }) {
   const { ctx, timelines, travel } = props;
   const { about, coupled } = ctx;
@@ -105,7 +105,7 @@ function LinkControls(props: DiffToolbarProps & { timelines: TimelinePair }) {
   );
 }
 
-/** The choice of the alignment: buttons, or a list in narrow toolbars. */
+/** The alignment selector: buttons, or a list if the toolbar is narrow. */
 function AlignChoice({ ctx }: { ctx: DiffContext }) {
   const { value: base } = ctx.base;
   return (
@@ -191,7 +191,7 @@ function DiffExportSheet(props: {
       status.value = asError(error).message;
     }
   };
-  // The kernel writes files.
+  // Files are written by the kernel.
   const files = FILE_CHOICES.filter(
     ([op]) => live !== null && (op === "save_html" || timelines !== null),
   );

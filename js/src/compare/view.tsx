@@ -1,4 +1,4 @@
-/** One view of a comparison: creates its parts and puts them into the page. */
+/** The view of a comparison: creates its parts and adds them to the page. */
 
 import { listenTo } from "../connection/store";
 import type { PanelFrame } from "../protocol/source";
@@ -18,10 +18,10 @@ import { DiffToolbar } from "./toolbar";
 
 const WIDE = 1400;
 const NARROW = 900;
-/** Width from which details of both sides fit next to each other. */
+/** From this width on, the details of both sides fit next to each other. */
 const ROOMY = 1200;
 
-/** A table that only some formats have. */
+/** A table that a format adds. */
 class TableSection extends DiffPanel<PanelFrame> {
   constructor(
     ctx: DiffContext,
@@ -122,7 +122,7 @@ export class DiffApp {
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
-  /** Let the timelines and charts follow the model, and show how much of the page's data arrived. */
+  /** Make the timelines and charts follow the model, and show how much of the data has arrived. */
   private followModel({ timelines, charts }: DiffEvents): void {
     const { model, live, signal: abortSignal } = this.ctx.options;
     const { link } = timelines;
@@ -167,7 +167,7 @@ export class DiffApp {
     events.charts.fitTables(layout, events.timelines.el);
   }
 
-  /** Put the panels into the page in the order in which the layout is read, which Tab follows. */
+  /** Put the panels into the page in reading order; Tab follows the same order. */
   private arrange(layout: DiffLayout, { timelines, charts }: DiffEvents): void {
     const { root, body } = this;
     this.layout = layout;
@@ -189,7 +189,7 @@ export class DiffApp {
     }
   }
 
-  /** Run a command that is for both timelines; false for others. */
+  /** Run a command if it applies to both timelines. Return false for other commands. */
   private runCommand(command: Command): boolean {
     const { root, events, fullWindow } = this;
     if (command === "undo" || command === "redo") this.travel(command);
@@ -202,7 +202,7 @@ export class DiffApp {
     return true;
   }
 
-  /** Leave the full window, unless something in it has used the key. */
+  /** Leave the full window, unless an element in it has handled the key. */
   private leaveFullWindow(event: KeyboardEvent): void {
     if (event.defaultPrevented || matchKey(event)?.command !== "leave") return;
     if (this.fullWindow.leave()) event.preventDefault();
@@ -271,7 +271,7 @@ function DiffStatus({ ctx }: { ctx: DiffContext }) {
   );
 }
 
-/** Keys that are for both timelines, from anywhere in a comparison. */
+/** Handle keys for both timelines, pressed anywhere in a comparison. */
 function listenToDiffKeys(
   root: HTMLElement,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** The waterfall of the step time's difference, by kind and by cause. */
+/** The waterfall chart of the change in step time, by kind and by cause. */
 
 import { batch, signal } from "@preact/signals";
 import { causeLabel } from "../charts/stack";
@@ -36,7 +36,7 @@ interface WaterfallBar {
   diff: number;
   /** Whether the difference is significant. */
   isChange: boolean;
-  /** Ends of the bar, ns from zero. */
+  /** Ends of the bar in ns, relative to zero. */
   from: number;
   to: number;
   depth: number;
@@ -51,10 +51,10 @@ const LEVEL_LABELS: Record<string, string> = {
 };
 const KIND_ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MAX_PARTS = 8;
-/** Parts below this share of the largest part are summed: their bars are too short to be seen. */
+/** Parts smaller than this share of the largest are summed: their bars would be invisible. */
 const MIN_PART_SHARE = 0.001;
 
-/** Kinds by size, without those absent from both runs. */
+/** Return the kinds by size, without those that are absent from both runs. */
 export function waterfallBars(
   kinds: PanelFrame,
   kindNames: Record<string, string> = LEVEL_LABELS,
@@ -64,7 +64,7 @@ export function waterfallBars(
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
-/** The parts of a kind: the largest differences that can be seen, and one sum of the rest. */
+/** Return the parts of a kind: the largest differences, and one sum of all that are too small. */
 export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): WaterfallBar[] {
   const rows = rowsOf(parts).filter((row) => textAt(row, "kind") === kind);
   const sizes = rows.map((row) => Math.abs(numberAt(row, "diff_ns")));
@@ -103,7 +103,7 @@ function barsOf(
   });
 }
 
-/** Scale of the bars: from 0, or close to the changes if they would be too small to see. */
+/** Return the scale: from 0, or narrowed to the changes if they would be too small to see. */
 function waterfallScale(ends: readonly number[], total: number): { low: number; high: number } {
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const spread = high - low;
@@ -113,16 +113,16 @@ function waterfallScale(ends: readonly number[], total: number): { low: number; 
 
 interface WaterfallData {
   kinds: PanelFrame;
-  /** Text on the step and the ranks. */
+  /** Text about the step and the ranks. */
   what: string;
-  /** Text on the spread of the steps; "" if it is unknown. */
+  /** Text about the spread of the steps; "" if it is unknown. */
   spread: string;
 }
 
 export class Waterfall extends DiffPanel<WaterfallData> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
-  /** The parts of the open kind, or why they are missing; null until they are loaded. */
+  /** The parts of the open kind, or the error; null until they are loaded. */
   private readonly parts = signal<PanelFrame | Error | null>(null);
   private readonly kindNames: Record<string, string>;
   private readonly newest = new LatestRequest(this.ctx.options.signal);
@@ -148,7 +148,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     this.set(first, this.level.value);
   }
 
-  /** Open a kind, divided by `level`, or close all. */
+  /** Open a kind, divided by `level`; null closes all. */
   private set(open: string | null, level: Level): void {
     batch(() => {
       this.open.value = open;

@@ -1,28 +1,28 @@
-/** The address of a view, which our pages and tabs set on the view's model. */
+/** The address of a view. Only our pages and tabs set it on the model of the view. */
 
 /** The value of the trait `_address`, which only models in our pages and tabs have. */
 export interface ViewAddress {
-  /** The address up to the state. */
+  /** The address without the state. */
   base: string;
-  /** The state when the address was opened; "" for none. */
+  /** The state when the address was opened; "" if there was none. */
   state: string;
-  /** Whether it is the address of the page, which then follows the state. */
+  /** Whether this is the address of the page. If so, it is updated when the state changes. */
   isPage: boolean;
-  /** Panels of an address that names none. */
+  /** The panels to show if the address lists none. */
   panels: PanelIds;
-  /** The places in which the address works, as text for the user. */
+  /** Where the address works, as text for the user. */
   reach: string;
 }
 
 export type PanelIds = readonly (string | readonly string[])[];
 
-/** The address of this page. */
+/** Return the address of this page. */
 export function pageAddress(panels: PanelIds, reach: string): ViewAddress {
   const [base, state] = splitPageAddress();
   return { base, state, isPage: true, panels, reach };
 }
 
-/** The address of this page, up to the state, and the state. */
+/** Split the address of this page into the part before the state, and the state. */
 export function splitPageAddress(): [base: string, state: string] {
   const { href } = window.location;
   const end = `${href}#`.indexOf("#");
@@ -30,7 +30,7 @@ export function splitPageAddress(): [base: string, state: string] {
   return [`${href.slice(0, end)}${route}`, state];
 }
 
-/** A fragment as route and state: `#/dashboard/job?view=0_9` as `#/dashboard/job`, `view=0_9`. */
+/** Split `#/dashboard/job?view=0_9` into the route `#/dashboard/job` and the state `view=0_9`. */
 export function splitFragment(fragment: string): [route: string, state: string] {
   const end = `${fragment}?`.indexOf("?");
   return [fragment.slice(0, end) || "#", fragment.slice(end + 1)];

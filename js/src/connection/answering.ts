@@ -1,10 +1,10 @@
 /**
  * Route the requests of a view to the kernel or to the data in the page.
  *
- * A live view starts with the kernel alone. `OfflineData` then fetches the job's data from it and
- * opens them as a `LocalSource`, the engine that also answers in saved pages. From then on
- * `HybridSource` prefers the page: moving and selecting stay fast while the kernel is busy, and go on
- * after it ends. `ObservedSource` is for the stage and the widgets around it, which share replies.
+ * At first, a live view uses only the kernel. `OfflineData` then fetches the data of the job and
+ * opens it as a `LocalSource`, the engine of saved pages. From then on, `HybridSource` prefers this
+ * engine: moving and selecting stay fast while the kernel is busy, and work after it has ended. The
+ * stage and the widgets around it use an `ObservedSource`, which shares replies between them.
  */
 
 import { type Signal, signal } from "@preact/signals";
@@ -36,12 +36,12 @@ import {
 } from "./kernel";
 
 /**
- * The page answers where its reply equals that of the kernel (`LocalSource.canAnswer`). The kernel
- * answers all other requests, and those that fail in the page. After the kernel has ended, the page
- * answers all requests, from a part of the job if it has no more.
+ * Answers a request in the page if the reply would equal the kernel's (`LocalSource.canAnswer`).
+ * The kernel answers all others, and those that fail in the page. After the kernel has ended, all
+ * requests are answered in the page, if necessary from a part of the job.
  */
 export class HybridSource implements Source {
-  /** Source over the data that the page has fetched; null before. */
+  /** Source over the data that the page has fetched; null until then. */
   readonly page = signal<LocalSource | null>(null);
 
   constructor(
@@ -53,7 +53,7 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** The part of the job whose data the page has. */
+  /** Return how much of the job the page has fetched. */
   get pageExtent(): "all" | "part" | "nothing" {
     const page = this.page.value;
     if (page === null) return "nothing";
@@ -63,7 +63,7 @@ export class HybridSource implements Source {
   ask: Source["ask"] = (op, request, signal) =>
     askWithRetries(op, () => this.route(op, request, signal), signal);
 
-  /** Operations that failed in the page and are logged; each is logged once. */
+  /** Operations that failed in the page. Each is logged only once. */
   private readonly loggedOps = new Set<Operation>();
 
   private async route<Op extends Operation>(
@@ -87,7 +87,7 @@ export class HybridSource implements Source {
     }
     try {
       const answer = await this.kernel.ask(op, request, signal);
-      // The page's engine should answer every request that the kernel can.
+      // A failure here that the kernel does not have is a fault of the page's engine.
       const isKernelBetter = pageError !== undefined && panelErrors(answer) === undefined;
       if (isKernelBetter && !this.loggedOps.has(op)) {
         this.loggedOps.add(op);
@@ -95,7 +95,7 @@ export class HybridSource implements Source {
       }
       return answer;
     } catch (error) {
-      // The kernel's answer may have taken longer than fetching its data.
+      // The page may have fetched its data while the kernel was answering.
       const pageNow = this.page.peek();
       if (isAbort(error) || this.status !== "none" || pageNow === null) throw error;
       return pageNow.ask(op, request, signal).catch((reason: unknown) => {
@@ -109,20 +109,20 @@ function panelErrors({ reply }: { reply: object }): unknown {
   return "errors" in reply ? reply.errors : undefined;
 }
 
-// Fetch the job's data while the kernel runs, so that the page works after the kernel has ended.
+// Fetch the data of a job while the kernel runs, so that the page still works without it.
 
-/** Delay before data is fetched: the page draws first. */
+/** Data is fetched after this delay, so that the page draws first. */
 const FETCH_DELAY_MS = 1000;
-/** First delay between two checks whether the kernel has prepared the data; it grows. */
+/** First delay before asking again whether the kernel has prepared the data. It grows. */
 const POLL_MS = 400;
 const MAX_POLL_MS = 3000;
 
 export interface Progress {
   state: "waiting" | "preparing" | "fetching" | "ready" | "failed";
-  /** Bytes received, and their total; 0 while it is unknown. */
+  /** Number of bytes received, and their total (0 until it is known). */
   receivedBytes: number;
   totalBytes: number;
-  /** Why it failed. */
+  /** Why fetching failed. */
   message: string;
 }
 
@@ -140,7 +140,7 @@ export class OfflineData {
   readonly progress = signal(NOT_STARTED);
   private attempt = new AbortController();
 
-  /** `openSource` makes the value of `page` from the data that the kernel sent. */
+  /** `openSource` turns the received data into the value of `page`. */
   constructor(
     private readonly kernel: Source,
     private readonly page: Signal<LocalSource | null>,
@@ -150,7 +150,7 @@ export class OfflineData {
     signal.addEventListener("abort", () => this.attempt.abort(), { once: true });
   }
 
-  /** Fetch when the page is idle; start again if the job changes. */
+  /** Fetch the data when the page is idle. Start over if the job changes. */
   start(): void {
     this.attempt.abort();
     if (this.signal.aborted) return;
@@ -188,7 +188,7 @@ export class OfflineData {
     this.progress.value = { ...NOT_STARTED, state: "ready", receivedBytes, totalBytes };
   }
 
-  /** The kernel's reply once it is done. */
+  /** Ask until the kernel has prepared the data, and return that reply. */
   private async waitUntilReady(signal: AbortSignal): Promise<OfflineReply> {
     for (let delayMs = POLL_MS; ; delayMs = Math.min(delayMs * 1.5, MAX_POLL_MS)) {
       const reply = (await this.askOffline({}, signal)).reply as unknown as OfflineReply;
@@ -204,13 +204,13 @@ export class OfflineData {
   }
 }
 
-/** Source of a live view: the kernel, and the data that the page fetches. */
+/** The source of a live view: the kernel, and the data that the page fetches from it. */
 export interface LiveSource {
   source: HybridSource;
   offline: OfflineData;
 }
 
-/** Fetching begins with `offline.start()`. */
+/** Make the source of a live view. Fetching begins with `offline.start()`. */
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
@@ -238,18 +238,18 @@ function blocksIn(content: Uint8Array, ranges: Record<string, [number, number]>)
   };
 }
 
-/** Wait until the browser is idle, or for one second at most. */
+/** Wait until the browser is idle, but at most one second. */
 function whenIdle(signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
-  // Safari does not support this callback.
+  // Safari does not support `requestIdleCallback`.
   if (typeof requestIdleCallback !== "function") return sleep(50, signal);
   return new Promise((resolve) => requestIdleCallback(() => resolve(), { timeout: 1000 }));
 }
 
-// One source for the stage and everything around it: identical requests are sent once.
+// A source shared by the stage and everything around it; equal requests are sent once.
 
 const MAX_CACHED = 16;
-/** Operations that may take long; they are computed incrementally. */
+/** Slow operations. The kernel computes them in several incomplete replies. */
 const INCREMENTAL_OPS = new Set([
   "stats",
   "minimap",
@@ -270,8 +270,8 @@ const INCREMENTAL_OPS = new Set([
 type ReplyListener = (op: string, request: Record<string, unknown>, reply: Reply) => void;
 
 /**
- * A source that sends identical requests for the same window once. The stage and the toolbar both
- * need the shares of the view; the first caller starts the request.
+ * A source that sends equal requests for the same window once. For example, the stage and the
+ * toolbar both show the shares of the view.
  */
 export class ObservedSource implements Source {
   private readonly memo = new LruCache<string, Promise<Answer<"stats">>>(MAX_CACHED);
@@ -284,17 +284,17 @@ export class ObservedSource implements Source {
     return this.inner.status;
   }
 
-  /** Receive every reply, also to other callers. */
+  /** Receive every reply, including those to other callers. */
   onReply(listener: ReplyListener): void {
     this.replyListeners.push(listener);
   }
 
-  /** Receive every failure that is not an abort. */
+  /** Receive every failure except aborts. */
   onFailure(listener: (op: string, error: Error) => void): void {
     this.failureListeners.push(listener);
   }
 
-  /** Discard all replies: the scene has changed. */
+  /** Discard all replies, after the scene has changed. */
   clearCache(): void {
     this.memo.clear();
   }
@@ -306,7 +306,7 @@ export class ObservedSource implements Source {
   ): Promise<Answer<Op>> {
     if (op !== "stats") return this.askAndNotify(op, request, signal);
     const key = JSON.stringify(request);
-    // Shared by several callers, so no single caller may abort it.
+    // The request is shared, so no single caller may abort it.
     const answer = this.memo.get(
       key,
       () => this.askAndNotify(op, request, undefined) as Promise<Answer<"stats">>,
@@ -315,7 +315,7 @@ export class ObservedSource implements Source {
     return signal === undefined ? answer : abortable(answer, signal);
   }
 
-  /** The final reply, after repeating the request while replies are incomplete. */
+  /** Repeat the request while replies are incomplete, and return the final reply. */
   private async askUntilComplete<Op extends Operation>(
     op: Op,
     request: Requests[Op],
@@ -346,7 +346,7 @@ export class ObservedSource implements Source {
   }
 }
 
-/** The window in whole ns, as the stage requests it: equal views send equal requests. */
+/** Return the window in whole ns, as the stage does: equal views make equal requests. */
 export function wholeNsWindow(span: Span): { start: number; end: number } {
   const start = Math.floor(span[0]);
   return { start, end: Math.max(Math.ceil(span[1]), start + 1) };
@@ -362,7 +362,7 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /**
- * Max time that the kernel may spend on one reply, and the max size of that reply. The remainder is
- * requested next, unless the view has moved by then.
+ * Longest time that the kernel may spend on one reply, and the size limit of the reply. The page
+ * requests the remainder next, unless the view has moved by then.
  */
 export const REPLY_BUDGET_MS = 30;

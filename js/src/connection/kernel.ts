@@ -1,4 +1,4 @@
-/** Send requests to the kernel over the widget's custom messages. */
+/** Send requests to the kernel as custom messages of the widget. */
 
 import { signal } from "@preact/signals";
 import {
@@ -15,32 +15,32 @@ import {
 
 type MessageListener = (content: unknown, buffers: DataView[]) => void;
 
-/** Members of an anywidget model that are used here. */
+/** The members of an anywidget model that this module uses. */
 export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
   on(event: string, listener: MessageListener): void;
   off(event: string, listener: MessageListener): void;
-  /** The notebook's manager of widgets, which may know its kernel. */
+  /** The notebook's widget manager, which may expose the kernel. */
   readonly widget_manager?: unknown;
 }
 
 /**
- * Events that models emit when their kernel restarts, or closes the connection. (A kernel that is
- * shut down emits none: sending fails then.)
+ * Events that a model emits when its kernel restarts or the connection closes. A kernel that is
+ * shut down causes no event: sending fails then.
  */
 const END_EVENTS = ["comm_live_update", "comm:close"] as const;
 
-/** Time without an answer after which a kernel counts as busy. */
+/** A kernel that has not answered for this long is shown as busy. */
 export const BUSY_AFTER_MS = 700;
-/** Interval of checks whether a busy kernel was shut down. */
+/** Interval between checks whether a busy kernel was shut down. */
 const CHECK_INTERVAL_MS = 1000;
 
 type Status = Source["status"];
 
-/** Two views of one model receive each other's replies: tokens must not collide. */
+/** Two views of one model receive each other's replies, so their tokens must differ. */
 function makeViewToken(): string {
   const randoms = new Uint32Array(2);
-  // getRandomValues, unlike randomUUID, also exists on plain http.
+  // Unlike randomUUID, getRandomValues is available over plain http.
   globalThis.crypto.getRandomValues(randoms);
   return Array.from(randoms, (random) => random.toString(36)).join("");
 }
@@ -49,12 +49,12 @@ export function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** The host's terms for the program that replies, and for starting it again. */
+/** How texts name the program that replies, and how to start it again. */
 export interface HostTerms {
-  /** The subject of a sentence, capitalized. */
+  /** Subject of a sentence, capitalized. */
   who: string;
   badge: string;
-  /** When it answers again: "detail follows when …". */
+  /** Completes the sentence "detail follows when …". */
   free: string;
   again: string;
 }
@@ -72,7 +72,7 @@ function termsOf(manager: unknown): HostTerms {
   return { ...NOTEBOOK_TERMS, ...(manager.words as Partial<HostTerms> | null) };
 }
 
-/** Only the bytes of a view, which may be a part of a larger buffer. */
+/** Return the bytes of a view, without the rest of a larger buffer. */
 function bytesOf(view: DataView | undefined): ArrayBuffer | null {
   if (view === undefined) return null;
   const { buffer, byteOffset, byteLength } = view;
@@ -89,7 +89,7 @@ export class KernelSource implements Source {
     { resolve(reply: Reply): void; reject(error: Error): void }
   >();
   private requestCount = 0;
-  /** The file that the kernel refused to replace; a repeated request replaces it. */
+  /** The file that the kernel did not replace. Repeating the request replaces it. */
   private refusedPath: string | null = null;
   private readonly statusSignal = signal<Status>("live");
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
@@ -159,22 +159,22 @@ export class KernelSource implements Source {
         this.failAll();
         return;
       }
-      // Send anyway: a reply proves that the kernel is alive.
+      // The request is sent anyway: a reply would show that the kernel is alive.
       if (this.statusSignal.peek() === "none") this.failAll();
       else if (this.busyTimer === undefined) this.restartTimer();
     });
   }
 
-  /** Check whether the kernel has ended, while no request runs. */
+  /** Check whether the kernel has ended, even if no request is pending. */
   checkAlive(): void {
     if (this.statusSignal.peek() !== "none" && this.hasEnded()) this.failAll();
   }
 
-  /** The kernel has died: reject all pending requests. */
+  /** Reject all pending requests, because the kernel has ended. */
   private failAll(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
-    // Set the status before the failures: their handlers may read it.
+    // The status is set first, because failure handlers may read it.
     this.statusSignal.value = "none";
     const { pending } = this;
     const failed = [...pending.values()];
@@ -193,7 +193,7 @@ export class KernelSource implements Source {
       reply?: Record<string, unknown>;
       error?: ErrorReply;
     };
-    // A reply to another view also proves that the kernel is responsive.
+    // A reply to another view also shows that the kernel is responsive.
     this.statusSignal.value = "live";
     const request = this.pending.get(rpc);
     this.pending.delete(rpc);
@@ -207,14 +207,14 @@ export class KernelSource implements Source {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     if (this.pending.size === 0) {
-      // With nothing pending the kernel's state is unknown, but a dead kernel stays dead.
+      // Without pending requests, the kernel counts as live, unless it has ended.
       if (this.statusSignal.peek() !== "none") this.statusSignal.value = "live";
       return;
     }
     this.busyTimer = setTimeout(() => this.onSilence(), BUSY_AFTER_MS);
   }
 
-  /** No reply for a while: the kernel is busy or dead. */
+  /** Handle a lack of replies: the kernel is busy or has ended. */
   private onSilence(): void {
     if (this.hasEnded()) {
       this.failAll();
@@ -225,11 +225,11 @@ export class KernelSource implements Source {
   }
 }
 
-// Detect through the notebook that its kernel has ended: kernels that are shut down send nothing.
+// Ask the notebook whether its kernel has ended: a kernel that is shut down sends nothing.
 
 const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 
-/** Return a check whether the current kernel has ended; false if the notebook does not expose it. */
+/** Return a check for whether the kernel has ended; always false if the notebook cannot tell. */
 function makeEndCheck(manager: unknown): () => boolean {
   const kernel = kernelOf(manager);
   if (kernel === null) return () => false;
@@ -237,19 +237,19 @@ function makeEndCheck(manager: unknown): () => boolean {
     ENDED_STATES.has(kernel.status) || kernel.isDisposed === true || kernelOf(manager) === null;
 }
 
-/** JupyterLab's managers of widgets name their kernel; others do not. */
+/** The widget manager of JupyterLab exposes the kernel; others do not. */
 function kernelOf(manager: unknown): { status?: unknown; isDisposed?: unknown } | null {
   if (manager === null || typeof manager !== "object" || !("kernel" in manager)) return null;
   const { kernel } = manager;
   return typeof kernel === "object" ? kernel : null;
 }
 
-// Retries: interrupting a cell also interrupts the request that the kernel is handling.
+// Retry requests: interrupting a cell also interrupts the request that the kernel handles.
 
-/** Pauses before each retry; if the last retry is interrupted, the request fails. */
+/** Pause before each retry. If the last retry is interrupted, the request fails. */
 export const RETRY_DELAYS_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
-/** The reply, after retries if the kernel was interrupted; writes are not repeated. */
+/** Return the reply, retrying if the kernel was interrupted. Writes are not repeated. */
 export async function askWithRetries<T>(
   op: string,
   ask: () => Promise<T>,

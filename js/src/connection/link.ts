@@ -1,10 +1,10 @@
 /**
- * The state of a view in the fragment of an address, after its first `?`:
+ * The state of a view, stored in the fragment of an address after its first `?`:
  *
  *     report.html#?view=12000_34000&ranks=0-3.5&query=kind+in+%5B%27compute%27%5D
  *
- * The page of the view keeps its address up to date, and opening an address restores
- * the state. An address may come from anywhere: what this job does not have is left out.
+ * The page updates its address whenever the view changes, and opening an address restores the
+ * state. Addresses may come from anywhere, so parts that this job does not have are left out.
  */
 
 import { runsOf } from "../facts/rank_text";
@@ -24,12 +24,12 @@ import {
   STATE_KEYS,
 } from "./store";
 
-/** Longer links are cut by chats and mail; longer fragments are not read. */
+/** Chat and mail programs cut longer links, so longer fragments are not read. */
 const MAX_LENGTH = 8000;
 const MAX_TEXT_LENGTH = 1000;
 const FOLLOW_MS = 300;
 
-/** The link to a view whose state is `text`; null without an address, or without a text. */
+/** Return the link to a view with the state `text`; null without an address or a text. */
 export function linkTo(model: Model, text: string | null): string | null {
   const address = addressTrait(model);
   return address === null || text === null ? null : withState(address.base, text);
@@ -38,25 +38,25 @@ export function linkTo(model: Model, text: string | null): string | null {
 const withState = (base: string, text: string): string =>
   text === "" ? base.replace(/#$/, "") : `${base}?${text}`;
 
-/** The link to the state of a view; null without an address, or if the state is too large. */
+/** Return the link to the state of a view; null without an address or if the state is too long. */
 export function linkOf(model: Model, state: SharedState, { range }: Scene): string | null {
   const panels = changedPanels(model);
   return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
 }
 
-/** The state of a view as text. A window equal to `range`, which shows everything, is left out. */
+/** Return the state of a view as text. A window that equals `range`, the default, is omitted. */
 export function stateText(state: Model, range: Span, panels: PanelIds | null = null) {
   const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
   const shared = Object.fromEntries(entries) as SharedState;
   return encodeState(isSameJson(shared.view, range) ? { ...shared, view: null } : shared, panels);
 }
 
-/** The address of a view's model; null in notebooks. */
+/** Return the address of a view's model; null in notebooks. */
 export function addressTrait(model: Model): ViewAddress | null {
   return (model.get("_address") ?? null) as ViewAddress | null;
 }
 
-/** Apply the state of the model's address; returns a sentence on what was left out, or "". */
+/** Apply the state in the model's address. Return a sentence about omitted parts, or "". */
 export function applyAddress(model: Model, state: Model, scene: Scene): string {
   const address = addressTrait(model);
   if (address === null || address.state === "") return "";
@@ -70,8 +70,8 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
 }
 
 /**
- * Keep the page's address equal to the state, whose text `text` returns, and apply addresses that
- * the user opens. `changes` are the traits that the text depends on.
+ * Write the state to the page's address whenever one of the traits in `changes` changes, and apply
+ * addresses that the user opens. `text` returns the state as text.
  */
 export function followAddress(
   model: Model,
@@ -84,13 +84,13 @@ export function followAddress(
   const write = (): void => {
     const address = addressTrait(model);
     if (address?.isPage !== true || signal.aborted) return;
-    // The user has opened another address; its event is still to come.
+    // The user has opened another address, whose event has not arrived yet.
     if (splitPageAddress()[0] !== address.base) return;
     const href = withState(address.base, text() ?? "");
     try {
       if (href !== window.location.href) history.replaceState(history.state, "", href);
     } catch {
-      // A page in a frame that may not change its address.
+      // A page inside a frame may be unable to change its address.
     }
   };
   const writeLater = (): void => {
@@ -106,20 +106,20 @@ export function followAddress(
   writeLater();
 }
 
-/** The traits that the address of a view depends on. */
+/** Return the traits on which the address of a view depends. */
 export function addressChanges(model: Model, state: Model): (readonly [Model, string])[] {
   return [...STATE_KEYS.map((key) => [state, key] as const), [model, "panels"]];
 }
 
-/** The panels of a view; null if its address need not name them. */
+/** Return the panels of a view; null if its address need not list them. */
 export function changedPanels(model: Model): PanelIds | null {
   const panels = model.get("panels") as PanelIds | undefined;
   return panels === undefined || isSameJson(panels, addressTrait(model)?.panels) ? null : panels;
 }
 
-// State as text. `-`, `.`, `_` and `*` need no escapes in addresses.
+// The state as text. `-`, `.`, `_` and `*` need no escaping in addresses.
 
-/** The parts of a state that differ from the initial one; null if they are too long. */
+/** Return the parts of a state that differ from the initial one; null if the text is too long. */
 export function encodeState(state: SharedState, panels: PanelIds | null = null): string | null {
   const { view, selected_event: event, search, color, pinned, ranks_from: from, scope } = state;
   const selection: SelectionJson = { ...FULL_SELECTION, ...state.selection };
@@ -151,13 +151,13 @@ export function encodeState(state: SharedState, panels: PanelIds | null = null):
 const rangeText = ([first, last]: readonly [number, number]): string =>
   first === last ? String(first) : `${first}-${last}`;
 
-/** Ids in a list, or in rows that begin with `*`. */
+/** Join the ids of a list. With rows of ids, each row begins with `*`. */
 function panelsText(panels: PanelIds): string {
   const isRows = panels.some((entry) => typeof entry !== "string");
   return isRows ? panels.map((row) => `*${[row].flat().join(".")}`).join("") : panels.join(".");
 }
 
-/** Read the parts of a state, and list those that the job does not have. */
+/** Reads the parts of a state and lists those that the job does not have. */
 class PartReader {
   readonly rejected: string[] = [];
   private readonly parts: URLSearchParams;
@@ -167,7 +167,7 @@ class PartReader {
     if (text.length > MAX_LENGTH) this.rejected.push("a state of more than 8 000 characters");
   }
 
-  /** The value of a part; null if there is none, or if `readText` returns undefined. */
+  /** Return the value of a part; null if it is missing or `readText` returns undefined. */
   read<T>(name: string, readText: (value: string) => T | undefined): T | null {
     const value = this.parts.get(name);
     if (value === null) return null;
@@ -176,12 +176,12 @@ class PartReader {
     return result ?? null;
   }
 
-  /** All values of a part that may occur several times. */
+  /** Return all values of a part that may occur several times. */
   all(name: string): string[] {
     return this.parts.getAll(name);
   }
 
-  /** The values that the job has. */
+  /** Return the values that exist in the job. */
   keep<T>(name: string, values: readonly T[], isKnown: (value: T) => boolean): T[] {
     const unknown = values.filter((value) => !isKnown(value));
     if (unknown.length > 0) this.reject(name, String(unknown[0]));
@@ -193,7 +193,7 @@ class PartReader {
   }
 }
 
-/** The state that a text names, as far as the job has it, and the names of the parts left out. */
+/** Return the state that a text describes, without parts the job lacks, and their names. */
 export function decodeState(text: string, scene: Scene, offered: readonly string[]) {
   const parts = new PartReader(text);
   const isColorOfJob = (value: string): value is TimelineColor =>
@@ -233,7 +233,7 @@ function readSelection(parts: PartReader, scene: Scene): SelectionJson | null {
   });
 }
 
-/** Whether a rank, or any rank, has a track. */
+/** Return whether a rank has a track; without `ofRank`, whether any rank has it. */
 const hasTrack = (scene: Scene, key: string, ofRank: number | null = null): boolean =>
   scene.ranks.some(
     ({ rank, tracks }) =>
@@ -248,7 +248,7 @@ function readPanels(value: string, parts: PartReader, offered: readonly string[]
   return panels.length > 0 ? panels : undefined;
 }
 
-/** Return a function that returns a text unchanged if it is valid, else undefined. */
+/** Return a function that returns its text if it is valid, otherwise undefined. */
 const onlyIf =
   <T extends string>(isValid: (value: string) => value is T) =>
   (value: string): T | undefined =>
@@ -288,7 +288,7 @@ function readWindow(value: string): [number | null, number | null] | undefined {
   return start !== null && end !== null && start > end ? undefined : [start, end];
 }
 
-/** `0-3.5`: the ranks of the job in these ranges; each range must have one. */
+/** Parse ranges such as `0-3.5` into ranks of the job. Each range must contain one. */
 function readRanks(value: string, scene: Scene): number[] | undefined {
   if (value === "") return [];
   const ranges = value.split(".").map((range) => {

@@ -1,4 +1,4 @@
-/** The view of a widget: an app that follows the state and the traces of the widget's model. */
+/** Bind the app of a widget to the state and the traces of the widget's model. */
 
 import type { RenderProps } from "@anywidget/types";
 import { readScene } from "../protocol/scene";
@@ -9,7 +9,7 @@ import { listenTo, type Model } from "./store";
 
 export interface FollowedTraits {
   [key: string]: unknown;
-  /** The reference to the state widget, which `link` changes. */
+  /** Reference to the state widget. `link` changes it. */
   state: string;
   _scene: Scene;
 }
@@ -22,7 +22,7 @@ interface LinkedApp {
   flash(text: string): void;
 }
 
-/** Make an app and bind it to the model's state and traces; on failure, show the reason. */
+/** Make an app and bind it to the model's state and traces. If that fails, show the reason. */
 export async function renderLinkedApp<T extends FollowedTraits>(
   { model, el, host, signal }: RenderProps<T>,
   failureTitle: string,
@@ -47,7 +47,7 @@ export async function renderLinkedApp<T extends FollowedTraits>(
       stateRef = next;
       stateModel().then(
         (other) => {
-          // The model of a later change may have arrived first.
+          // The state may have changed again, and the newer model may have arrived first.
           if (stateRef === next && !signal.aborted) app.attach(other);
         },
         (error: unknown) => app.fail("The linked state cannot be reached", error),

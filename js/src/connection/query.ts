@@ -1,9 +1,9 @@
-/** A request that follows the view: sent at intervals while the view moves; the newest one wins. */
+/** A request that follows the view: sent at intervals while it moves; the newest reply is used. */
 
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 
 export class ThrottledQuery<Op extends Operation, T> {
-  /** The last reply; it may be to an earlier request. */
+  /** The last reply, which may belong to an earlier request. */
   value: T | null = null;
   private wantedKey = "";
   private sentKey = "";
@@ -11,7 +11,7 @@ export class ThrottledQuery<Op extends Operation, T> {
   private timer = 0;
   private inFlight: AbortController | null = null;
 
-  /** `decode` also gets the request that was answered. */
+  /** `decode` also receives the request that was answered. */
   constructor(
     private readonly source: Source,
     private readonly op: Op,
@@ -25,7 +25,7 @@ export class ThrottledQuery<Op extends Operation, T> {
     const key = JSON.stringify(request);
     if (key === this.wantedKey) return;
     this.wantedKey = key;
-    // The timer is not restarted, so that replies keep coming while the view moves.
+    // The timer is not restarted, so that replies keep arriving while the view moves.
     if (this.timer !== 0) return;
     this.timer = window.setTimeout(() => {
       this.timer = 0;
@@ -33,7 +33,7 @@ export class ThrottledQuery<Op extends Operation, T> {
     }, this.waitMs);
   }
 
-  /** Allow a failed request to be sent again unchanged. */
+  /** Make sure that a failed request can be sent again unchanged. */
   retry(): void {
     if (!this.hasFailed) return;
     this.hasFailed = false;
@@ -77,7 +77,7 @@ export class ThrottledQuery<Op extends Operation, T> {
         this.send();
       },
       () => {
-        // A failure keeps the last value; the next request tries again.
+        // The last value is kept after a failure, and the next request tries again.
         if (!finish()) return;
         this.hasFailed = true;
         if (this.wantedKey !== this.sentKey) this.send();

@@ -1,9 +1,9 @@
 /**
  * Bind a view to the model that it shares with the kernel and with linked views.
  *
- * A gesture writes a signal at once; the model is saved at most every `SAVE_MS`. The kernel echoes
- * each saved view: an echo of an older one must not move the view back, so it is ignored. When a
- * gesture has ended for `COMMIT_MS`, the state becomes a step of the undo history.
+ * A gesture changes a signal at once, and the model is saved at most every `SAVE_MS`. The kernel
+ * echoes each saved view. An echo of an older view is ignored, because it would move the view back.
+ * When no gesture has occurred for `COMMIT_MS`, the state becomes an entry of the undo history.
  */
 
 import { LIMITS } from "../facts/limits";
@@ -11,7 +11,7 @@ import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
 import type { FigureScope, SelectionJson, SharedState, TimelineColor } from "../protocol/source";
 
-/** Members of an anywidget model that are used here. */
+/** The members of an anywidget model that this module uses. */
 export interface Model {
   get(key: string): unknown;
   set(key: string, value: unknown): void;
@@ -31,7 +31,7 @@ export function listenTo(
   signal.addEventListener("abort", () => model.off(event, listener), { once: true });
 }
 
-/** A trait as a signal; `read` converts its value, or undefined. */
+/** Return a trait as a signal. `read` converts the value of the trait, which may be undefined. */
 export function traitSignal<T>(
   model: Model,
   name: string,
@@ -44,7 +44,7 @@ export function traitSignal<T>(
   return trait;
 }
 
-/** Write a trait of a model, unless it has this value. */
+/** Set and save a trait of a model, unless it has this value already. */
 export function saveTrait(model: Model, name: string, value: unknown): void {
   if (isSameJson(model.get(name), value)) return;
   model.set(name, value);
@@ -54,7 +54,7 @@ export function saveTrait(model: Model, name: string, value: unknown): void {
 export type StateKey = keyof SharedState;
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
-/** Max number of saved views whose echoes are recognized; a busy kernel answers late. */
+/** Echoes of this many saved views are recognized; a busy kernel answers late. */
 const MAX_ECHOES = 50;
 
 export const INITIAL_STATE: SharedState = {
@@ -77,7 +77,7 @@ export function isColor(value: unknown): value is TimelineColor {
   return value === "kind" || value === "name" || value === "bound";
 }
 
-/** A trait's value in normal form; hosts use different forms. */
+/** Convert a trait's value to its normal form; hosts send different forms. */
 function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
 function normalizeValue(key: StateKey, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
@@ -94,12 +94,12 @@ function normalizeValue(key: StateKey, value: unknown): unknown {
 export class SharedStateStore {
   private model: Model | null = null;
   private subscription: AbortController | null = null;
-  /** The state, for views that follow it. */
+  /** The state as a signal, for views that depend on it. */
   readonly stateSignal = signal<Readonly<SharedState>>(INITIAL_STATE);
   private readonly history = signal(readHistory(null));
-  /** The state at the last entry of the history, to which the next entry returns. */
+  /** The state at the last history entry, which the next entry will return to. */
   private readonly committed = signal<Readonly<SharedState>>(INITIAL_STATE);
-  /** Compared value by value: unchanged values are the same objects, and a set may be large. */
+  /** Compare value by value: unchanged values are the same objects, and a set may be large. */
   private readonly isCommitted = computed(() =>
     STATE_KEYS.every((key) => isSameJson(this.stateSignal.value[key], this.committed.value[key])),
   );
@@ -108,7 +108,7 @@ export class SharedStateStore {
   );
   private readonly canRedo = computed(() => this.history.value.future.length > 0);
   private isMoving = false;
-  /** Views that were saved last; the host may send echoes of them. */
+  /** The views that were saved last. The host may send echoes of them. */
   private savedViews: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;
@@ -123,22 +123,22 @@ export class SharedStateStore {
     return this.stateSignal.peek();
   }
 
-  /** Whether there are steps to undo and redo; components follow it. */
+  /** Whether there is anything to undo or redo, as a value that components can observe. */
   get steps(): { canUndo: boolean; canRedo: boolean } {
     return { canUndo: this.canUndo.value, canRedo: this.canRedo.value };
   }
 
-  /** Called with changes from elsewhere or by undo: show them, without writing them back. */
+  /** Listen to changes by undo or from outside. They are to be shown, not written back. */
   onChange(listener: (keys: ReadonlySet<StateKey>) => void): void {
     this.listeners.push(listener);
   }
 
-  /** Called before a gesture is recorded: write what it is about to show. */
+  /** Call a listener before a gesture is recorded, to write the values that it is about to show. */
   onFlush(listener: () => void): void {
     this.flushListeners.push(listener);
   }
 
-  /** Follow this model from now on, and no other. */
+  /** Bind to this model instead of the previous one. */
   attach(model: Model): void {
     if (this.signal.aborted || model === this.model) return;
     this.flush();
@@ -166,10 +166,7 @@ export class SharedStateStore {
     this.notify(changed);
   }
 
-  /**
-   * Change values by a gesture of the user. `isMoving`: more of the gesture follows, so the kernel
-   * need not receive each step.
-   */
+  /** Change values by a user gesture. `isMoving`: more changes follow, so saving can wait. */
   set(patch: Partial<SharedState>, isMoving = false): void {
     const changed = this.applyPatch(patch);
     this.isMoving = isMoving;
@@ -178,7 +175,7 @@ export class SharedStateStore {
     else this.save();
   }
 
-  /** Change values as a linked view does: this adds no entry to the history. */
+  /** Change values because a linked view changed. No history entry is added. */
   applyLinked(patch: Partial<SharedState>): void {
     this.commit();
     const changed = this.applyPatch(patch);
@@ -189,8 +186,8 @@ export class SharedStateStore {
   }
 
   /**
-   * Change values from outside the view, such as from a table: one entry of the history, shown as
-   * an external change. `together` names an act that changes other states with this one.
+   * Change values from outside the view, for example from a table. This adds one history entry and
+   * is shown like an external change. `together` names an act that also changes other states.
    */
   commitPatch(patch: Partial<SharedState>, together: string): void {
     this.flush();
@@ -202,7 +199,7 @@ export class SharedStateStore {
     this.notify(changed);
   }
 
-  /** End the gesture: send its last values to the kernel. */
+  /** End the gesture and send its last values to the kernel. */
   endGesture(): void {
     this.isMoving = false;
     if (this.saveTimer) this.save();
@@ -216,7 +213,7 @@ export class SharedStateStore {
     return this.travelHistory(redoStep);
   }
 
-  /** Record an unfinished gesture, and save. */
+  /** Record an unfinished gesture and save the state. */
   flush(): void {
     for (const listener of this.flushListeners) listener();
     this.commit();
@@ -244,7 +241,7 @@ export class SharedStateStore {
         const value = normalizeValue(key, raw);
         if (isSameJson(value, this.state[key])) continue;
         changed.add(key);
-        // Set first, so that the model's own event is not taken for a change.
+        // The signal is set first, so that the event of the model is not taken for a new change.
         this.assign(key, value);
         this.model?.set(key, value);
       }
@@ -256,7 +253,7 @@ export class SharedStateStore {
     this.stateSignal.value = { ...this.state, [key]: value };
   }
 
-  /** Write a history whose last entry the current state follows. */
+  /** Replace the history. The current state is the one after its last entry. */
   private setHistory(history: History): void {
     batch(() => {
       this.history.value = history;
@@ -269,7 +266,7 @@ export class SharedStateStore {
     if (this.model === null) return;
     const value = normalizeValue(key, this.model.get(key));
     if (isSameJson(value, this.state[key])) return;
-    // While the view moves, the echo of a host has an earlier position.
+    // While the view moves, an echo contains an earlier position.
     const isMoving = this.isMoving || this.saveTimer !== 0;
     if (key === "view" && isMoving && this.savedViews.includes(JSON.stringify(value))) return;
     this.commit();
@@ -301,7 +298,7 @@ export class SharedStateStore {
     this.saveTimer = 0;
     const { view } = this.state;
     this.savedViews = [...this.savedViews, JSON.stringify(view)].slice(-MAX_ECHOES);
-    // An ignored echo may have changed the view in the model, so the current one is always written.
+    // An ignored echo may have changed the view in the model, so it is always written.
     this.model?.set("view", view);
     this.model?.save_changes();
   }
@@ -319,12 +316,12 @@ export class SharedStateStore {
   }
 }
 
-// Undo and redo of a view's state, by value: Python keeps the same two stacks.
+// The undo history of a view's state. Python keeps the same two stacks of states.
 
 export interface History {
   past: SharedState[];
   future: SharedState[];
-  /** Name of the act that made the last entry, if it changed other states with this one. */
+  /** Name of the act that made the last entry, if the act also changed other states. */
   together?: string;
 }
 
@@ -333,7 +330,7 @@ interface HistoryStep {
   state: SharedState;
 }
 
-/** Push `before` as the state to return to; this clears the redo stack. */
+/** Push `before` as the state to return to, and clear the redo stack. */
 export function pushHistory(history: History, before: SharedState): History {
   return { past: [...history.past, before].slice(-LIMITS.history_entries), future: [] };
 }
@@ -350,7 +347,7 @@ export function redoStep({ past, future }: History, current: SharedState): Histo
   return { state, history: { past: [...past, current], future: future.slice(0, -1) } };
 }
 
-/** A history from the model's value; hosts may pass null or incomplete values. */
+/** Read a history from the model's value, which may be null or incomplete. */
 export function readHistory(value: unknown): History {
   const raw = (value ?? {}) as { past?: unknown; future?: unknown; together?: unknown };
   return {
@@ -360,7 +357,7 @@ export function readHistory(value: unknown): History {
   };
 }
 
-/** Whether two values have the same content, compared as JSON. */
+/** Return whether two values are equal when written as JSON. */
 export function isSameJson(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }

@@ -1,4 +1,4 @@
-/** The grid of panels, and the heights that they get from their neighbours. */
+/** The grid of panels. Some heights depend on the panels beside them. */
 
 import { isSameJson } from "../connection/store";
 import { h } from "../ui/dom";
@@ -6,15 +6,15 @@ import type { DashContext } from "./context";
 import { type LayoutColumn, type PanelLayout, choiceWithPanel, computeLayout } from "./layout";
 import type { PaneSet } from "./panels";
 
-/** Minimum and maximum height of the timeline, px. */
+/** Minimum and maximum height of the timeline, in px. */
 export const MIN_PX = 220;
 const MAX_PX = 560;
-/** Max ratio of the timeline's height to its natural height when it fills free space. */
+/** To fill free space, the timeline may exceed its natural height by this factor. */
 const MAX_STRETCH = 1.35;
-/** Height up to which it always fills free space, so that a rank can be opened. */
+/** Free space up to this height is always filled, so that a rank can be opened. */
 const ROOMY_PX = 440;
 
-/** Bands of columns, separated by rules. */
+/** Panels in bands of columns, separated by lines. */
 export class PanelGrid {
   readonly el = h("div", { class: "hta-board" });
   private layout: PanelLayout | null = null;
@@ -26,11 +26,11 @@ export class PanelGrid {
     private readonly ctx: DashContext,
     private readonly panes: PaneSet,
     private readonly status: HTMLElement,
-    /** The text on panels that the job has no data for. */
+    /** The text about panels for which the job has no data. */
     private readonly leftOut: HTMLElement,
   ) {}
 
-  /** Arrange the panels for this width; false if nothing has changed. */
+  /** Arrange the panels for this width. Return false if nothing has changed. */
   arrange(width: number, fills: boolean): boolean {
     const { ctx, status } = this;
     if (width <= 0) return false;
@@ -59,8 +59,8 @@ export class PanelGrid {
   }
 
   /**
-   * Set the timeline's height, then fill tables. A selection changes the ranks shown; the height
-   * does not follow it, unless `always` is set.
+   * Set the height of the timeline, then fill the tables. A selection changes which ranks are
+   * shown, but not the height, unless `always` is set.
    */
   fitTimeline({ always = false } = {}): void {
     const { timeline, selectionState, height: chosenHeight } = this.ctx;
@@ -75,9 +75,9 @@ export class PanelGrid {
   }
 
   /**
-   * Let the timeline fill its column, above a heatmap or an event's details.
+   * Make the timeline fill its column, above a heatmap or the details of an event.
    *
-   * The heatmap gets at most half of the column.
+   * The heatmap takes at most half of the column.
    */
   private fillColumn({ panels }: LayoutColumn): void {
     const { timeline } = this.ctx;
@@ -90,13 +90,13 @@ export class PanelGrid {
     const columnHeight = this.el.firstElementChild?.clientHeight ?? 0;
     const minHeight = drawer === null ? columnHeight / 2 : MIN_PX;
     timeline.height = Math.max(columnHeight - otherHeight, minHeight);
-    // A drawer that opens takes height from the lanes: its event's row stays in view.
+    // A drawer that opens makes the lanes lower; keep the row of its event visible.
     const { brief } = timeline.picking;
     if (drawer !== null && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);
     this.drawer = drawer;
   }
 
-  /** The height that the timeline's rows need, stretched a little to that of its neighbours. */
+  /** Return the height for all rows of the timeline, stretched a little to match its neighbours. */
   private naturalHeight(): number {
     const { timeline } = this.ctx;
     const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
@@ -109,7 +109,7 @@ export class PanelGrid {
     this.panes.fillTables((id) => (this.hasColumns ? 0 : this.heightBeside(id)));
   }
 
-  /** Whether columns scroll separately. */
+  /** Return whether each column scrolls separately. */
   get hasColumns(): boolean {
     return this.layout?.name === "columns";
   }
@@ -118,7 +118,7 @@ export class PanelGrid {
     return panels.reduce((sum, id) => sum + this.panes.heightOf(id), 0);
   }
 
-  /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity if none. */
+  /** Return by how much the highest column beside a panel's exceeds it; -Infinity if none. */
   private heightBeside(id: string): number {
     const has = ({ panels }: LayoutColumn): boolean => panels.includes(id);
     const band = this.layout?.bands.find((columns) => columns.some(has)) ?? [];

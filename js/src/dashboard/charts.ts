@@ -1,4 +1,4 @@
-/** The chart of each panel. */
+/** Draw the chart of each panel. */
 
 import { ChartFrame, type DrawingFactory, type MakeChart } from "../charts/chart";
 import { buildRowsContent } from "../charts/defined";
@@ -11,10 +11,10 @@ import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 
-/** Panels that are charts, by id. */
+/** Ids of the panels that are charts. */
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
-/** A definition whose texts have this word for devices. */
+/** Return the definition with this word for devices in its texts. */
 function forDevice(definition: Definition, device: string): Definition {
   return { ...definition, attrs: { ...definition.attrs, device_word: device } };
 }

@@ -33,65 +33,65 @@ import { DashSelection } from "./selection_state";
 export interface DashOptions {
   scene: Scene;
   source: Source;
-  /** State that linked views share. */
+  /** The state that linked views share. */
   state: Model;
-  /** The dashboard's own traits. */
+  /** The traits of the dashboard. */
   model: Model;
   signal: AbortSignal;
   makeChart: MakeChart;
-  /** The kernel, and the data fetched from it for a page without a kernel; null in saved pages. */
+  /** The kernel and the data fetched from it for use without a kernel; null in saved pages. */
   live: LiveSource | null;
 }
 
 interface JobFacts {
-  /** The panels that the job's files have data for. */
+  /** The panels for which the files of the job have data. */
   panels?: string[];
   format?: string;
-  /** Panels that would be empty, by the reason: the kind of data that the files lack. */
+  /** Panels that would be empty, grouped by the kind of data that the files lack. */
   left_out?: Record<string, string[]>;
 }
 
 export class DashContext {
   readonly signal: AbortSignal;
   readonly live: LiveSource | null;
-  /** The timeline observes its own requests. */
+  /** The source through which the timeline and the panels send requests. */
   readonly source: ObservedSource;
   readonly scene: Signal<Scene>;
   readonly theme: Signal<ThemeName>;
   readonly selectionState: DashSelection;
-  /** The numbers of all panels but the heatmap. */
+  /** Data of all panels except the heatmap. */
   readonly data: PanelData<SelectionJson>;
-  /** Sums of the selection, whatever the panels show. */
+  /** Totals of the selection, independent of the scope that panels show. */
   readonly totals: PanelData<SelectionJson>;
 
-  // Traits of the model, which linked views do not share.
-  /** Whether similar ranks are folded; null if not chosen. */
+  // Traits of the model that linked views do not share.
+  /** Whether similar ranks are folded; null if the user has not decided. */
   readonly folded: ReadonlySignal<boolean | null>;
-  /** Height of the timeline; null for one that fits. */
+  /** Height of the timeline; null to fit its contents. */
   readonly height: ReadonlySignal<number | null>;
-  /** Measure of the heatmap. */
+  /** The measure that the heatmap shows. */
   readonly metric: ReadonlySignal<string>;
-  /** Whether ranks wait for each other: true until a heatmap of the whole job shows the opposite. */
+  /** Whether ranks wait for each other; true until a heatmap of the whole job shows no waiting. */
   readonly hasWaits = signal(true);
-  /** Whether a reply with the headline is awaited. */
+  /** Whether a reply with the headline is still to come. */
   readonly isHeadlinePending = signal(true);
-  /** Null until known; names the ranks to mark. */
+  /** Null until it is loaded. Contains the ranks to mark. */
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
   readonly panelChoice: ReadonlySignal<PanelChoice>;
 
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
-  /** Panels that are not laid out, as they have nothing to show. */
+  /** Panels that are not laid out because they have nothing to show. */
   readonly idlePanels = computed(() => {
     const scene = this.scene.value;
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
   });
-  /** The ranks that charts draw together. */
+  /** The ranks that charts fold into one row. */
   readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
-  /** Whether the view fills its page or tab with columns. */
+  /** Whether the view fills its page or tab and has columns. */
   readonly isFilled = signal(false);
-  /** Window of the timeline, or the one that it moves to. */
+  /** The window of the timeline, or the window that it is moving to. */
   view: Span;
-  /** Set once the panel that contains the timeline exists. */
+  /** Set when the panel that contains the timeline is created. */
   timeline!: TimelineApp;
   private readonly slots = new Map<string, ChartSlot>();
   private readonly model: Model;
@@ -138,17 +138,17 @@ export class DashContext {
     return addressTrait(this.model);
   }
 
-  /** The link to what is shown; null if the selection is too large for one. */
+  /** Return the link to what is shown; null if the selection is too long for a link. */
   link(): string | null {
     return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
   }
 
-  /** Whether the view is alone in its page or tab, as only our hosts state in a trait. */
+  /** Whether the view is alone in its page or tab. Only our own hosts set this trait. */
   get fills(): boolean {
     return this.model.get("_fills") === true;
   }
 
-  /** The panels that the job's files have data for; all if unknown. */
+  /** The panels for which the files of the job have data; all panels if unknown. */
   get offeredPanels(): readonly string[] {
     return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
   }
@@ -161,7 +161,7 @@ export class DashContext {
     this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
-  /** The word for the job's devices. */
+  /** The word for the devices of the job. */
   get device(): string {
     return deviceOf(this.scene.peek());
   }
@@ -174,7 +174,7 @@ export class DashContext {
     this.root.querySelector(`[data-panel=${id}]`)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** The place of a panel's chart. */
+  /** Return the element that contains a panel's chart. */
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
       const { selectionState, makeChart, theme, signal: abortSignal } = this;
@@ -185,18 +185,18 @@ export class DashContext {
     });
   }
 
-  /** The last loaded numbers of a panel; null if none are loaded. */
+  /** Return the last data loaded for a panel; null if there is none. */
   frame(id: string): PanelFrame | null {
     return this.data.state(id).value.frame;
   }
 
-  /** Sums of the selection; null until known. */
+  /** Totals of the selection; null until they are loaded. */
   get selectionTotals(): PanelFrame | null {
     const { frame, isStale } = this.totals.state("summary").value;
     return isStale ? null : frame;
   }
 
-  /** The short form of a name, as in tables. */
+  /** Return the short form of a name, as shown in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const shortName = short[names.indexOf(name)];

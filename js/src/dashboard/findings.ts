@@ -1,11 +1,11 @@
-/** The headline and the findings of a job, as Python computes them. */
+/** The headline and the findings of a job, computed in Python. */
 
 import type { SelectionJson } from "../protocol/source";
 
-/** A piece of a sentence: text, or a rank that can be chosen; `fact`: no other rank waits for it. */
+/** A piece of a sentence: text, or a rank to select. `fact`: no other rank waits for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
-/** Text and selection of a finding. */
+/** The text of a finding and what it selects. */
 export interface Finding {
   label: string;
   text: string;
@@ -15,15 +15,15 @@ export interface Finding {
 export interface HeadlineFacts {
   headline: HeadlinePiece[];
   more: HeadlinePiece[][];
-  /** The ranks for which other ranks wait. */
+  /** The ranks that other ranks wait for. */
   late_ranks?: number[];
-  /** The ranks of pieces with `fact`. */
+  /** The ranks in pieces with `fact`. */
   fact_ranks?: number[];
-  /** The most important first. */
+  /** In order of importance. */
   findings?: Finding[];
 }
 
-/** The first sentence of the headline; "" while it is unknown. */
+/** Return the first sentence of the headline; "" until it is loaded. */
 export function headlineText(facts: HeadlineFacts | null): string {
   const pieces = facts?.headline ?? [];
   return pieces.map((piece) => (typeof piece === "string" ? piece : rankText(piece))).join("");

@@ -1,11 +1,11 @@
-/** The headline: one to three sentences, computed by Python. */
+/** The headline of a dashboard: one to three sentences computed in Python. */
 
 import { wholeRunName } from "../ui/formats";
 import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
 import { type HeadlinePiece, rankText } from "./findings";
 
-/** Max number of findings that are offered in one place. */
+/** At most this many findings are offered in one place. */
 const MAX_FINDINGS = 4;
 
 export function Headline({ ctx }: { ctx: DashContext }) {
@@ -50,7 +50,7 @@ export function Headline({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** Buttons for the first findings: those with a window, or those without. */
+/** Buttons for the first findings that have a window, or for those that have none. */
 export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: boolean }) {
   const findings = ctx.headline.value?.findings ?? [];
   return (
@@ -59,7 +59,7 @@ export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: 
         .filter(({ selection }) => (selection.start_ns !== null) === isWindow)
         .slice(0, MAX_FINDINGS)
         .map((finding) => (
-          // The accessible name is the visible text; the hint is its description.
+          // The accessible name is the visible text; the hint is the description.
           <Button
             key={finding.label}
             text={finding.label}

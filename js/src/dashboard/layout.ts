@@ -1,33 +1,33 @@
-/** Positions of panels at a width. */
+/** Arrange panels in columns and bands for a given width. */
 
-/** Ids of panels, in a list or in rows. */
+/** Panel ids, either as one list or as rows. */
 export type PanelChoice = readonly string[] | readonly (readonly string[])[];
 
 export interface LayoutColumn {
-  /** A CSS grid track. */
+  /** Width as a CSS grid track. */
   width: string;
   panels: string[];
 }
 
 export interface PanelLayout {
   name: "one" | "pairs" | "columns";
-  /** Columns side by side, from top to bottom. */
+  /** Bands from top to bottom, each with its columns side by side. */
   bands: LayoutColumn[][];
   /** Index of the band above the status line. */
   statusAfter: number;
 }
 
-/** Width in px below which panels are in one column. */
+/** Below this width, in px, panels are in a single column. */
 const PAIRS_FROM = 900;
-/** Width in px from which a view that fills its window has columns that scroll separately. */
+/** From this width on, in px, a view that fills its window has separately scrolling columns. */
 const COLUMNS_FROM = 1100;
-/** Width in px from which there are columns on both sides of the timeline. */
+/** From this width on, in px, there are columns on both sides of the timeline. */
 const THREE_FROM = 1640;
 const LEFT_PX = 396;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
-/** The ids in a text, separated by white space. */
+/** Split a text into panel ids. */
 const panelIds = (text: string): string[] => text.trim().split(/\s+/);
 
 const ONE_COLUMN = panelIds(`
@@ -56,7 +56,7 @@ const PAIRED_COLUMNS = [
   ["idle", "queue"],
   ["operators"],
 ];
-/** Left, middle and right; panels that are not listed are added to the left column. */
+/** Left, middle and right column. Panels that are not listed are added on the left. */
 const THREE_COLUMNS = [
   panelIds(`
     breakdown overlap steps snapshot_peak mpi_ranks mpi_hosts byteps_blame
@@ -69,10 +69,10 @@ const THREE_COLUMNS = [
   ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
-/** Short panels, which do not fill a column next to charts. */
+/** Panels of text, too low to fill a column next to charts. */
 const TEXTS: ReadonlySet<string> = new Set(["selection", "problems"]);
 
-/** Relative widths of panels that are wider than their neighbours. */
+/** Relative widths of panels that are wider than the panels beside them. */
 const COLUMN_SHARES: Record<string, number> = {
   timeline: 2,
   heatmap: 2,
@@ -84,7 +84,7 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
   return choice.some((entry) => typeof entry !== "string");
 }
 
-/** Panels with nothing to show, or nothing to compare, in a job; they are not laid out. */
+/** Return the panels that have nothing to show or to compare in a job. They are not laid out. */
 export function findIdlePanels(job: {
   ranks: readonly unknown[];
   steps: readonly unknown[];
@@ -98,7 +98,7 @@ export function shownIds(choice: PanelChoice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
 }
 
-/** `Not in this job: Rank × time, Top kernels (no GPU work).`; "" if nothing is left out. */
+/** Return `Not in this job: Rank × time, Top kernels (no GPU work).`; "" if nothing is omitted. */
 export function leftOutText(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
@@ -111,7 +111,7 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-/** `fills`: the view is alone in its window, and scrolls in columns if they fit. */
+/** Lay out panels. `fills`: the view is alone in its window and may have separate columns. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
   const shownPanels = shownIds(choice);
   const shown = new Set(shownPanels);
@@ -156,7 +156,7 @@ function rowBand(ids: readonly string[]): LayoutColumn[] {
 function sizeColumns(width: number, columns: readonly string[][]): LayoutColumn[] {
   const [minWidth, maxWidth] = RIGHT_PX;
   const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, minWidth), maxWidth);
-  // If the middle column is empty, the others share the width equally.
+  // If the middle column is empty, the other two share the width equally.
   const isEqual = columns[1]!.length === 0;
   const widths = [`${LEFT_PX}px`, fractionTrack(1), `${right}px`];
   const all = columns.map((panels, index) => ({
@@ -170,7 +170,7 @@ function fractionTrack(share: number): string {
   return `minmax(0, ${share}fr)`;
 }
 
-/** The choice with a panel shown or hidden. */
+/** Return the panels after showing or hiding one of them. */
 export function choiceWithPanel(choice: PanelChoice, id: string, on: boolean): PanelChoice {
   if (isRowsChoice(choice)) {
     const rows = choice

@@ -1,4 +1,4 @@
-/** A table of names in the dashboard: a click chooses, a field filters. */
+/** A table of names in the dashboard: a click selects a name, a text field filters them. */
 
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -15,20 +15,17 @@ export type RowReader = (column: string) => CellValue;
 export type DashColumn = TableColumn<RowReader>;
 
 export interface TableSpec {
-  /** The noun for rows, if not names. */
+  /** The noun for rows that are not names. */
   rows?: string;
   title: string;
-  /**
-   * Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. `device`: the
-   * word for the job's devices.
-   */
+  /** Return the description. `ranks`: those in the figures (null: all); `device`: a word for it. */
   about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
   columns(frame: PanelFrame, device: string): readonly DashColumn[];
-  /** Text after the number of names that the frame leaves out. */
+  /** Return the text after the number of names that the frame leaves out. */
   foot?(frame: PanelFrame): string;
-  /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
+  /** Whether rows are files of ranks, and a click selects the ranks. */
   selectsRanks?: boolean;
-  /** Whether rows list their events, which a click selects. */
+  /** Whether rows list their events, and a click selects these. */
   selectsEvents?: boolean;
 }
 
@@ -38,10 +35,10 @@ export interface PanelNumbers {
   chosen: ChartSelection;
 }
 
-/** Autograd's prefix, which would fill the column and does not identify the operator. */
+/** The prefix of autograd's operators, which is long and does not identify them. */
 const AUTOGRAD_PREFIX = /^autograd::engine::evaluate_function: /;
 
-/** A table of names: a click chooses the name, a click with Ctrl adds it to the choice. */
+/** A table of names: a click selects a name, and a click with Ctrl adds it to the selection. */
 export function NameTable({
   ctx,
   id,
@@ -59,7 +56,7 @@ export function NameTable({
 }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowReaders(frame), [frame]);
-  // If only names of another table are chosen, no row of this table is faint.
+  // If only names in other tables are selected, no row of this table is faint.
   const { selectionState } = ctx;
   const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
   const isOn = (row: RowReader): boolean => {
@@ -103,13 +100,13 @@ export function NameTable({
   );
 }
 
-/** The events of a row, as pairs of rank and id; none if there are too many to list. */
+/** Return the events of a row as pairs of rank and id; none if there are too many to list. */
 function eventsOf(row: RowReader): [rank: number, id: number][] {
   const text = String(row("events") ?? "");
   return text === "" ? [] : (JSON.parse(text) as [number, number][]);
 }
 
-/** Select the events of a row, with `add` in addition to others, or deselect them. */
+/** Select the events of a row, with `add` in addition to selected events, or deselect them. */
 function chooseEvents(
   { selectionState, timeline }: DashContext,
   id: string,
@@ -129,14 +126,14 @@ function chooseEvents(
   selectionState.select(isSameJson(next, FULL_SELECTION) ? null : next, id);
 }
 
-/** Text on the names that the frame leaves out, below its last row. */
+/** Return the text below the last row about names that the frame leaves out. */
 function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
   const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
   if (spec.foot === undefined || left <= 0 || drawn < frame.rows) return "";
   return `${formatCount(left)} ${spec.foot(frame)}.`;
 }
 
-/** Readers of the rows; short forms of different names are made different. */
+/** Return readers of the rows. Equal short forms of different names are made distinct. */
 function rowReaders({ columns }: PanelFrame): RowReader[] {
   const names = (columns.name ?? []).map(String);
   const short = (columns.short ?? names).map((name) =>

@@ -1,4 +1,4 @@
-/** The frame around a panel: its menu, and its text while it loads, fails or lacks numbers. */
+/** The frame around a panel: its menu, and its message while it is loading, failed or empty. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -16,7 +16,7 @@ import type { PanelNumbers } from "./name_table";
 interface PaneProps {
   ctx: DashContext;
   id: string;
-  /** The panel's element on the board. */
+  /** The panel's element in the grid. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
   draw(numbers: PanelNumbers): VNode;
@@ -79,7 +79,7 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   );
 }
 
-/** Add the ranks to highlight and fold, and the job's facts; the same object while unchanged. */
+/** Add ranks to mark and fold, and facts about the job. The same input gives the same object. */
 function useMarkedFrame(
   frame: PanelFrame | null,
   { headline, folding, scene }: DashContext,
@@ -109,7 +109,7 @@ export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { s
   return <ElementSlot el={slot.el} />;
 }
 
-/** A chart, and its measure, chosen next to its title. */
+/** A chart with the selector of its measure next to the title. */
 export function MeasuredChart({
   children,
   ...choice

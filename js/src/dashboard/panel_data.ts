@@ -1,6 +1,6 @@
 /**
- * The numbers of a dashboard's panels: requested when a panel is visible and the part of the
- * selection that it depends on has changed, and kept, so that undo shows them immediately.
+ * The data of a dashboard's panels. It is requested when a panel is visible and its part of the
+ * selection has changed. Earlier data is cached, so that undo shows it immediately.
  */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
@@ -20,7 +20,7 @@ import {
 
 export interface PanelState {
   frame: PanelFrame | null;
-  /** Whether the frame is that of an earlier selection, and the new one is not loaded yet. */
+  /** Whether the frame belongs to an earlier selection, because the new one is still loading. */
   isStale: boolean;
   error: Error | null;
 }
@@ -29,28 +29,28 @@ const NO_REPLY = { code: "no_answer", message: "The reply lacks this panel." } a
 const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
 interface PanelEntry {
-  /** Keys of the requested and the shown frame. */
+  /** Key of the requested frame, and key of the frame that is shown. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;
 }
 
 interface PanelRequester<Request> {
-  /** The part of a request on which the numbers of a panel depend. */
+  /** Return the part of a request on which the data of a panel depends. */
   partOf(id: string, request: Request): unknown;
-  /** The numbers of panels, or errors; panels without an answer are requested next. */
+  /** Return the data of panels, or errors. Panels missing from the result are requested next. */
   ask(ids: readonly string[], request: Request): Promise<Map<string, PanelFrame | Error>>;
-  /** Max number of cached frames of earlier requests per panel, which undo shows immediately. */
+  /** Number of earlier frames that are cached per panel, for undo. */
   maxKeptFrames: number;
 }
 
-/** Numbers of panels: one request at a time; of the requests that wait, only the last is sent. */
+/** Data of panels. One request runs at a time; of the waiting requests, only the last is sent. */
 export class PanelData<Request> {
   private readonly entries = new Map<string, PanelEntry>();
   private readonly keptFrames = new Map<string, PanelFrame>();
   private wanted: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
-  /** Number of changes of the job; replies to requests before the last change are discarded. */
+  /** How often the job has changed. Replies to requests from before a change are discarded. */
   private changeCount = 0;
 
   constructor(
@@ -77,7 +77,7 @@ export class PanelData<Request> {
     return JSON.stringify(this.requester.partOf(id, request));
   }
 
-  /** Request the numbers of `request` for these panels, unless they are shown or cached. */
+  /** Request the data of these panels, unless it is shown or cached. */
   requestPanels(ids: readonly string[], request: Request): void {
     this.wanted = { ids, request };
     for (const id of ids) {
@@ -100,7 +100,7 @@ export class PanelData<Request> {
     this.send();
   }
 
-  /** After a change of the scene: the next `requestPanels` requests all numbers again. */
+  /** Mark all data as outdated, after the scene has changed. */
   clear(): void {
     this.changeCount += 1;
     this.keptFrames.clear();
@@ -136,17 +136,17 @@ export class PanelData<Request> {
       });
   }
 
-  /** Show numbers, even of an outdated request: they are newer than the shown ones. */
+  /** Show data, even if the request is outdated: it is newer than what is shown. */
   private setFrame(id: string, key: string, frame: PanelFrame): void {
     this.entry(id).shownKey = key;
     this.set(id, { frame });
     this.keep(id, key, frame);
   }
 
-  /** Keep a frame, and drop the oldest frames of its panel above the limit. */
+  /** Cache a frame, and drop the oldest frames of its panel above the limit. */
   private keep(id: string, key: string, frame: PanelFrame): void {
     const name = `${id} ${key}`;
-    this.keptFrames.delete(name); // so that it becomes the newest
+    this.keptFrames.delete(name); // moves the frame to the end, as the newest
     this.keptFrames.set(name, frame);
     const namesOfPanel = [...this.keptFrames.keys()].filter((kept) => kept.startsWith(`${id} `));
     for (const old of namesOfPanel.slice(0, -this.requester.maxKeptFrames))
@@ -158,7 +158,7 @@ export class PanelData<Request> {
   }
 }
 
-/** The numbers of a selection, without the part of it that the panel itself writes. */
+/** Return a requester for panels. The part of the selection that a panel writes is ignored. */
 export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
@@ -179,7 +179,7 @@ export function makePanelRequester(
   return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask };
 }
 
-/** The numbers of the heatmap; without device work, the reason instead of zeros. */
+/** Return a requester for the heatmap. Without device work, it replies with a note, not zeros. */
 export function makeHeatmapRequester(
   source: Source,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** All panels of a dashboard: content, visibility, requests, problems. */
+/** The panels of a dashboard: their content, visibility and requests, and the list of problems. */
 
 import { ranksText } from "../facts/rank_text";
 import { computed, signal, useSignal } from "@preact/signals";
@@ -38,7 +38,7 @@ import { groupedTable, TABLES } from "./tables";
 
 const FOLLOW_DELAY_MS = 500;
 
-/** A panel that draws its own content has no frame to wait for. */
+/** The state of panels that draw their own content and wait for no frame. */
 const SELF_STATE = signal<PanelState>({
   frame: { rows: 1, columns: {}, attrs: {} },
   isStale: false,
@@ -49,15 +49,15 @@ export class PaneSet {
   private readonly panes = new Map<string, HTMLElement>();
   private readonly heatmap: PanelData<Requests["heatmap"]>;
   private readonly visibility: VisibilityTracker;
-  /** Requests panels out of sight after a pause without changes, for prints of the whole page. */
+  /** Requests panels out of sight after a pause without changes, so that they can be printed. */
   private readonly followLater: () => void;
-  /** Number of additional rows that fit into the column of each table. */
+  /** Number of additional rows that fit in the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
-  /** Groupings of tables whose rows are not names. */
+  /** The grouping of each table whose rows are not names. */
   private readonly groupings = signal<Readonly<Record<string, string>>>({});
   private refreshing = false;
 
-  /** Panels that have no numbers and draw their own content, by id. */
+  /** Panels that need no data and draw their own content, by id. */
   private readonly ownPanels: Readonly<Record<string, () => VNode>>;
 
   constructor(
@@ -84,7 +84,7 @@ export class PaneSet {
     };
   }
 
-  /** The element of a panel, created on first access. */
+  /** Return the element of a panel. It is created on first access. */
   pane(id: string): HTMLElement {
     const existing = this.panes.get(id);
     if (existing !== undefined) return existing;
@@ -116,7 +116,7 @@ export class PaneSet {
     return el;
   }
 
-  /** The height of a panel, without the rows that fill its column. */
+  /** Return the height of a panel without the additional rows that fill its column. */
   heightOf(id: string): number {
     const el = this.pane(id);
     const drawn = el.querySelectorAll(".hta-name-row").length - FIRST_ROWS;
@@ -124,14 +124,14 @@ export class PaneSet {
     return el.offsetHeight - spareRows * ROW_PX;
   }
 
-  /** Show as many more rows of each table as fit into its column. */
+  /** Show as many additional rows of each table as fit in its column. */
   fillTables(rowsFor: (id: string) => number): void {
     const rows = (id: string): number => Math.max(Math.floor(rowsFor(id) / ROW_PX), 0);
     const spare = Object.fromEntries(Object.keys(TABLES).map((id) => [id, rows(id)]));
     if (!isSameJson(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
-  /** Request the missing numbers of visible panels, once for simultaneous changes. */
+  /** Request the missing data of visible panels, once for changes that occur together. */
   refresh(): void {
     const { signal: abortSignal, live } = this.ctx;
     if (this.refreshing || abortSignal.aborted) return;
@@ -140,7 +140,7 @@ export class PaneSet {
       this.refreshing = false;
       if (abortSignal.aborted) return;
       this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
-      // A kernel would have to compute panels that were never in sight.
+      // With a kernel, panels that were never in sight would cost it computing time.
       if (live === null || live.source.pageExtent === "all") this.followLater();
     });
   }
@@ -165,7 +165,7 @@ export class PaneSet {
     data.requestPanels(frames, selection);
   }
 
-  /** Choose another default metric of the heatmap if no rank waits at any time of the job. */
+  /** Change the default measure of the heatmap if no rank waits at any time of the job. */
   private noteWaits({ attrs, columns }: PanelFrame): void {
     const [start, end] = this.ctx.scene.peek().range;
     const isWholeJob = Number(attrs.start) <= start && Number(attrs.end) >= end;
@@ -178,7 +178,7 @@ export class PaneSet {
     for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.retry();
   }
 
-  /** After a change of the scene: request all numbers again. */
+  /** Request all data again, after the scene has changed. */
   clear(): void {
     for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.clear();
     this.ctx.hasWaits.value = true;
@@ -193,7 +193,7 @@ export class PaneSet {
     return groupedFrameId(id, this.groupingOf(id));
   }
 
-  /** The choice of what the rows of a table are; null for panels without one. */
+  /** Return the selector for what the rows of a table are; null if a panel has none. */
   private groupingChoice(id: string): VNode | null {
     const { by, title } = findPanelKind(id);
     if (by === undefined) return null;
@@ -276,7 +276,7 @@ function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPl
   );
 }
 
-// Problems of the readers, most events first.
+// The problems that readers found, those that concern the most events first.
 
 const FIRST_LINES = 4;
 const MAX_TITLE_LENGTH = 60;
@@ -313,7 +313,7 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** Title and text of a problem: the first part of its detail; then count, ranks and the rest. */
+/** Return title and text of a problem: the start of its detail; then count, ranks and the rest. */
 function problemText({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
   const [first = "", ...sentences] = detail.split(/; |(?<=[.:]) /);
   const name =
@@ -326,14 +326,14 @@ function problemText({ kind, count, detail, ranks }: ProblemLine): { title: stri
 
 // Estimated heights of panels, so that the page does not jump when charts appear.
 
-/** Height of the padding, title, two lines of description, legend and scale of a panel. */
+/** Height of a panel's padding, title, two lines of description, legend and scale. */
 const PANE_CHROME_PX = 122;
 const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 
 /** Assumed number of rows if similar ranks are folded. */
 const FOLDED_ROWS = 4;
 
-/** Height of a panel with one row per rank; null if unknown in advance. */
+/** Return the height of a panel with one row per rank; null if it cannot be predicted. */
 function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
   if (!BY_RANK.has(id) || !scene.ranks.some(hasDevice)) return null;
   const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);

@@ -1,4 +1,4 @@
-/** A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`. */
+/** Describe a selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`. */
 
 import { THIN_SPACE, groupDigits, runsOf } from "../facts/rank_text";
 import {
@@ -14,15 +14,15 @@ import { truncate } from "../ui/text";
 interface Phrase {
   part: SelectionDimension;
   text: string;
-  /** The whole text, if the shown one is cut. */
+  /** The complete text, if the shown text is cut. */
   full: string;
 }
 
-/** Max number of runs of ranks, and of names, that are listed; if there are more, count them. */
+/** At most this many ranges of ranks, and names, are listed; more of them are counted. */
 const MAX_RUNS = 4;
 const MAX_NAMES = 3;
 const MAX_TEXT_LENGTH = 40;
-/** `a, b and c` */
+/** Formats lists as `a, b and c`. */
 const AND = new Intl.ListFormat("en-GB");
 const MINUS = "\u2212";
 const UNITS: readonly (readonly [power: number, unit: string])[] = [
@@ -33,14 +33,14 @@ const UNITS: readonly (readonly [power: number, unit: string])[] = [
 ];
 const CONTAINS = /^name\.str\.contains\(('.*?'|".*?")(?:, *(?:case|regex)=(?:True|False))*\)$/u;
 
-/** A phrase per dimension; none if everything is selected. */
+/** Return one phrase per dimension; none if everything is selected. */
 export function phrasesOf(
   selection: SelectionJson | null,
   short: (name: string) => string = (name) => name,
 ): Phrase[] {
   if (selection === null) return [];
   const { start_ns: start, end_ns: end, ranks, ids } = selection;
-  // A track of a single rank is a pair of rank and key.
+  // A track of a single rank is given as the pair of rank and key.
   const tracks = selection.tracks as readonly (string | [number, string])[] | null;
   const { names, kinds, rest: remaining } = parseClauses(selection.query);
   const out: Phrase[] = [];
@@ -69,7 +69,7 @@ export function phrasesOf(
   return out;
 }
 
-/** The window as text, with as many digits as its length needs. */
+/** Return the window as text, with as many digits as its length requires. */
 export function windowText(start: number | null, end: number | null): string {
   if (start === null) return end === null ? "" : `before ${instantText(end)}`;
   if (end === null) return `from ${instantText(start)} on`;
@@ -81,7 +81,7 @@ function instantText(time: number): string {
   return timeTexts([time], String(Math.abs(time)).length - 3);
 }
 
-/** Times in one unit; `lastDigit` is the power of ten to which they are rounded. */
+/** Format times in one unit. `lastDigit` is the power of ten to which they are rounded. */
 function timeTexts(all: readonly number[], lastDigit: number): string {
   const maxMagnitude = Math.max(...all.map(Math.abs));
   const [power, unit] = UNITS.find(

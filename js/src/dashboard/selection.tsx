@@ -1,4 +1,4 @@
-/** The selection in words, as removable chips, and as Python code. */
+/** The selection in words, as removable chips and as Python code. */
 
 import { withoutDimension } from "../protocol/selection";
 import type { PanelFrame, Scene } from "../protocol/source";
@@ -114,7 +114,7 @@ function totalsText(sums: PanelFrame, scene: Scene): string {
   ].join("");
 }
 
-/** The selection for the status line. */
+/** Return the selection as text for the status line. */
 export function selectionText(ctx: DashContext): RichText | null {
   const selection = ctx.selectionState.selection.value;
   if (selection === null) return null;

@@ -1,4 +1,4 @@
-/** The selection of a dashboard, and every way to change it: each change is an entry of the history. */
+/** The selection of a dashboard and all ways to change it. Each change is a history entry. */
 
 import { computed, type ReadonlySignal } from "@preact/signals";
 import { wholeNsWindow } from "../connection/answering";
@@ -25,24 +25,24 @@ import type { TimelineApp } from "../timeline/view";
 import { wholeRunName } from "../ui/formats";
 import type { Finding } from "./findings";
 
-/** The members of a dashboard that the selection uses. */
+/** The members of a dashboard that this module uses. */
 interface SelectionHost {
   readonly signal: AbortSignal;
   readonly scene: ReadonlySignal<Scene>;
   readonly timeline: TimelineApp;
-  /** Window of the timeline, or the one that it moves to. */
+  /** The window of the timeline, or the window that it is moving to. */
   readonly view: Span;
   bringIntoView(id: string): void;
 }
 
 export class DashSelection {
   readonly selection = computed(() => this.shared.stateSignal.value.selection);
-  /** Scope of the figures: without a selection, `selection` is the whole job. */
+  /** What the figures cover. Without a selection, `selection` means the whole job. */
   readonly scope = computed((): FigureScope => {
     const { scope } = this.shared.stateSignal.value;
     return scope === "selection" && this.selection.value === null ? "job" : scope;
   });
-  /** The window of figures that have no other parts; null for the view. */
+  /** The window of figures that support no other limits; null for the view. */
   readonly figures = computed((): FigureWindow | null => {
     const scene = this.ctx.scene.value;
     if (this.scope.value === "view") return null;
@@ -75,12 +75,12 @@ export class DashSelection {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
-  /** The selection; it includes everything if none was made. */
+  /** The selection; if there is none, one that includes everything. */
   get chosen(): SelectionJson {
     return { ...FULL_SELECTION, ...this.selection.value };
   }
 
-  /** The selection that limits the figures, as the scope defines it. */
+  /** The selection that limits the figures, according to the scope. */
   get effective(): SelectionJson {
     const scope = this.scope.value;
     if (scope === "selection") return this.chosen;
@@ -89,7 +89,7 @@ export class DashSelection {
     return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
-  /** Follow this shared state instead of the previous one. */
+  /** Bind to this shared state instead of the previous one. */
   attach(state: Model): void {
     this.shared.attach(state);
   }
@@ -106,7 +106,7 @@ export class DashSelection {
     this.brush("headline", { ranks: togglePick(this.chartSelection.value.ranks, rank, add) });
   }
 
-  /** Select a finding; its window comes into view. */
+  /** Select a finding and move its window into view. */
   chooseWindow({ selection }: Finding): void {
     const { start_ns: start, end_ns: end } = selection;
     if (start === null || end === null) {
@@ -120,7 +120,7 @@ export class DashSelection {
     this.ctx.bringIntoView("timeline");
   }
 
-  /** Select. `ranksFrom`: the panel that chose the ranks; `more`: other changes of this step. */
+  /** Set the selection. `ranksFrom`: the panel that set the ranks; `more`: further changes. */
   select(selection: SelectionJson | null, ranksFrom = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : ranksFrom;
     const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
@@ -128,7 +128,7 @@ export class DashSelection {
     this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
-  /** Without a selection, the scope is the whole job, which the next selection narrows. */
+  /** Without a selection, the whole job is stored as `selection`: the next one then narrows it. */
   setScope(scope: FigureScope): void {
     this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }

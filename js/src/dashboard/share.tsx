@@ -1,4 +1,4 @@
-/** Pass on what a dashboard shows: link, page, picture, trace, table, code. */
+/** Share what a dashboard shows: link, page, picture, trace, table, code. */
 
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -16,12 +16,12 @@ import { headlineText } from "./findings";
 
 const PARQUET_TYPE = "application/vnd.apache.parquet";
 
-/** A file name without characters that some file systems do not allow. */
+/** Return a file name without characters that some file systems do not allow. */
 function fileName(ctx: DashContext, name: string): string {
   return `${ctx.scene.value.title}-${name}`.replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
 }
 
-/** Menu items that save one panel as files, and copy its table as text. */
+/** Return the menu items that save a panel as files or copy its table as text. */
 export function panelExports(ctx: DashContext, id: string): MenuItem[] {
   const { chart } = ctx.slot(id);
   if (chart === null) return tableExports(ctx, id);
@@ -33,7 +33,7 @@ export function panelExports(ctx: DashContext, id: string): MenuItem[] {
 }
 
 function tableExports(ctx: DashContext, id: string): MenuItem[] {
-  // The heatmap's cells are not a table of rows.
+  // The cells of the heatmap are not a table of rows.
   const frame = hasNumbers(id) ? ctx.frame(id) : null;
   if (frame === null) return [];
   const makeCsv = (): Promise<Blob> =>
@@ -62,7 +62,7 @@ function exportItem(
   return { text, press };
 }
 
-/** The menu of all ways to pass on what a dashboard shows; panels have their own menus. */
+/** The menu of all ways to share what a dashboard shows. Panels have their own menus. */
 export function ShareButton({ ctx }: { ctx: DashContext }) {
   const sheets = useMemo(() => {
     const sheet = (name: string, form: () => VNode): Popover =>
@@ -153,16 +153,16 @@ function TableForm({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** The table of a panel as a Parquet file, which the kernel writes. */
+/** Return the table of a panel as a Parquet file, written by the kernel. */
 async function fetchParquet({ source, signal }: DashContext, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
   return new Blob([buffer], { type: PARQUET_TYPE });
 }
 
-// A form for the name of a file, which the kernel writes.
+// The form for the name of a file that the kernel writes.
 
-/** Max size of the page, MB. */
+/** Size limit of the page, in MB. */
 const MAX_MB = 25;
 
 function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {

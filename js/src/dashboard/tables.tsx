@@ -18,14 +18,14 @@ import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
 /** A rank is an outlier if its mean differs by more than this share. */
 const OUTLIER_MIN_EXCESS = 0.05;
-/** Min calls per rank to report a slow rank: fewer may differ in shape, or be cut by the window. */
+/** A slow rank is reported only with this many calls per rank: fewer are not comparable. */
 const MIN_COMPARED_CALLS = 5;
 
 function hasNonZero({ columns }: PanelFrame, column: string): boolean {
   return columns[column]?.some((value) => value !== null && value !== 0) ?? false;
 }
 
-/** A column of names, which a click chooses; in tooltips they are written as `hover`. */
+/** Return the column of names. A click selects a name; its tooltip is `hover`. */
 const nameColumn = (options: {
   title: string;
   hint?: string;
@@ -80,7 +80,7 @@ const barColumn = (
   ),
 });
 
-/** A column of the numbers `by`, shown from a width on. */
+/** Return a column of the numbers `by`, shown from the width `from` on. */
 const numberColumn = (
   by: string,
   title: string,
@@ -124,7 +124,7 @@ const durationColumn = (column: string, title: string, hint: string, from?: numb
 const countColumn = (from?: number): DashColumn =>
   numberColumn("count", "count", "Number of calls, on all ranks", countText, from);
 
-/** The outlier of all rows that have one, if it is the same rank; otherwise null. */
+/** Return the rank that is the outlier in every row with one; null if they differ. */
 function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const isOutlier = (row: number): boolean =>
@@ -156,7 +156,7 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   );
 }
 
-/** The last column, on the rank that is an outlier; no column without outliers. */
+/** Return the last column, about the outlier rank; none if there are no outliers. */
 function outlierColumn(frame: PanelFrame): DashColumn[] {
   if (!hasNonZero(frame, "odd_ratio")) return [];
   const rank = outlierRank(frame);
@@ -171,7 +171,7 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
   ];
 }
 
-/** How close the calls come to the limits of the device; no columns in jobs without shapes. */
+/** Return columns for how close calls come to the device limits; none if shapes are unknown. */
 function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] {
   if (frame.columns.roofline_share === undefined) return [];
   const flopsRate = (value: CellValue): string =>
@@ -232,7 +232,7 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** Communication or copies if they are most of an operator's device time, else compute. */
+/** Return the kind that takes most of an operator's device time, by default compute. */
 function kindOfOperator(row: RowReader): Kind {
   const isMost = (column: string): boolean =>
     2 * Number(row(column) ?? 0) > Number(row("device_total_ns"));
@@ -273,7 +273,7 @@ function ClippedText({ text }: { text: string }) {
   );
 }
 
-/** A table by shape, module or source line, of the whole job. */
+/** Return the definition of a table by shape, module or source line, over the whole job. */
 export function groupedTable({ title }: TableSpec, by: string): TableSpec {
   const name = title === "Operators" ? "operator" : "kernel";
   const nameOfWork = {
@@ -311,20 +311,20 @@ const GROUPING_HINTS: Readonly<Record<string, string>> = {
   "source line": "innermost Python line that launched it",
 };
 
-/** The last two parts of a module's or a file's path; other labels unchanged. */
+/** Return the last two parts of a module or file path. Other labels stay unchanged. */
 function shortLabel(label: string, by: string): string {
   if (by === "module") return label.split(".").slice(-2).join(".");
   return by === "source line" ? label.split("/").slice(-2).join("/") : label;
 }
 
-/** Names the ranks that the numbers cover; "" for a job of one rank. */
+/** Return a text about the ranks that the figures cover; "" for a job with one rank. */
 function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
   if (frame.attrs.job_ranks === 1) return "";
   if (ranks === null) return `${before}all ranks together`;
   return `${before}${ranksText(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
 }
 
-/** Says which rank the last column compares with the others; "" if it compares none. */
+/** Return a text about the rank that the last column compares with the others; "" if none. */
 function outlierSuffix(frame: PanelFrame): string {
   const comparesRanks = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
   if (!comparesRanks) return "";
@@ -333,16 +333,16 @@ function outlierSuffix(frame: PanelFrame): string {
   return ` · last column: ${rankText} the median rank`;
 }
 
-// The tables of BytePS's requests and of MPI's routines, message sizes and hosts.
+// The tables of BytePS requests and of MPI routines, message sizes and hosts.
 
-/** A time in seconds as text. Profiles have whole milliseconds: shorter times are 0 in them. */
+/** Format a time in seconds. Profiles have whole milliseconds, so shorter times are 0. */
 function secondsText(value: CellValue): string {
   if (value === 0) return "<1\u202fms";
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
 const sizeText = (value: CellValue): string => formatBytes(numberOrNull(value));
-/** A share as text; a share below 1 % has one significant digit instead of 0 %. */
+/** Format a share. Below 1 % it has one significant digit, so that it does not read 0 %. */
 const shareText = (value: CellValue): string => {
   const part = numberOrNull(value);
   if (part === null || part <= 0 || part >= 0.01) return formatShare(part);

@@ -1,4 +1,4 @@
-/** Toolbar of a dashboard. */
+/** The toolbar of a dashboard. */
 
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
@@ -14,7 +14,7 @@ import { ShareButton } from "./share";
 
 export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
   const { selectionState, shownPanels, folding } = ctx;
-  /** The panel that the menu added last. */
+  /** The panel that was last added with the menu. */
   const added = useRef("");
   const offered = groupPanels(ctx.offeredPanels);
   const panels = (): MenuItem[] =>
@@ -75,7 +75,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   );
 }
 
-/** The job's title and facts; a badge opens the list of its problems. */
+/** The title and facts of the job, with a badge that opens the list of its problems. */
 function JobName({ ctx }: { ctx: DashContext }) {
   const scene = ctx.scene.value;
   const { format = "" } = ctx.jobFacts;
@@ -130,7 +130,7 @@ function groupPanels(ids: readonly string[]): typeof PANELS {
   return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
 }
 
-/** The scope of all figures: panels, legend, the timeline's column of totals. */
+/** The selector of the scope of all figures: panels, legend, the timeline's column of totals. */
 function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
   const isPart = scene.value.part !== undefined && scene.value.part !== null;
   const choose = (scope: FigureScope): void => {

@@ -1,4 +1,4 @@
-/** One view of a dashboard: creates its parts, lays them out, follows the selection. */
+/** The view of a dashboard: creates its parts, lays them out, and reacts to the selection. */
 
 import { type Model, isSameJson } from "../connection/store";
 import type { Scene, ThemeName } from "../protocol/source";
@@ -19,7 +19,7 @@ import { PaneSet } from "./panels";
 import { selectionText } from "./selection";
 import { DashToolbar } from "./toolbar";
 
-/** Interval at which figures of the window in view are updated while the view moves. */
+/** While the view moves, the figures of the visible window are updated at this interval. */
 const VIEW_DELAY_MS = 160;
 const FIT_DELAY_MS = 120;
 
@@ -69,11 +69,11 @@ export class DashApp {
     });
     this.listen();
     this.installEffects();
-    // After the first requests of the timeline and the panels.
+    // Runs after the timeline and the panels have sent their first requests.
     requestAnimationFrame(() => this.loadAfterFirstFrame());
   }
 
-  /** Follow this shared state instead of the previous one. */
+  /** Bind to this shared state instead of the previous one. */
   attach(state: Model): void {
     this.ctx.selectionState.attach(state);
     this.ctx.timeline.attach(state);
@@ -81,7 +81,7 @@ export class DashApp {
 
   setScene(scene: Scene): void {
     const { ctx, panes } = this;
-    // The data that the page has fetched is that of the previous job.
+    // The data that the page has fetched belongs to the previous job.
     if (this.isFetching) ctx.live?.offline.start();
     ctx.timeline.setScene(scene);
     ctx.scene.value = scene;
@@ -97,7 +97,7 @@ export class DashApp {
     this.ctx.timeline.flash(text);
   }
 
-  /** Put toolbar and headline above the board, and fill the text on omitted panels. */
+  /** Put toolbar and headline above the grid, and show the text about omitted panels. */
   private draw(leftOut: HTMLElement): void {
     const { ctx, fullWindow, grid } = this;
     const above = h("div", { class: "hta-dash-above" });
@@ -123,12 +123,12 @@ export class DashApp {
     onSignal(
       timeline.folding.stateSignal,
       (now) => {
-        // Charts are drawn again only if other ranks share rows.
+        // Charts are redrawn only if other ranks share rows.
         if (!isSameJson(now, ctx.folding.peek())) ctx.folding.value = now;
       },
       abortSignal,
     );
-    // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
+    // A hidden timeline sends no requests, so folding is prepared once the panels have their data.
     ctx.source.onReply((op) => {
       if (op === "panels" && !ctx.shownPanels.peek().includes("timeline")) timeline.folding.ready();
     });
@@ -143,7 +143,7 @@ export class DashApp {
     listenToDashKeys(ctx, this.fullWindow);
   }
 
-  /** Fit the timeline and the tables into their columns when the view or a panel changes its size. */
+  /** Fit timeline and tables in their columns when the view or a panel changes its size. */
   private watchSizes(): void {
     const { ctx, panes, grid } = this;
     const { root, signal: abortSignal } = ctx;
@@ -160,7 +160,7 @@ export class DashApp {
   private installEffects(): void {
     const { ctx, panes, grid } = this;
     const { selectionState, timeline, source, live, signal: abortSignal } = ctx;
-    // Requests that a busy kernel did not answer are repeated once it is free.
+    // Requests that a busy kernel did not answer are repeated when it is free.
     onSignal(
       () => [source.status, live?.source.pageExtent],
       ([status]) => {
@@ -213,12 +213,12 @@ export class DashApp {
     ctx.theme.value = theme;
   }
 
-  /** After the first frame: request the headline and the data for a page without a kernel. */
+  /** Request the headline, and the data for use without a kernel. */
   private loadAfterFirstFrame(): void {
     const { root, source, headline, isHeadlinePending, live, timeline } = this.ctx;
     const { signal: abortSignal } = this.ctx;
     if (abortSignal.aborted) return;
-    // The reply sets a trait, so that all views of the model receive it.
+    // The reply sets a trait, so all views of the model receive it.
     if (headline.value === null) {
       source
         .ask("headline", {}, abortSignal)
@@ -240,7 +240,7 @@ export class DashApp {
   }
 }
 
-/** Shortcuts while focus is in the dashboard but outside its timeline, which handles its own. */
+/** Handle shortcuts in the dashboard, except inside the timeline, which handles its own. */
 function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
   const { root, live, signal } = ctx;
   const onDown = (event: KeyboardEvent): void => {
@@ -252,14 +252,14 @@ function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
       event.stopPropagation();
       return;
     }
-    // Notebooks act on letters in command mode: D D deletes the cell.
+    // Notebooks react to letters in command mode: D D deletes the cell.
     if (plain && (typing || event.key.length === 1 || event.key === "Enter")) {
       event.stopPropagation();
     }
   };
   root.addEventListener("keydown", onDown, { signal });
   if (live !== null) return;
-  // A page without a kernel has only the dashboard, which handles keys even without the focus.
+  // A page without a kernel contains only the dashboard, which handles keys even without focus.
   const onPageDown = (event: KeyboardEvent): void => {
     if (event.target !== document.body || event.defaultPrevented) return;
     if (actOnKey(ctx, full, event)) event.preventDefault();

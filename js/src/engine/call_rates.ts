@@ -1,4 +1,4 @@
-/** Rates of operators and kernels, and their shares of the limits of the device, for tables. */
+/** Rates of operators and kernels, and their shares of the device limits, for tables. */
 
 import { getOrMake } from "../protocol/maps";
 import type { CellValue } from "../protocol/source";
@@ -6,8 +6,8 @@ import { operatorTree } from "./operators";
 import { candidateRange, isSelected, overlaps, type RankSelection } from "./panel_rank";
 
 /**
- * Sums of each figure over the calls that have it, and the time of these calls; `limit` is the
- * least time that the calls could take.
+ * Each figure summed over the calls for which it is known, with the total time of these calls.
+ * `limit` is the shortest time that the device limits allow for the calls.
  */
 interface NameSums {
   flops: [amount: number, time: number];
@@ -18,7 +18,7 @@ interface NameSums {
 
 type RowsOf = (selection: RankSelection) => Iterable<number>;
 
-/** Rows of the selected device work that is the longest of its call. */
+/** Yield the rows of selected device work that is the longest of its call. */
 export function selectedKernels(selection: RankSelection): Iterable<number> {
   const { low, high, analysis } = selection;
   const { start, dur } = analysis.trace.events;
@@ -27,7 +27,7 @@ export function selectedKernels(selection: RankSelection): Iterable<number> {
   return analysis.trace.longestWork().filter((row) => isSelected(selection, row) && inWindow(row));
 }
 
-/** Rows of the selected operators. */
+/** Yield the rows of the selected operators. */
 export function* selectedOperators(selection: RankSelection): Iterable<number> {
   const tree = operatorTree(selection);
   const [first, last] = candidateRange(tree, selection);
@@ -38,7 +38,7 @@ export function* selectedOperators(selection: RankSelection): Iterable<number> {
   }
 }
 
-/** Columns of rates by name; none if no call of the job has figures. */
+/** Return columns of rates by name; none if no call of the job has figures. */
 export function rateColumns<Row>(
   selections: readonly RankSelection[],
   rowsOf: RowsOf,
@@ -61,7 +61,7 @@ export function rateColumns<Row>(
   };
 }
 
-/** Add each call to the sums of its selected events' names, once per name. */
+/** Add each call to the sums of the names of its selected events, once per name. */
 function addCalls(
   sumsOfName: Map<number, NameSums>,
   selection: RankSelection,
@@ -98,7 +98,7 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
-/** The limit of the calls with the most time; of equal times, the alphabetically first limit. */
+/** Return what limits the calls that take the most time; ties go to the alphabetically first. */
 function longestBound(sums: NameSums | undefined): string | null {
   const bounds = [...(sums?.timeByBound ?? [])];
   bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));

@@ -1,4 +1,4 @@
-/** The frame of call trees: operators by path as bars of a flame graph. */
+/** The frame of the call tree: operators by call path, as bars of a flame graph. */
 
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
@@ -10,7 +10,7 @@ import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
 import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
-/** Min share of a bar in the chart's width. */
+/** Bars narrower than this share of the chart's width are left out. */
 const MIN_SHARE = 0.002;
 
 type Measure = "host" | "device";
@@ -30,7 +30,7 @@ function makeCallNode(name: number): CallNode {
 const childTime = ({ children }: CallNode, measure: Measure): number =>
   sum(Array.from(children.values(), (node) => node[measure]));
 
-/** Add a rank's call paths, with all operators and device work of the window, chosen or not. */
+/** Add a rank's call paths with the operators and device work of the window, selected or not. */
 function addRank(selection: RankSelection, root: CallNode): void {
   const paths = callPaths(selection);
   if (paths === null) return;
@@ -93,14 +93,13 @@ export function callTreeFrame(
   return makeFrame(columns, { left_out: leftOut, ...outside }, bars.length > 0 ? "" : note);
 }
 
-/** Bars for the call paths below `root`, and the number of paths whose bars are too narrow. */
+/** Return bars for the paths below `root`, and how many were left out as too narrow. */
 function placeBars(root: CallNode, names: NameTable, measure: Measure) {
   const compare = (a: CallNode, b: CallNode): number =>
     b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name));
   const minTime = childTime(root, measure) * MIN_SHARE;
   let leftOut = 0;
-  // Breadth first: each bar adds the bars of its children.
-  // `left` is the time at which a bar begins.
+  // Breadth first: each bar adds the bars of its children. `left` is the time at which it begins.
   const bars = [{ node: root, depth: -1, left: 0 }];
   for (const { node, depth, left } of bars) {
     let childLeft = left;

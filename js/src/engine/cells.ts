@@ -1,8 +1,8 @@
 /**
- * The events of a lane, indexed for cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
+ * Index a lane's events to compute cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
  *
- * Covered time and counts of a cell are differences of prefix sums over the lane's intervals, so they
- * cost the same for any number of events. The kind of a cell is the kind that covers most of it.
+ * Covered time and event count of a cell are differences of the lane's prefix sums, at a cost
+ * independent of the number of events. The kind of a cell is the one that covers most of it.
  */
 
 import { gather, indicesWhere } from "../expressions/numbers";
@@ -13,7 +13,7 @@ import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
 
-/** Exact contents of neighbouring cells. */
+/** Exact contents of adjacent cells. */
 export interface Cells {
   covered: Float64Array;
   count: Float64Array;
@@ -22,24 +22,24 @@ export interface Cells {
 }
 
 interface LaneEvents {
-  /** Events in lane order: by start, then longest first. */
+  /** Events in lane order: by start, longest first. */
   starts: Float64Array;
   durs: Float64Array;
   kinds: Uint8Array;
-  /** Each event's row in the table; null for a lane without slices. */
+  /** Table row of each event; null for a lane without slices. */
   rows: Int32Array | null;
 }
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** The events of each kind, by code. With one kind, its spans are the spans of the lane. */
+  /** The events of each kind, by code. If there is only one kind, its spans are `spans`. */
   private readonly kindSpans: readonly { kind: number; spans: IntervalSet }[];
-  /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
+  /** Kind of each event without duration, by time, then by kind. */
   private readonly kindOfPoint: Uint8Array;
   /** Table row of each event that has a duration. */
   readonly rows: Int32Array;
   readonly durs: Float64Array;
-  /** Longest duration of each block of 64 of `durs`. */
+  /** Longest duration in each block of 64 elements of `durs`. */
   private readonly longestOfBlock: Float64Array;
 
   constructor({ starts, durs, kinds, rows }: LaneEvents) {
@@ -57,7 +57,7 @@ export class IndexedLane {
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
-  /** Contents of the cells between edges, each with its main kind, weighted by `weightOf`. */
+  /** Return the contents of the cells between edges. `weightOf` weights kinds for the main kind. */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;
@@ -85,7 +85,7 @@ export class IndexedLane {
     return { covered, count, kind, mask };
   }
 
-  /** The kinds that have events in a window, and the time that each covers there. */
+  /** Return the kinds that have events in a window, with the time that each of them covers. */
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
     return this.kindSpans
@@ -94,11 +94,11 @@ export class IndexedLane {
       .map(({ kind, coverage }) => [kind, coverage.covered[0]!]);
   }
 
-  /** Positions in `rows` of events of at least `minDurNs` ns that overlap a window, in order. */
+  /** Return positions in `rows` of events that overlap a window and last `minDurNs` or longer. */
   longEvents(start: number, end: number, minDurNs: number): number[] {
     const { begins, cover } = this.spans;
     if (this.rows.length === 0 || end <= start) return [];
-    // Events that overlap the window begin at or after the piece of the union at its start.
+    // Overlapping events begin no earlier than the piece of the union that contains `start`.
     const first = countBelow(begins, cover.starts[pieceAt(cover, start)]!);
     const last = countBelow(begins, end);
     const indices: number[] = [];
@@ -113,7 +113,7 @@ export class IndexedLane {
     return indices;
   }
 
-  /** Return whether the event at this position begins before an earlier one ended. */
+  /** Return whether the event at this position begins before the end of an earlier event. */
   overlapsEarlier(event: number): boolean {
     if (this.spans.isDisjoint) return false;
     const { begins, cover } = this.spans;
@@ -136,13 +136,13 @@ function blockMaxima(durs: Float64Array): Float64Array {
   return out;
 }
 
-// Tiles: cells of a lane in the form of replies.
+// Tiles: the cells of a lane in the form of replies.
 
 export const MAX_TILES = 65_536;
-/** Min level at which a covered time multiplied by `MAX_U16` is not exact as a number. */
+/** From this level on, a covered time multiplied by `MAX_U16` exceeds 2^53 and is inexact. */
 const FIRST_INEXACT_LEVEL = 37;
 
-/** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
+/** Return the covered share of a 2^level ns cell: 0 (only if empty) … 65535 (only if full). */
 export function quantizeShare(covered: number, level: number): number {
   const cell = 2 ** level;
   if (covered <= 0) return 0;
@@ -161,14 +161,14 @@ function cellEdges(level: number, first: number, last: number): Float64Array {
   return edges;
 }
 
-/** A range of tiles that a request asks for, end exclusive. */
+/** The tiles that are requested. `last` is exclusive. */
 export interface TileRange {
   level: number;
   first: number;
   last: number;
 }
 
-/** The requested range, clipped to the lane's tiles; null if none are left. */
+/** Clip the requested range to the tiles of the lane; null if none are left. */
 function clipTileRange(
   [start, end]: readonly [number, number],
   requested: TileRange,
@@ -183,7 +183,7 @@ function clipTileRange(
   return last > first ? { level, first, last } : null;
 }
 
-/** An event as tiles send it. */
+/** An event in the form in which tiles contain it. */
 export interface TileSlice {
   start: number;
   dur: number;
@@ -208,7 +208,7 @@ export interface CounterTile {
   max: Float32Array;
 }
 
-/** Tiles within an extent, without the empty ones. */
+/** Return the tiles within an extent, without empty tiles. */
 export function buildCellTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -244,7 +244,7 @@ export function buildCellTiles(
   return [...tiles.values()];
 }
 
-/** Tiles of a lane; `makeSlice` returns the fields of an event to send. */
+/** Return the tiles of a lane. `makeSlice` returns the fields of an event. */
 export function buildLaneTiles(
   lane: IndexedLane,
   requested: TileRange,
@@ -259,12 +259,12 @@ export function buildLaneTiles(
   });
 }
 
-/** Class of each cell of a tile, from a lane that is indexed by class. */
+/** Return the class of each cell of a tile, from a lane that is indexed by class. */
 export function classesOfTile(lane: IndexedLane, level: number, index: number): Uint8Array {
   return lane.measure(cellEdges(level, index, index + 1), weightOfClass).kind;
 }
 
-/** Tiles of values within an extent, except those without a value. */
+/** Return tiles of counter values within an extent, without tiles that have no value. */
 export function buildValueTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -291,16 +291,16 @@ export function buildCounterTiles(counter: CounterSeries, requested: TileRange):
   );
 }
 
-// Samples of one counter: a step function of time.
+// The samples of one counter as a step function of time.
 
 interface ValueExtremes {
-  /** NaN in cells without a value. */
+  /** NaN in cells that have no value. */
   min: Float32Array | Float64Array;
   max: Float32Array | Float64Array;
 }
 
 export class CounterSeries {
-  /** Time at which the last value ends. */
+  /** Time until which the last value is valid. */
   readonly end: number;
 
   constructor(
@@ -312,7 +312,7 @@ export class CounterSeries {
     this.end = Math.max(end, last);
   }
 
-  /** Smallest and largest value between neighbouring edges. */
+  /** Return the smallest and largest value between adjacent edges. */
   measure(edges: Float64Array): ValueExtremes {
     const cells = Math.max(edges.length - 1, 0);
     const min = new Float64Array(cells).fill(Number.NaN);
@@ -325,12 +325,12 @@ export class CounterSeries {
       first = gallopBelow(times, low, first);
       last = gallopBelow(times, Math.min(edges[k + 1]!, end), Math.min(last, times.length));
       if (low >= end) break;
-      // Without a sample at its very start, a cell begins with the value that came before.
+      // A cell without a sample at its start begins with the previous value.
       const from = times[first] === low ? first : Math.max(first - 1, 0);
       for (let i = from; i < last; i += 1) {
         const value = values[i]!;
         if (Number.isNaN(value)) continue;
-        // Without a value so far, `min` and `max` are NaN, and all comparisons are false.
+        // As long as `min` and `max` are NaN, comparisons with them are false.
         if (!(value >= min[k]!)) min[k] = value;
         if (!(value <= max[k]!)) max[k] = value;
       }
@@ -338,7 +338,7 @@ export class CounterSeries {
     return { min, max };
   }
 
-  /** Number of samples in a window, including those without a value. */
+  /** Return the number of samples in a window, including samples without a value. */
   countSamples(start: number, end: number): number {
     return countBelow(this.times, end) - countBelow(this.times, start);
   }

@@ -1,4 +1,4 @@
-/** Matched collectives in the page: waits, late arrivals, and the ribbon. */
+/** Matched collectives of a saved page: waits, late arrivals, and the ribbon. */
 
 import { FLAGS } from "../facts/limits";
 import { sum } from "../expressions/numbers";
@@ -19,18 +19,18 @@ import { checkBins, checkWindow, makeBinner } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { IntervalUnion, IntervalSet } from "./spans";
 
-/** The block that holds the entries. */
+/** The block with the columns of all entries. */
 const BLOCK_NAME = "collectives";
 
-/** A lane of waits or delays; `slice` returns the fields of a wait or delay for tiles. */
+/** A lane of waits or of delays. `slice` returns the fields of an item. */
 interface OverlayLane {
   index: IndexedLane;
   slice(position: number): TileSlice;
 }
 
-/** Columns of one entry per event, of one rank or of all. */
+/** Columns with one entry per event of a collective, for one rank or all ranks. */
 interface CollectiveEntries extends CollectiveEvents, ArrivalColumns {
-  /** Transfer time that does not fit into the event after its wait; 0 unless clocks disagree. */
+  /** Transfer time that does not fit in the event after its wait; 0 unless clocks disagree. */
   transferAddedNs: Float64Array;
   size: Float64Array;
   track: Int32Array;
@@ -42,10 +42,10 @@ export class Collectives {
   private readonly rankOffsets: number[];
   private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
   private readonly busFactor: Float64Array;
-  /** Rows of communication without a match on other ranks, one rank after the other. */
+  /** Rows of communication events that match no other rank, rank by rank. */
   private readonly unmatchedIds: Int32Array;
   private readonly lanes = new Map<string, OverlayLane>();
-  /** Positions of each collective's entries, by rank. */
+  /** Positions of the entries of each collective, by rank. */
   private members: number[][] | null = null;
   private ribbonIndex: RibbonIndex | null = null;
 
@@ -76,7 +76,7 @@ export class Collectives {
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
-      // The page has the difference to the code of the collective's name.
+      // The page stores the difference from the name code of the collective.
       recordedName: columns
         .i32("call_name_added")
         .map((difference, entry) => name[call[entry]!]! + difference),
@@ -114,7 +114,7 @@ export class Collectives {
     return Object.fromEntries(slices) as CollectiveEntries;
   }
 
-  /** Rows of a rank's communication that matches no other rank's; null for a rank alone. */
+  /** Return the rows of a rank's unmatched communication; null if the job has only one rank. */
   unmatchedOf(rank: number): Int32Array | null {
     const { unmatched } = this.header;
     if (unmatched === undefined) return null;
@@ -160,7 +160,7 @@ export class Collectives {
     return { index, slice };
   }
 
-  /** Arrivals of each rank at each collective. */
+  /** Index of the arrivals of each rank at each collective. */
   get ribbon(): RibbonIndex {
     this.ribbonIndex ??= new RibbonIndex(
       this.ranks.map((rank) => ({ rank, ...this.entriesOfRank(rank) })),
@@ -169,7 +169,7 @@ export class Collectives {
     return this.ribbonIndex;
   }
 
-  /** Reply to `collective`: the same call on all ranks; null if the event is not matched. */
+  /** Answer `collective`: the call on all ranks; null if the event is not matched. */
   collectiveReply(rank: number, id: number): Collective | null {
     const { entries, calls } = this;
     const rankIndex = this.ranks.indexOf(rank);
@@ -207,7 +207,7 @@ export class Collectives {
     return dur[entry]! - wait[entry]! + transferAddedNs[entry]!;
   }
 
-  /** Bandwidth in bytes per ns; 1 is 10^9 bytes per second. */
+  /** Return the bandwidth in bytes per ns, which equals GB/s. */
   private bandwidth(entry: number): number | null {
     const [size, transfer] = [this.entries.size[entry]!, this.transfer(entry)];
     return size > 0 && transfer > 0 ? size / transfer : null;
@@ -235,35 +235,35 @@ function piecesOnTrack(
   };
 }
 
-// Waits within collectives: as intervals, and summed over a view.
+// Waits within collectives, as intervals and as totals of a window.
 
-/** One rank's events that are part of collectives, by start, then id. */
+/** The events of one rank that belong to collectives, by start, then id. */
 export interface CollectiveEvents {
   start: Float64Array;
   dur: Float64Array;
-  /** Time until the last rank arrives, or until the event's own end if that is earlier. */
+  /** Time until the last rank arrives or the event itself ends, whichever is first. */
   wait: Float64Array;
-  /** Delay after the median arrival of the others if it alone came last; else 0. */
+  /** Delay after the median arrival of the others if this rank alone came last; otherwise 0. */
   late: Float64Array;
-  /** Total wait that the late arrival imposed on the others. */
+  /** Total wait of the other ranks caused by the late arrival. */
   imposed: Float64Array;
-  /** The rank that alone came last to the collective, -1 if several came last together. */
+  /** The rank that alone came last to the collective; -1 if several came last together. */
   lastRank: Int32Array;
 }
 
-/** Parts of events in the order of a lane; `entry`: position in the `CollectiveEvents`. */
+/** Parts of events in lane order. `entry` is the position in the `CollectiveEvents`. */
 export interface EventPieces {
   start: Float64Array;
   dur: Float64Array;
   entry: Int32Array;
 }
 
-/** Intervals from the rank's arrival to that of the last rank. */
+/** Return the intervals from the arrival of this rank to the arrival of the last rank. */
 export function waitPieces({ start, wait }: CollectiveEvents): EventPieces {
   return sortPieces(start, wait);
 }
 
-/** Intervals from the median arrival of the other ranks to this rank's, if it alone came last. */
+/** Return intervals from the others' median arrival to this rank's, where it alone came last. */
 export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
   return sortPieces(
     start.map((time, i) => time - late[i]!),
@@ -272,8 +272,8 @@ export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
 }
 
 /**
- * Time in which a rank only waits: the union of its waits without all its transfers. If waits
- * overlap, the time belongs to the earlier wait.
+ * Return when a rank waits without transferring: the union of its waits minus its transfers. If
+ * waits overlap, the time belongs to the earlier wait.
  */
 export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   const waits = waitPieces(events);
@@ -302,7 +302,7 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   };
 }
 
-/** Union of a rank's waits, including time in which the rank also transfers. */
+/** Return the union of a rank's waits, including time in which it also transfers. */
 export function waitUnion(events: CollectiveEvents): IntervalUnion {
   const { start, dur } = waitPieces(events);
   return IntervalSet.of(start, dur).cover;
@@ -316,7 +316,7 @@ function transferUnion({ start, dur, wait }: CollectiveEvents): IntervalUnion {
   return IntervalSet.of(transfers.start, transfers.dur).cover;
 }
 
-/** The pieces with a length: by start, then longest first. */
+/** Return the pieces that have a length, by start, longest first. */
 function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
   const order: number[] = [];
   dur.forEach((length, i) => {
@@ -330,17 +330,17 @@ function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
   };
 }
 
-/** The time of a rank that waits without computing. */
+/** The time in which a rank waits without computing. */
 export interface ExposedWait {
   within(from: number, to: number): number;
-  /** Whether it is from an overview, where time within a cell is a mean. */
+  /** Whether it comes from an overview, which knows only the mean within each cell. */
   readonly isApproximate: boolean;
 }
 
-/** One rank's figures in any window. */
+/** Lateness figures of one rank in any window. */
 export class RankLateness {
   private readonly waitUnion: IntervalUnion;
-  /** By the late ranks, which rarely change with the window. */
+  /** By the late ranks. They rarely change with the window. */
   private readonly waitUnionByLateRanks = new Map<string, IntervalUnion>();
 
   constructor(
@@ -373,7 +373,7 @@ export class RankLateness {
     };
   }
 
-  /** Waiting time of the rank in collectives at which one of `late` alone comes last. */
+  /** Return how long this rank waits in collectives at which one of `late` alone comes last. */
   waitForRanks(late: readonly number[], from: number, to: number): number {
     const cover = getOrMake(this.waitUnionByLateRanks, late.join(), () => {
       const { start, wait, lastRank: last } = this.events;
@@ -385,7 +385,7 @@ export class RankLateness {
   }
 }
 
-/** Reply to `lateness`: totals per rank of the collectives that overlap a window. */
+/** Answer `lateness`: totals per rank over the collectives that overlap a window. */
 export function latenessReply(
   ranks: readonly RankLateness[],
   start: number,
@@ -394,7 +394,7 @@ export function latenessReply(
 ): Lateness {
   checkWindow({ start, end });
   const figures = ranks.map((rankLateness) => rankLateness.figuresBetween(start, end));
-  // Late ranks of the whole job, limited to ranks that delay others in this window.
+  // Late ranks of the job, except those that delay no other rank in this window.
   const lateRanks = ranks.flatMap(({ rank }, i) =>
     lateRanksOfJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
@@ -417,18 +417,18 @@ export function latenessReply(
   return reply;
 }
 
-// Arrival delay of each rank at each collective, and its cost to the others, in bins.
+// In bins of time: the delay of each rank at collectives, and its cost to the others.
 
-/** One rank's arrivals at collectives, by start, then id. */
+/** Arrivals of one rank at collectives, by start, then id. */
 interface ArrivalColumns {
   start: Float64Array;
   call: Int32Array;
   id: Int32Array;
-  /** Time from the arrival of this rank to the last arrival. */
+  /** Time from this rank's arrival to the last arrival. */
   wait: Float64Array;
-  /** Shift from a start to the clock on which arrivals are compared. */
+  /** Shift from a start time to the clock on which arrivals are compared. */
   clock: Float64Array;
-  /** Name code of each collective as recorded on this rank. */
+  /** Name code of each collective, as recorded on this rank. */
   recordedName: Int32Array;
 }
 
@@ -436,25 +436,25 @@ export interface RankArrivals extends ArrivalColumns {
   rank: number;
 }
 
-/** The arrivals of a rank, and their delays after the median rank. */
+/** The arrivals of a rank with their delays after the median arrival. */
 interface RankDelays extends RankArrivals {
   delay: Float64Array;
 }
 
 interface CallMember {
   rankDelays: RankDelays;
-  /** Index in the arrivals of the rank. */
+  /** Index into the arrivals of the rank. */
   index: number;
   arrival: number;
 }
 
-/** A collective, at the arrival of its last rank. */
+/** A collective at the time when its last rank arrives. */
 interface CollectiveCall {
   number: number;
   time: number;
-  /** Mean wait of the others. */
+  /** Mean wait of the other ranks. */
   wait: number;
-  /** -1: several came last together. */
+  /** The rank that came last; -1 if several came last together. */
   rank: number;
   name: number;
   id: number;
@@ -466,7 +466,7 @@ export class RibbonIndex {
   private readonly maxDelay: number;
   private readonly maxWait: number;
 
-  /** `ranks` are in ascending order, `names` are sorted. */
+  /** `ranks` must ascend; `names` must be sorted. */
   constructor(
     ranks: readonly RankArrivals[],
     private readonly names: readonly string[],
@@ -479,7 +479,7 @@ export class RibbonIndex {
     this.maxWait = this.calls.reduce((maxWait, { wait }) => Math.max(maxWait, wait), 0);
   }
 
-  /** Answer `ribbon`: the latest arrival of each rank and bin, the costliest call of each bin. */
+  /** Answer `ribbon`: the latest arrival per rank and bin, and the costliest call per bin. */
   ribbonReply(request: RibbonRequest): Reply {
     const { bins, ranks = null } = request;
     checkWindow(request);
@@ -512,7 +512,7 @@ export class RibbonIndex {
     );
   }
 
-  /** The call of each bin with the longest mean wait; ties go to the first. */
+  /** Return the call with the longest mean wait in each bin. Ties go to the first call. */
   private costliestCalls(
     { start, end }: RibbonRequest,
     binOf: BinOf,
@@ -536,7 +536,7 @@ interface BinnedArrival {
   bin: number;
 }
 
-/** The latest arrival of each bin; ties go to the first. */
+/** Return the latest arrival in each bin. Ties go to the first arrival. */
 function latestPerBin(
   rankDelays: RankDelays,
   { start, end }: RibbonRequest,
@@ -565,7 +565,7 @@ function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   return members;
 }
 
-/** Set the delays after the median rank, or after the earlier of two middle ones. */
+/** Set the delays after the median arrival; of two middle arrivals, the earlier one counts. */
 function setDelays(members: readonly CallMember[]): void {
   const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
   const median = arrivals[(arrivals.length - 1) >> 1]!;
@@ -574,7 +574,7 @@ function setDelays(members: readonly CallMember[]): void {
 }
 
 function summarizeCall(members: readonly CallMember[], callIndex: number): CollectiveCall {
-  // If several come last at the same time, take the last in order of ranks.
+  // If several ranks come last at the same time, use the last one in rank order.
   const last = members.reduce((latest, member) =>
     member.arrival >= latest.arrival ? member : latest,
   );

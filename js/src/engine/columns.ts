@@ -1,4 +1,4 @@
-/** Read packed integer columns, names and JSON blocks of a saved page. */
+/** Read the packed integer columns, names and JSON blocks of a saved page. */
 
 import { FLAGS } from "../facts/limits";
 import { ARRAY_TYPES } from "../protocol/decode";
@@ -9,7 +9,7 @@ export const { delta: DELTA, zigzag: ZIGZAG, float: FLOAT } = FLAGS.column;
 
 type NumberArray = Float64Array | Int32Array | Uint16Array | Uint8Array;
 
-/** Columns whose bytes are stored by plane: the lowest byte of all items, then the next byte, … */
+/** Reads columns that are stored by byte plane: the lowest byte of all items, then the next, … */
 export class ColumnReader {
   constructor(
     private readonly bytes: Uint8Array,
@@ -24,7 +24,7 @@ export class ColumnReader {
     return this.specs[name]?.[1] ?? 0;
   }
 
-  /** A column of integers below 2^53. */
+  /** Read a column of integers below 2^53. */
   f64(name: string): Float64Array {
     return this.read(name, new Float64Array(this.length(name)));
   }
@@ -37,13 +37,13 @@ export class ColumnReader {
     return this.read(name, new Uint8Array(this.length(name)));
   }
 
-  /** A column of floating point numbers. */
+  /** Read a column of floating-point numbers. */
   floats(name: string): Float64Array {
     const spec = this.specs[name];
     if (spec === undefined) return new Float64Array(0);
     const [offset, length, width] = spec;
     const bytes = new Uint8Array(length * width);
-    // The first bytes of all values are stored first, then the second bytes, and so on.
+    // The first bytes of all values come first, then the second bytes, and so on.
     for (let plane = 0; plane < width; plane += 1) {
       const from = offset + plane * length;
       for (let i = 0; i < length; i += 1) bytes[i * width + plane] = this.bytes[from + i]!;
@@ -80,9 +80,9 @@ export class ColumnReader {
   }
 }
 
-// Decode a page's text to bytes: base64 and gzip, with the browser's own functions.
+// Decode text in a page to bytes: base64 and gzip, using the functions of the browser.
 
-/** Method of newer browsers that the DOM's types lack. */
+/** Method of recent browsers that the DOM types do not declare. */
 interface Base64Reader {
   fromBase64?(text: string): Uint8Array;
 }
@@ -106,10 +106,10 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Named blocks of a page, each a gzip stream; null if the block is missing. */
+/** The named blocks of a page, each a gzip stream; null if a block is missing. */
 export interface Blocks {
   text(name: string): string | null;
-  /** The block as bytes; only if blocks are held as bytes. */
+  /** Return the block as bytes. Only defined if blocks are held as bytes. */
   bytes?(name: string): Uint8Array | null;
 }
 
@@ -126,7 +126,7 @@ export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Arra
   }
 }
 
-// Names of the whole job: full names, short names, and the keys of short names in replies.
+// The names of the job: full names, short names, and the keys of short names in replies.
 
 export class NameTable {
   constructor(private readonly page: PageDocument) {}
@@ -143,7 +143,7 @@ export class NameTable {
     return this.page.shorts[this.shortKey(name)] ?? "";
   }
 
-  /** The key of a name's short form; the same for all names with this short form. */
+  /** Return the key of a name's short form. Names with the same short form share it. */
   shortKey(name: number): number {
     return this.page.short_of[name] ?? 0;
   }
@@ -161,7 +161,7 @@ export class NameTable {
   }
 }
 
-// Columns of numbers in one buffer, as the kernel packs them.
+// Columns of numbers packed into one buffer, in the format of the kernel.
 
 const DTYPES = new Map<unknown, string>(
   Object.entries(ARRAY_TYPES).map(([dtype, arrayType]) => [arrayType, dtype]),
@@ -172,7 +172,7 @@ const ALIGNMENT = 8;
 export type PackedArray =
   Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
-/** A reply whose columns are packed into one buffer. */
+/** Return a reply with its columns packed into one buffer. */
 export function packReply(
   reply: Record<string, unknown>,
   columns: Record<string, PackedArray>,
@@ -196,7 +196,7 @@ export function packReply(
 
 type SortedNumbers = ArrayLike<number>;
 
-/** Number of `values` below `limit`, which is known to be between `low` and `high`. */
+/** Return how many `values` are below `limit`, a number from `low` to `high`. */
 export function countBelow(
   values: SortedNumbers,
   limit: number,
@@ -211,7 +211,7 @@ export function countBelow(
   return low;
 }
 
-/** Number of `values` up to and including `limit`. */
+/** Return how many `values` are at most `limit`. */
 export function countUpTo(values: SortedNumbers, limit: number): number {
   let [low, high] = [0, values.length];
   while (low < high) {
@@ -222,7 +222,7 @@ export function countUpTo(values: SortedNumbers, limit: number): number {
   return low;
 }
 
-/** `countBelow` for limits that grow from call to call: fast if the result is near `from`. */
+/** Like `countBelow`, but fast if the result is slightly above `from`. */
 export function gallopBelow(values: SortedNumbers, limit: number, from: number): number {
   let step = 1;
   let low = from;
@@ -239,7 +239,7 @@ export function gallopBelow(values: SortedNumbers, limit: number, from: number):
 
 const MAX_SLICE_MS = 12;
 
-/** Continue after the page has handled its pending events. */
+/** Resolve after the page has handled its pending events. */
 export function yieldToPage(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
@@ -254,7 +254,7 @@ export function yieldToPage(): Promise<void> {
 export class Pacer {
   private sliceStart = performance.now();
 
-  /** Yield to the page if the current slice has taken long. */
+  /** Yield to the page if the current slice has taken too long. */
   async yieldIfDue(): Promise<void> {
     if (performance.now() - this.sliceStart <= MAX_SLICE_MS) return;
     await yieldToPage();
@@ -262,15 +262,15 @@ export class Pacer {
   }
 }
 
-// JSON as text for display: numbers and nesting exactly as the file has them.
+// JSON as text for display, with numbers and nesting exactly as in the file.
 
-/** A value as compact JSON, and as text for display. */
+/** A value as compact JSON and as text for display. */
 export interface JsonText {
   /** Compact JSON. */
   json: string;
-  /** Strings without quotes, all else as compact JSON. */
+  /** Strings without quotes; other values as compact JSON. */
   text: string;
-  /** Keys and values of an object in the file's order, repeated keys included; else null. */
+  /** Keys and values of an object in file order, including repeated keys; null for other values. */
   pairs: [key: string, value: JsonText][] | null;
 }
 
@@ -282,7 +282,7 @@ const ESCAPE = /\\(?:u([\da-f]{4})|([^]))/gi;
 const ESCAPED: Record<string, string> = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 const MAX_DEPTH = 500;
 
-/** Read one JSON value; control characters in strings and NaN are taken as they are. */
+/** Read one JSON value. NaN and control characters in strings are accepted. */
 export function readJson(source: string): JsonText {
   const reader = new JsonReader(source);
   const value = reader.value(0);
@@ -332,7 +332,7 @@ class JsonReader {
     return { json, text: json, pairs: null };
   }
 
-  /** Parse items up to the closing bracket; the first item is the current one. */
+  /** Parse items up to the closing bracket. */
   private parseItems(close: string, parseItem: () => void): void {
     this.position += 1;
     this.space();

@@ -1,4 +1,4 @@
-/** Details of one event: arguments, enclosing events, flows, and the calls that launched work. */
+/** Details of an event: arguments, enclosing events, flows, and the calls that launched it. */
 
 import { LIMITS } from "../facts/limits";
 import type {
@@ -17,7 +17,7 @@ import type { RankData, RankOverview } from "./overview";
 import type { ArgsReader, RankTrace, EventTable } from "./rank";
 import { durationFigures } from "./search";
 
-/** Fields that are known only for rows of `events` on ranks whose events are all in the page. */
+/** Fields that are known only for rows of `events`, and only on ranks with individual events. */
 const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
 /** Answer `event`. */
@@ -41,7 +41,7 @@ export async function eventDetails(
   };
 }
 
-/** Reply to `event` for a rank embedded as an overview: the known fields of a long event. */
+/** Answer `event` for a rank embedded as an overview: the known fields of a long event. */
 export function overviewDetails(rank: RankOverview, table: TableName, id: number): EventDetail {
   const event = rank.findEvent(table, id);
   if (event === null) throw new Error(notEmbeddedMessage(rank.number));
@@ -84,20 +84,20 @@ function laneLocation(rank: RankData, lane: number, category: number) {
   };
 }
 
-/** Enclosing events, innermost first. */
+/** Return the enclosing events, innermost first. */
 function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   const parents = rank.parents();
   return chainFrom(parents[row]!, parents).map((ancestor) => rank.brief(rank.events, ancestor));
 }
 
-/** The indices of an item and its ancestors, innermost first; none for -1. */
+/** Return the indices of an item and its ancestors, innermost first; none for -1. */
 function chainFrom(first: number, parents: Int32Array): number[] {
   const chain: number[] = [];
   for (let index = first; index >= 0; index = parents[index]!) chain.push(index);
   return chain;
 }
 
-/** The call that launched device work, with the events around it; null if no call is known. */
+/** Return the call that launched device work, with the events around it; null if unknown. */
 async function launchOf(
   rank: RankTrace,
   row: number,
@@ -122,7 +122,7 @@ async function launchOf(
   };
 }
 
-/** The shapes of an operator's inputs as text; "" if they are unknown. */
+/** Return the input shapes of an operator as text; "" if they are unknown. */
 async function inputShapes(operator: Brief | undefined, args: ArgsReader): Promise<string> {
   if (operator === undefined) return "";
   const { pairs } = await readArgs(args, "events", operator.id);

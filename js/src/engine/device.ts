@@ -1,4 +1,4 @@
-/** Device time of a rank by state, for all its work or chosen work, in any window. */
+/** Device time of a rank by state in any window, for all work or the selected work. */
 
 import { gather, indicesWhere, sum } from "../expressions/numbers";
 import type { Metric } from "../facts/panels";
@@ -17,16 +17,16 @@ import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
 import { IntervalSet, timeOutside, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
-/** Bits of a state; bits of work are in the order of its kinds. */
+/** Bits of a state. The bits of work are in the order of its kinds. */
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
-/** Intervals of the chosen work, regardless of the window. */
+/** Intervals of the selected work, not limited to the window. */
 interface DeviceSpans {
   kinds: readonly IntervalSet[];
-  /** Waits for other ranks. */
+  /** Intervals in which this rank waits for other ranks. */
   waited: IntervalSet;
-  /** Time of each kind of work, of waits for other ranks, and of unmatched communication. */
+  /** States made of the kinds of work, waits for other ranks, and unmatched communication. */
   sweep: Sweep;
 }
 
@@ -56,9 +56,9 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
 }
 
 interface DeviceTimes {
-  /** Members of each kind. */
+  /** Number of selected events of each kind. */
   counts: number[];
-  /** Span from the first start to the last end. */
+  /** First start and last end. */
   start: number;
   end: number;
   /** Time in each state. */
@@ -78,14 +78,14 @@ export function deviceTimesOf(selection: RankSelection): DeviceTimes {
   });
 }
 
-/** Number of members that are device work. */
+/** Return the number of selected events that are device work. */
 export function workCount(selection: RankSelection): number {
   return sum(deviceTimesOf(selection).counts);
 }
 
 /**
- * The window, extended to the first start and last end of the chosen work of all times: idle time
- * is defined by the work around it. Null if the window is entirely before or after that work.
+ * Return the window, limited to the time from the first start to the last end of the selected work.
+ * Only time between work can be idle. Null if the window lies before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
   const openTimes = deviceTimesOf(withOpenWindow(selection));
@@ -99,7 +99,7 @@ export function deviceSpan(selection: RankSelection): [start: number, end: numbe
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
-/** The times from the last chosen work in a window of the recording to the first in the next. */
+/** Return, between recording windows, the times from the last to the next selected work. */
 export function unrecordedTimes(
   selection: RankSelection,
 ): readonly (readonly [start: number, end: number])[] {
@@ -120,12 +120,12 @@ export function unrecordedTimes(
   });
 }
 
-/** Time within a window that was recorded. */
+/** Return how much of a window was recorded. */
 export function recordedTime(selection: RankSelection, low: number, high: number): number {
   return timeOutside(unrecordedTimes(selection), low, high);
 }
 
-/** Time of chosen communication, of all compute, which hides it even if not chosen, and of both. */
+/** Return the time of selected communication, of all compute (which hides it), and of both. */
 export function overlapTimes(selection: RankSelection) {
   const times =
     selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);
@@ -144,8 +144,8 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
 }
 
 /**
- * Times in chosen events, without those that other work hides, chosen or not: compute hides
- * communication. Null if all events are chosen.
+ * Return the time in selected events that no other work hides, selected or not: compute hides
+ * communication. Null if all events are selected.
  */
 export function selectedTimes(selection: RankSelection) {
   if (selection.mask === null) return null;
@@ -165,15 +165,15 @@ export function selectedTimes(selection: RankSelection) {
   };
 }
 
-/** Time spent waiting without computing; null if no communication of the rank is matched. */
+/** Return the time spent waiting without computing; null if no communication is matched. */
 export function exposedWaitTime(selection: RankSelection): number | null {
   if (selection.analysis.collectiveEntries.id.length === 0) return null;
   return timeInStates(deviceTimesOf(selection).times, WAIT, COMPUTE);
 }
 
-// Activity of each rank's device: any of its measures, cut into bins.
+// A measure of each rank's device, such as busy or idle time, in bins.
 
-/** States that count for each metric: states with a bit of `any` and without a bit of `none`. */
+/** Per metric, the states that count: with a bit of `any` and without a bit of `none`. */
 const METRIC_STATES: Readonly<
   Record<Exclude<Metric, "idle">, readonly [any: number, none: number]>
 > = {
@@ -184,7 +184,7 @@ const METRIC_STATES: Readonly<
   waiting: [WAIT, 0],
 };
 
-/** Edges of bins, rounded down to whole ns. */
+/** Return the edges of bins, rounded down to whole ns. */
 export function binEdges(start: number, end: number, bins: number): Float64Array {
   const binWidth = Math.floor((end - start) / bins);
   const remainder = end - start - binWidth * bins;
@@ -194,12 +194,12 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
   );
 }
 
-/** Time of the metric in each bin, rank by rank; the windows of the selections are open. */
+/** Return the time of a metric in each bin, rank by rank, for selections without a window. */
 export function heatmapValues(
   selections: readonly RankSelection[],
   metric: Metric,
   edges: Float64Array,
-  /** Times without recorded work that do not count as idle. */
+  /** Unrecorded work, which does not count as idle time. */
   unrecordedWork: (analysis: RankAnalysis) => IntervalUnion,
 ): Float64Array {
   const bins = edges.length - 1;
@@ -217,7 +217,7 @@ export function heatmapValues(
   return out;
 }
 
-/** Return a function from an instant to the idle time before it. */
+/** Return a function that gives the idle time before an instant. */
 function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
   const { sweep } = deviceSpansOf(selection);
   const [first, last] = deviceSpan(selection) ?? [0, 0];
@@ -228,7 +228,7 @@ function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
   };
 }
 
-/** Number and durations of chosen device work, by position in the rank's `kernels`. */
+/** Return counts and durations of selected device work, by position in the rank's `kernels`. */
 export function kernelSums(selection: RankSelection) {
   return memo("kernels", selection, ({ analysis, mask, low, high }) => {
     const { work, kernels } = analysis;
@@ -254,7 +254,7 @@ export function kernelSums(selection: RankSelection) {
   });
 }
 
-/** Time that the rank waits in communication, by position in the job's names. */
+/** Return how long the rank waits in communication, by position in the names of the job. */
 export function waitsByName(selection: RankSelection): Map<number, number> {
   return memo("waits by name", selection, ({ analysis, low, high }) => {
     const { id, start, wait } = analysis.collectiveEntries;
@@ -269,7 +269,7 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
   });
 }
 
-/** Note about the share of selected device work launched before recording, worded as in Python. */
+/** Return a note on the share of work launched before recording, in the same words as Python. */
 export function prelaunchedNote(selections: readonly RankSelection[]): string {
   const early = selections.map(prelaunchedWork);
   const count = sum(early.map(([events]) => events));
@@ -286,7 +286,7 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
   );
 }
 
-/** Number and time of chosen work that was launched before recording began. */
+/** Return count and time of selected work that was launched before recording began. */
 function prelaunchedWork(selection: RankSelection): [count: number, time: number] {
   const { analysis, low, high } = selection;
   if (low === high) return [0, 0];

@@ -1,8 +1,8 @@
-/** Types of a saved page's document, as `hta_widgets/export/pages/format.py` writes it. */
+/** Types of a saved page's document, which `hta_widgets/export/pages/format.py` writes. */
 
 import type { CallFigures, ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
 
-/** Positions in `names`, in `categories`, and the code of the kind. */
+/** Positions in `names` and `categories`, and the code of the kind. */
 export type EventType = readonly [name: number, category: number, kind: number];
 
 export interface TrackHeader {
@@ -14,9 +14,9 @@ export interface TrackHeader {
   nested: number;
   pid: string;
   tid: string;
-  /** The file's own label. */
+  /** The label in the file. */
   label: string;
-  /** Name of the counter in the file; empty for other tracks. */
+  /** Name of the counter in the file; "" for other tracks. */
   counter_name: string;
   counter_series: string;
 }
@@ -30,37 +30,37 @@ export interface SummaryHeader {
   annotations: boolean;
 }
 
-/** A lane of waits or of late arrivals, of one track or (-1) of all. */
+/** A lane of waits or late arrivals on one track (-1: on all tracks). */
 export interface OverlayHeader {
   role: "wait" | "late";
   /** Position in `tracks`. */
   track: number;
 }
 
-/** `embedded`: the page has all args; `absent`: the file has none; `left out`: they did not fit. */
+/** `embedded`: all args are in the page; `absent`: the file has none; `left out`: too large. */
 type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
 
 interface RankHeader {
   rank: number;
   detail: "full" | "overview";
   range: [number, number];
-  /** Exports only: from the first to the last work of the rank's device in the whole job. */
+  /** In exports: start and end of the rank's device work in the whole job. */
   work?: [number, number] | null;
-  /** Instants between windows of the recording, if it has several. */
+  /** Times between recording windows, if the recording has several. */
   marks?: number[];
-  /** From the first to the last device work; in exports, `work` within the window also counts. */
+  /** Start and end of device work. In exports, the part of `work` in the window also counts. */
   device_range?: [number, number];
   lane0: number;
   lanes: number;
   types: EventType[];
   tracks: TrackHeader[];
   summary: SummaryHeader[];
-  /** Contents of the rank's last lanes. */
+  /** Contents of the last lanes of the rank. */
   overlays: OverlayHeader[];
   columns: Record<string, ColumnSpec>;
 }
 
-/** Figures that many calls share; the times and rates of each call are columns. */
+/** Figures that many calls have in common. Times and rates of each call are stored as columns. */
 type SharedFigures = Omit<
   CallFigures,
   "call" | "kernels" | "device_ns" | "tflop_per_s" | "gb_per_s" | "roofline_share"
@@ -68,58 +68,58 @@ type SharedFigures = Omit<
 
 export interface FullHeader extends RankHeader {
   detail: "full";
-  /** Positions in `types` of collectives on the host: communication that is not device work. */
+  /** Positions in `types` of host collectives, which are communication but not device work. */
   host_collectives: number[];
-  /** Positions in `types` of operators of the host. */
+  /** Positions in `types` of host operators. */
   operators: number[];
-  /** Threads that launch work: position in `tracks`, and the number of changes of activity. */
+  /** Threads that launch work: position in `tracks`, and number of activity changes. */
   activities: [track: number, changes: number][];
-  /** Figures that calls of operators share; pages of earlier versions have none. */
+  /** Figures that operator calls have in common; missing in pages from earlier versions. */
   signatures?: SharedFigures[];
-  /** Steps whose ranges an export cut at its window. */
+  /** Steps that an export cut off at its window. */
   clipped_steps: number[];
-  /** Steps that hosts leave before most of the device's work: start and length on the device. */
+  /** Steps that end on the host before most of their device work, with start and length there. */
   device_steps: [step: number, start: number, dur: number][];
   flow_kinds: string[];
-  /** Samples of each counter track, in the order of the tracks. */
+  /** Number of samples of each counter track, in track order. */
   counters: number[];
   args: { state: ArgsState; reason: string; blocks: number; columns: Record<string, ColumnSpec> };
 }
 
 export interface OverviewHeader extends RankHeader {
   detail: "overview";
-  /** Cells of 2^level ns, starting at `first`. */
+  /** Cells of 2^level ns. The first one has the index `first`. */
   level: number;
   first: number;
   cells: number;
   lanes_kept: { lane: number; kinds: number[]; counter: boolean }[];
-  /** Number of events, asyncs and instants of each type, for counts of search hits. */
+  /** Number of events, asyncs and instants of each type, to count search hits. */
   counts: number[];
   has_device: boolean;
   /** First start and last end of device work. */
   device_range: [number, number];
 }
 
-/** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */
+/** Matched collectives. Their entries are in a separate block, rank by rank. */
 export interface CollectivesHeader {
-  /** Reason that there are none, or a note about them. */
+  /** Why there are no entries, or a note about them. */
   note: string;
-  /** How the clocks of the page's times were fitted; see `ClockFacts`. */
+  /** How the clocks of the ranks were aligned; see `ClockFacts`. */
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;
-  /** Ranks that make the rest of the job wait; absent if no collectives are matched. */
+  /** Ranks for which the rest of the job waits; missing if no collectives are matched. */
   late?: number[];
-  /** Entries of each rank. */
+  /** Number of entries of each rank. */
   counts?: number[];
-  /** Number of each rank's communication events without a match; absent for a rank alone. */
+  /** Number of unmatched communication events of each rank; missing if there is one rank. */
   unmatched?: number[];
   /** Sorted by code points, like `groups`. */
   names?: string[];
   groups?: string[];
 }
 
-/** Phases that occur once in most steps, in order: names in the files, and labels. */
+/** Phases that occur once in most steps, in order: their names in the files and their labels. */
 export interface PhasesHeader {
   names: string[];
   labels: string[];
@@ -127,30 +127,30 @@ export interface PhasesHeader {
 
 export interface PageDocument {
   version: number;
-  /** Widget that the page shows; pages of earlier versions show a timeline. */
+  /** The widget that the page shows. Missing in pages from earlier versions: a timeline. */
   widget?: "timeline" | "dashboard";
   scene: Scene;
   state: Partial<SharedState>;
   origin_ns: string | null;
   names: string[];
-  /** Distinct short names, and the short name of each name. */
+  /** Distinct short names, and the index of each name's short name. */
   shorts: string[];
   short_of: number[];
   categories: string[];
   ranks: (FullHeader | OverviewHeader)[];
   collectives: CollectivesHeader;
-  /** Missing in pages of earlier versions. */
+  /** Missing in pages from earlier versions. */
   phases?: PhasesHeader;
-  /** Reply to `clusters`; null if there are too few ranks, or if the computation failed. */
+  /** Reply to `clusters`; null if there are too few ranks or the computation failed. */
   alike: Clusters | null;
 }
 
-/** Name of one of the blocks with the texts of a rank's arguments. */
+/** Return the name of a block with the texts of a rank's arguments. */
 export function argsBlockName(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
-/** Message for a request that needs individual events of a rank embedded as an overview. */
+/** Return the message for a request that needs individual events of an overview rank. */
 export function notEmbeddedMessage(rank: number): string {
   return (
     `Rank ${rank} is embedded as an overview only: this page does not hold its individual events. ` +
@@ -158,5 +158,5 @@ export function notEmbeddedMessage(rank: number): string {
   );
 }
 
-/** `[offset, length, bytes of an item, flags]`. */
+/** `[offset, length, bytes per item, flags]`. */
 export type ColumnSpec = readonly [offset: number, length: number, width: number, flags: number];

@@ -1,4 +1,4 @@
-/** Write a selection as a trace file in the browser. */
+/** Write a selection to a trace file in the browser. */
 
 import type { Exported, Requests, Scene, SelectionJson } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
@@ -8,7 +8,7 @@ import type { PageJob } from "./job";
 import { RankOverview } from "./overview";
 import type { ArgsReader, RankTrace } from "./rank";
 
-/** Offers a file to the user. */
+/** Offer a file to the user. */
 export type SaveFile = (name: string, file: Blob) => void;
 
 /** Answer `export`. */
@@ -50,14 +50,14 @@ async function collectParts(
     if (selected.length === 0) continue;
     const members = request.launches === true ? withLaunches(rank, selected, request) : selected;
     const args = job.argsOf(rank);
-    // A trace without arguments would look complete although it is not.
+    // Without its arguments, a trace would look complete but not be.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
     parts.push({ rank, args, rows: rowsWithParents(rank, members) });
   }
   return parts;
 }
 
-/** The file name of a path, since a browser saves to its downloads folder. */
+/** Return the file name of a path: browsers save to their downloads folder. */
 function fileName(path: string): string {
   const name = path.split(/[/\\]/).at(-1) ?? "";
   if (name === "") return "window.json";
@@ -71,9 +71,9 @@ async function toBlob(text: string, name: string): Promise<Blob> {
   return new Blob([await new Response(stream).arrayBuffer()], { type: "application/gzip" });
 }
 
-// Write member events as Chrome trace JSON, from the data in the page.
+// Write events as Chrome trace JSON, from the data in the page.
 
-/** The key of what this package adds to files, and the ranges of ids in files of several ranks. */
+/** Key of the fields that this package adds to a file, and the offset of ids per rank. */
 const MARKER = "hta_widgets";
 const PID_STRIDE = 100_000;
 const ID_STRIDE = 10 ** 12;
@@ -87,7 +87,7 @@ interface FileOptions {
 interface RankExport {
   rank: RankTrace;
   args: ArgsReader;
-  /** Members and the events that enclose them, ascending. */
+  /** Selected events and the events that enclose them, ascending. */
   rows: number[];
 }
 
@@ -97,7 +97,7 @@ interface WriteCounts {
   dropped: number;
 }
 
-/** Add the calls that launched the events; if events are cut, only those in the window. */
+/** Add the calls that launched the events; if events are cut, only calls in the window. */
 function withLaunches(
   rank: RankTrace,
   members: Int32Array,
@@ -113,7 +113,7 @@ function withLaunches(
   return [...members, ...Array.from(members, (row) => calls[row]!).filter(isInside)];
 }
 
-/** Add the events that enclose the members; rows in ascending order. */
+/** Add the events that enclose the selected ones. Return the rows in ascending order. */
 function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   const selected = new Set<number>(members);
   const parents = rank.parents();
@@ -127,7 +127,7 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   return [...selected].sort((a, b) => a - b);
 }
 
-/** A time in µs, exactly. */
+/** Format a time as an exact number of µs. */
 export function formatMicros(ns: number): string {
   const microseconds = Math.floor(Math.abs(ns) / 1000);
   const remainder = Math.abs(ns) % 1000;
@@ -139,9 +139,9 @@ export function formatMicros(ns: number): string {
 class TraceWriter {
   private readonly records: string[] = [];
   private readonly written: WriteCounts = { events: 0, flows: 0, dropped: 0 };
-  /** Whether the file has several ranks. */
+  /** Whether the file contains several ranks. */
   private readonly isMerged: boolean;
-  /** Whether the selection chooses events, not only ranks and a window. */
+  /** Whether the selection limits events by more than ranks and window. */
   private readonly byEvent: boolean;
   private flowId = 0;
 
@@ -185,7 +185,7 @@ class TraceWriter {
     return [`${jsonString(MARKER)}: ${merged}`, ...fields];
   }
 
-  /** The field that describes which part of the rank and its job the file has; "" if it has all. */
+  /** Return the field that says which part of the rank and job is in the file; "" if all is. */
   private partMarker({ rank, rows }: RankExport, origin: bigint): string {
     const { start_ns: from, end_ns: to } = this.selection;
     const { range, ranks } = this.scene;
@@ -212,7 +212,7 @@ class TraceWriter {
     return `${jsonString(MARKER)}: {"part": {${fields.join(", ")}}}`;
   }
 
-  /** Write the names of processes and threads; return the id of each process in the file. */
+  /** Write the names of processes and threads. Return the id of each process in the file. */
   private writeMetadata(rank: RankTrace): Map<string, string> {
     const pids = new Map<string, string>();
     const tracks = rank.header.tracks.filter(
@@ -280,7 +280,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** The text of the args as in the original file, unless it needs changes. */
+  /** Return the args as text, exactly as in the original file if nothing in them must change. */
   private formatArgs(texts: readonly string[], rank: RankTrace, originalTimes: string): string {
     if (texts.length === 1 && originalTimes === "" && !this.isMerged) return texts[0]!;
     const pairs: [string, JsonText][] = [];
@@ -297,7 +297,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** Write the arrows of the original file whose ends are both written. */
+  /** Write the arrows of the original file for which both ends are in the file. */
   private writeFlows({ rank, rows }: RankExport, pids: Map<string, string>): void {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;
@@ -348,7 +348,7 @@ class TraceWriter {
     }
   }
 
-  /** The selection's window; open ends are the ends of the selected events. */
+  /** Return the window of the selection. Open ends become the ends of the selected events. */
   private exportWindow({ rank, rows }: Pick<RankExport, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
     const { start_ns: low, end_ns: high } = this.selection;
@@ -364,12 +364,12 @@ function jsonString(text: string): string {
   return JSON.stringify(text);
 }
 
-/** Ids of processes and threads; written as numbers if the file may have had numbers. */
+/** Return the id of a process or thread as JSON: a number if it consists of digits. */
 function idLiteral(id: string): string {
   return /^\d+$/.test(id) ? id : jsonString(id);
 }
 
-/** An id that is unique among the ranks of the file. */
+/** Return an id that is unique among the ranks of the file. */
 function scopedId(json: string, rank: number): string {
   if (json.startsWith("-") || json === "null") return json;
   if (/^\d{1,12}$/.test(json) && (rank + 1) * ID_STRIDE < 2 ** 53) {
@@ -378,9 +378,9 @@ function scopedId(json: string, rank: number): string {
   return jsonString(`${rank}:${json}`);
 }
 
-/** Let the user's browser save a file. */
+/** Let the browser save a file. */
 export function download(name: string, file: Blob): void {
-  // A host that keeps files elsewhere takes them from this event.
+  // Hosts that store files elsewhere handle this event.
   const offer = new CustomEvent("hta-save", { detail: { name, file }, cancelable: true });
   if (!document.dispatchEvent(offer)) return;
   const link = document.createElement("a");
@@ -389,6 +389,6 @@ export function download(name: string, file: Blob): void {
   document.body.append(link);
   link.click();
   link.remove();
-  // The download begins while the click is handled; the URL can be revoked later.
+  // The download starts during the click, so the URL can be revoked later.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,4 +1,4 @@
-/** Frames of panels: their columns, and notes about missing data, worded as in Python. */
+/** Frames of panels: their columns, and notes about missing data in the same words as Python. */
 
 import { ranksText } from "../facts/rank_text";
 import { noteFor, type NoteName } from "../facts/notes";
@@ -20,7 +20,7 @@ export function makeFrame(
   return { rows, columns, attrs: text === "" ? attrs : { ...attrs, note: text } };
 }
 
-/** A column of each name, with a value for each item. */
+/** Build the columns from functions that return an item's value. */
 export function buildColumns<T>(
   items: readonly T[],
   values: Readonly<Record<string, (item: T) => CellValue>>,
@@ -34,7 +34,7 @@ export function rankNumbersOf(selections: readonly RankSelection[]): number[] {
   return selections.map(({ analysis }) => analysis.number);
 }
 
-/** Number of members of each kind. */
+/** Return the number of selected events of each kind. */
 export function countByKind(selections: readonly RankSelection[]): number[] {
   const counts = new Array<number>(DEVICE_KIND_COUNT).fill(0);
   for (const selection of selections) {
@@ -45,16 +45,16 @@ export function countByKind(selections: readonly RankSelection[]): number[] {
   return counts;
 }
 
-/** The numbers of `countByKind` by the names of their kinds. */
+/** Return the counts of `countByKind` by kind name. */
 export function matchedKinds(counts: readonly number[]): Record<string, number> {
   const [compute = 0, communication = 0, memory = 0] = counts;
   return { compute, communication, memory };
 }
 
-/** Names of the notes for two cases: all ranks lack something, or only the listed ranks do. */
+/** Names of two notes: for when all ranks lack something, and for when only some do. */
 export type MissingNotes = readonly [onAll: NoteName, onSome: NoteName];
 
-/** Note about ranks that lack something: all of them, or those listed; "" if none does. */
+/** Return the note about ranks that lack something; "" if there are none. */
 export function missingRanksNote(
   ranks: readonly number[],
   without: readonly number[],
@@ -66,7 +66,7 @@ export function missingRanksNote(
   return noteFor(without.length === ranks.length ? onAll : onSome, values);
 }
 
-/** Note of the heatmap: the reason that it is empty, or "". */
+/** Return the reason why the heatmap is empty, or "". */
 export function heatmapNote(
   selections: readonly RankSelection[],
   metric: Metric,

@@ -1,4 +1,4 @@
-/** The gap of a rank's device at an instant: its causes, and the host's activities. */
+/** The gap of a device at an instant: its causes, and what the host did during it. */
 
 import { LIMITS } from "../facts/limits";
 import { CAUSES } from "../facts/panels";
@@ -38,7 +38,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   };
 }
 
-/** The gap of a lane of device work at an instant; null if there is none. */
+/** Return the gap in a lane of device work at an instant; null if there is none. */
 export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap | null {
   const { start, dur, lane: lanes } = trace.events;
   const streams = trace.streams();
@@ -69,7 +69,7 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
   return { start: low, end: high, running: sums.largest(trace) };
 }
 
-/** Time of each host event during a gap without the time of its children, by row, ascending. */
+/** Return the self time of each host event during a gap, by ascending row. */
 function hostSelfTimes(
   trace: RankTrace,
   gapStart: number,
@@ -92,7 +92,7 @@ function hostSelfTimes(
   return [...selfTimes].filter(([, time]) => time > 0);
 }
 
-/** The times on the thread of `call`, or if it was idle, on the busiest thread. */
+/** Return the times on the thread of `call`; if it was idle, those on the busiest thread. */
 function timesOfOneThread(
   trace: RankTrace,
   times: [row: number, time: number][],
@@ -110,7 +110,7 @@ function timesOfOneThread(
   return times.filter(([row]) => trackOf(row) === track);
 }
 
-/** Number and time of events by a key, and the longest event of each. */
+/** Count events by a key, with their total time and the longest event. */
 class TimeSums<Key> {
   private readonly byKey = new Map<
     Key,
@@ -125,7 +125,7 @@ class TimeSums<Key> {
     entry.time += time;
   }
 
-  /** The entries with the most time. */
+  /** Return the entries with the most time. */
   largest(trace: RankTrace): HostTime[] {
     return [...this.byKey.values()]
       .sort((a, b) => b.time - a.time || a.longest - b.longest)

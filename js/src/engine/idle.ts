@@ -1,4 +1,4 @@
-/** Causes of a device's idle gaps. */
+/** The causes of idle gaps of a device. */
 
 import { sum } from "../expressions/numbers";
 import { CAUSES } from "../facts/panels";
@@ -22,20 +22,20 @@ const STREAM_WAIT = CAUSES.indexOf("stream_wait");
 const BLOCKED = CAUSES.indexOf("blocked");
 const UNRECORDED = CAUSES.indexOf("unrecorded");
 const UNKNOWN = CAUSES.indexOf("unknown");
-/** The code of a thread's activity while it waits for the device. */
+/** Code of the activity "waits for the device" of a thread. */
 const WAITS = CAUSES.indexOf("sync_wait") + 1;
-/** The code of a thread's activity while it waits for work that is not in the file. */
+/** Code of the activity "waits for work that is not in the file" of a thread. */
 const UNRECORDED_WAIT = HOST_NOTHING + 1;
 
-/** Min length of a gap that is not the latency of the device between two kernels. */
+/** Shortest wait that counts as such. Shorter ones are the launch latency of the device. */
 const SHORT_NS = 30_000;
-/** Max wait while the device is idle; a longer one is for work that is not in the file. */
+/** Longest plausible wait for an idle device. Longer waits are for work that is not in the file. */
 const LONG_NS = 1_000_000;
 
-/** Number of gaps from one stored sum to the next. */
+/** Running totals are stored once per this many gaps. */
 const STRIDE = 16;
 
-/** Time by cause, followed by the number of gaps with each cause. */
+/** Time by cause, then the number of gaps by cause. */
 type CauseSums = Float64Array;
 
 function emptySums(): CauseSums {
@@ -60,38 +60,38 @@ export function gapIndexOf(selection: RankSelection): GapIndex {
   return memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
-/** Exports only: add the idle time from and to work outside the file. */
+/** In exports, add the idle time between the work in the file and work outside it. */
 function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
   const span = deviceSpan(selection);
   if (span === null) return;
   const [low, high] = span;
   const work = deviceTimesOf(withOpenWindow(selection));
-  // Without work before `high`, all of the span is time before the first work.
+  // If there is no work before `high`, the whole span precedes the first work.
   const workStart = Math.min(work.start, high);
   addTime(sums, UNKNOWN, workStart - low);
   addTime(sums, UNKNOWN, high - Math.max(work.end, workStart, low));
 }
 
-/** All gaps between chosen work of a rank, with running totals: a window needs few look-ups. */
+/** The gaps between selected work of a rank, with running totals, so that windows are fast. */
 class GapIndex {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
   /** The work that ends each gap. */
   private readonly next: Int32Array;
-  /** Sums of all gaps before every `STRIDE`th one. */
+  /** Totals of all gaps before every `STRIDE`-th gap. */
   private readonly prefixSums: Float64Array;
   private readonly analysis: RankAnalysis;
-  /** The start of the first work that each call launched. */
+  /** Start of the first work launched by each call. */
   private readonly firstStarts = new Map<number, number>();
 
-  /** Build the gaps between chosen work; the window is open. */
+  /** Build the gaps between the work in `selection`; its window is ignored. */
   constructor(selection: RankSelection) {
     this.analysis = selection.analysis;
     const { call, start: workStart } = selection.analysis.work;
     for (let i = workStart.length - 1; i >= 0; i -= 1) {
       this.firstStarts.set(call[i]!, workStart[i]!);
     }
-    // Max number of gaps: each ends with a different piece of work, or at the last end.
+    // A gap ends at a piece of work or at the last end, so there are at most this many.
     const maxGaps = selection.analysis.work.row.length + 1;
     const [starts, ends] = [new Float64Array(maxGaps), new Float64Array(maxGaps)];
     const next = new Int32Array(maxGaps);
@@ -115,7 +115,7 @@ class GapIndex {
     }
   }
 
-  /** The gap at an instant, and the index of the work that ends it; null if there is none. */
+  /** Return the gap at an instant and the index of the work that ends it; null if there is none. */
   find(time: number): { start: number; end: number; next: number } | null {
     const gap = countUpTo(this.end, time);
     const start = this.start[gap];
@@ -123,7 +123,7 @@ class GapIndex {
     return { start, end: this.end[gap]!, next: this.next[gap]! };
   }
 
-  /** Sums of the gaps in a window. The cause of a gap does not depend on where the window cuts it. */
+  /** Return the totals of a window. A gap has the same cause wherever the window cuts it. */
   sumsWithin({ low, high }: RankSelection): CauseSums {
     const sums = emptySums();
     const first = countUpTo(this.end, low);
@@ -140,7 +140,7 @@ class GapIndex {
     return sums.map((sum, k) => sum + sumsToEnd[k]! - sumsToStart[k]!);
   }
 
-  /** Parts of the gaps in which the device probably ran work that is not in the file. */
+  /** Return the parts of gaps in which the device probably ran work that is not in the file. */
   unrecordedWork(): IntervalUnion {
     const { call, callEnd } = this.analysis.work;
     const starts: number[] = [];
@@ -185,12 +185,12 @@ class GapIndex {
       return;
     }
     const [called, returned] = [work.callStart[next]!, work.callEnd[next]!];
-    // The launch call cuts the part into the times before, in, and after the call.
+    // Divide the part into the times before, during and after the launch call.
     const callFrom = clamp(called, start, end);
     const callTo = clamp(returned, callFrom, end);
     let unrecorded = 0;
     if (callFrom > start) {
-      // The first causes are the activities of a thread before it launches.
+      // The first causes are what the thread does before the launch.
       const spent = this.threadActivity(call).timesWithin(start, callFrom);
       spent.subarray(1, UNRECORDED_WAIT).forEach((time, cause) => addTime(sums, cause, time));
       addTime(sums, HOST_NOTHING, callFrom - start - sum(spent));
@@ -207,11 +207,11 @@ class GapIndex {
     const cause = this.waitCause(gap, call, returned);
     if (cause === UNRECORDED) unrecorded += end - callTo;
     else addTime(sums, cause, end - callTo);
-    // In one sum, so that the gap counts once.
+    // Added as one sum, so that the gap is counted once.
     addTime(sums, UNRECORDED, unrecorded);
   }
 
-  /** The cause of the time from the end of the launch call to the end of a gap. */
+  /** Return the cause of the time from the end of the launch call to the end of a gap. */
   private waitCause(gap: number, call: number, returned: number): number {
     const [start, end] = [this.start[gap]!, this.end[gap]!];
     const begin = Math.max(returned, start);
@@ -223,7 +223,7 @@ class GapIndex {
     return isLong ? BLOCKED : KERNEL_WAIT;
   }
 
-  /** Whether the host waited for the device for most of a long wait. */
+  /** Return whether the host waited for the device during most of a long wait. */
   private isHostBlocked(call: number, begin: number, end: number): boolean {
     if (end - begin <= LONG_NS) return false;
     const spent = this.threadActivity(call).timesWithin(begin, end);
@@ -231,12 +231,12 @@ class GapIndex {
   }
 }
 
-/** Times in which the device was probably busy with work that is not in the file. */
+/** Return the times in which the device probably ran work that is not in the file. */
 export function unrecordedWork({ fullSelection }: RankAnalysis): IntervalUnion {
   return memo("unrecorded work", fullSelection, (full) => gapIndexOf(full).unrecordedWork());
 }
 
-/** Call `visit` with each gap between chosen work: start, end and the work that ends it. */
+/** Call `visit` with each gap between selected work: start, end and the work that ends it. */
 function forEachGap(
   selection: RankSelection,
   visit: (start: number, end: number, next: number) => void,
@@ -251,20 +251,20 @@ function forEachGap(
     const [start, end] = [work.start[i]!, work.end[i]!];
     if (end > latest) latest = end;
     if (reached === -Infinity) reached = start;
-    // An interval without length covers nothing.
+    // An interval of zero length covers nothing.
     if (end <= start) continue;
     if (start > reached) visit(reached, start, earliestLaunched(analysis, i, isMember));
     if (end > reached) reached = end;
   }
   if (latest > reached) {
-    // The last event has no length: the gap before it ends there.
+    // The last event has no length; the gap before it ends there.
     let position = work.row.length - 1;
     while (position > 0 && (!isMember(position) || work.start[position]! > latest)) position -= 1;
     visit(reached, latest, earliestLaunched(analysis, position, isMember));
   }
 }
 
-/** The work that was launched first among the work that starts when the work at `position` does. */
+/** Of the work that starts together with the work at `position`, return what was launched first. */
 function earliestLaunched(
   analysis: RankAnalysis,
   position: number,
@@ -282,7 +282,7 @@ function earliestLaunched(
   return best;
 }
 
-/** Clip as numpy does: if `low` is above `high`, the result is `high`. */
+/** Clip as numpy does: the result is `high` if `low` is above `high`. */
 function clamp(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }

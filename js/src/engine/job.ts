@@ -1,4 +1,4 @@
-/** All ranks of a saved page; each is unpacked at first use. */
+/** The ranks of a saved page. Each is unpacked when it is first used. */
 
 import { getOrMake } from "../protocol/maps";
 import type { Source } from "../protocol/source";
@@ -19,13 +19,13 @@ import { ArgsReader, RankTrace } from "./rank";
 /** The version of saved pages that this script can read. */
 const VERSION = 3;
 
-/** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
+/** Return the class of each event of a rank; null if classes are unknown. */
 export type EventClassLoader = (rank: number, events: number) => Promise<Uint8Array | null>;
 
 export class PageJob {
   readonly names: NameTable;
   readonly masks = new MaskCache();
-  /** In a comparison, the source of the classes of events; see `classed` in tiles. */
+  /** In a comparison, the source of event classes; see `classed` in tiles. */
   classLoader: EventClassLoader | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
@@ -53,12 +53,12 @@ export class PageJob {
     return this.headers.map(({ rank }) => rank);
   }
 
-  /** The number of the rank that a lane belongs to. */
+  /** Return the number of the rank that a lane belongs to. */
   rankOfLane(lane: number): number {
     return this.headerOfLane(lane).rank;
   }
 
-  /** Overlay header of a lane of waits or late arrivals; null for all other lanes. */
+  /** Return the header of a lane of waits or late arrivals; null for all other lanes. */
   overlayAt(lane: number): OverlayHeader | null {
     const { lane0, lanes, overlays } = this.headerOfLane(lane);
     return overlays[lane - (lane0 + lanes - overlays.length)] ?? null;
@@ -81,7 +81,7 @@ export class PageJob {
     return Promise.all(this.rankNumbers.map((number) => this.loadRank(number)));
   }
 
-  /** A rank with its device work; null if the page has only an overview of it. */
+  /** Return a rank with its device work; null if the page has only an overview of it. */
   async loadAnalysis(number: number): Promise<RankAnalysis | null> {
     const collectives = await this.loadCollectives();
     const rank = await this.loadRank(number);
@@ -99,14 +99,14 @@ export class PageJob {
     return this.collectivesPromise;
   }
 
-  /** A lane of waits or late arrivals; null for all others. */
+  /** Return a lane of waits or late arrivals; null for all other lanes. */
   async loadOverlayLane(lane: number): Promise<IndexedLane | null> {
     const overlay = this.overlayAt(lane);
     if (overlay === null) return null;
     return (await this.loadCollectives()).overlayLane(this.rankOfLane(lane), overlay).index;
   }
 
-  /** Ranks whose events are all in the page. */
+  /** Return the ranks whose individual events are in the page. */
   async loadFullRanks(): Promise<RankTrace[]> {
     const full = this.headers.filter(({ detail }) => detail === "full");
     const ranks = await Promise.all(full.map(({ rank }) => this.loadRank(rank)));
@@ -126,10 +126,10 @@ export class PageJob {
   }
 }
 
-/** The trait with the name of the embedded data; only models of a saved page have it. */
+/** The trait that names the embedded data. Only models in saved pages have it. */
 export const EMBEDDED = "_embedded";
 
-// Each script of a page has its own copy of this module; a global symbol makes them share one registry.
+// Each script of a page has its own copy of this module. A global symbol gives them one registry.
 const REGISTRY = Symbol.for("hta_widgets.page_sources");
 
 type Registry = Map<string, Source>;
@@ -140,12 +140,12 @@ function registry(): Registry {
   return scope[REGISTRY];
 }
 
-/** Offer a source under the name that models carry in `_embedded`. */
+/** Register a source under the name that models have in `_embedded`. */
 export function offerPageSource(name: string, source: Source): void {
   registry().set(name, source);
 }
 
-/** Source of a model's embedded data; null if a kernel replies. */
+/** Return the source of a model's embedded data; null if the kernel answers. */
 export function findPageSource(model: { get(key: string): unknown }): Source | null {
   const name = model.get(EMBEDDED);
   return typeof name === "string" ? (registry().get(name) ?? null) : null;

@@ -1,4 +1,4 @@
-/** Look up the items at a time of a lane: cell, neighbors, edges, search marks. */
+/** Look up what is at a time of a lane: cell, neighbours, edges, search marks. */
 
 import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
@@ -23,7 +23,7 @@ export function checkBins(bins: number, max = LIMITS.window_bins): void {
 
 type CellRequest = Requests["cell"];
 
-/** Answer `cell`: exact contents of a window of a lane. */
+/** Answer `cell`: the exact contents of a window of a lane. */
 export function cellReply(rank: RankData, request: CellRequest): Cell {
   const { lane, start, end } = request;
   checkWindow(request, "a cell");
@@ -38,7 +38,7 @@ export function cellReply(rank: RankData, request: CellRequest): Cell {
   return { ...laneCell, longest: longestEvent(rank, lane, start, end) };
 }
 
-/** Answer `cell` of a lane without naming its longest event, such as a lane of waits. */
+/** Answer `cell` for a lane whose longest event has no name, such as a lane of waits. */
 export function laneCellReply(
   index: IndexedLane,
   names: NameTable,
@@ -66,7 +66,7 @@ function overviewCell(rank: RankOverview, request: CellRequest): Cell {
   return counterCell(null, ...extremes);
 }
 
-/** The reply for a counter; `min` and `max` are not finite without values. */
+/** Return the reply for a counter. `min` and `max` are infinite if there are no values. */
 function counterCell(count: number | null, min: number, max: number): Cell {
   const finiteOrNull = (value: number) => (Number.isFinite(value) ? value : null);
   const extremes = { min: finiteOrNull(min), max: finiteOrNull(max) };
@@ -80,7 +80,7 @@ function kindTimesByName(
   return Object.fromEntries(times.map(([kind, ns]) => [names.kind(kind), ns]));
 }
 
-/** The longest event of a window with events; ties go to the first. */
+/** Return the longest event in a window that has events. Ties go to the first event. */
 function longestEvent(rank: RankTrace, lane: number, start: number, end: number): Brief {
   const rows = rank.tableOfContent(rank.laneContent(lane));
   let maxDur = -1;
@@ -96,7 +96,7 @@ function longestEvent(rank: RankTrace, lane: number, start: number, end: number)
   return rank.brief(rows, longestRow);
 }
 
-/** Reply to `neighbor`: the next or previous event of the same lane. */
+/** Answer `neighbor`: the next or previous event of the same lane. */
 export function neighborEvent(
   rank: RankTrace,
   rows: EventTable,
@@ -104,7 +104,7 @@ export function neighborEvent(
   direction: number,
 ): Brief | null {
   const members = rank.laneRows(rows.lane[row]!);
-  // Asyncs with the same start are not in the order of their rows.
+  // Asyncs with equal starts are not in row order.
   const index = members.indexOf(row) + (direction > 0 ? 1 : -1);
   return index < 0 || index >= members.length ? null : rank.brief(rows, members[index]!);
 }
@@ -115,7 +115,7 @@ const edgesAround = ({ spans }: IndexedLane, time: number): number[] => [
   ...neighbors(spans.points, time),
 ];
 
-/** Answer `snap`: the nearest edge of an event of a lane; ties go to the earlier one. */
+/** Answer `snap`: the nearest edge of an event in a lane. Ties go to the earlier edge. */
 export function snapTime(
   index: IndexedLane | CounterSeries,
   time: number,
@@ -129,9 +129,9 @@ export function snapTime(
   return reachable[0] ?? null;
 }
 
-// Positions of the matches of a search in the view, as runs of bins.
+// Positions of search matches in the view, as runs of bins.
 
-/** Rows, ascending, to mark in one table of a rank. */
+/** Rows to mark in one table of a rank, ascending. */
 export interface MarkedRows {
   rank: RankTrace;
   rows: EventTable;
@@ -148,7 +148,7 @@ export function marksReply(
   checkWindow(view);
   checkBins(view.bins);
   const shownLanes = [...new Set(view.lanes)].sort((a, b) => a - b);
-  // Each match adds 1 at its first bin and subtracts it after its last.
+  // Each match adds 1 at its first bin and subtracts 1 after its last bin.
   const width = view.bins + 1;
   const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);
@@ -158,7 +158,7 @@ export function marksReply(
   for (const group of members) {
     total += group.marked.length;
     const { rank, rows } = group;
-    // Events are on a summary lane as well.
+    // Events are drawn in their summary lane as well.
     const summaries = rows.table === "events" ? rank.header.summary : [];
     const shownSummaries = summaries
       .filter(({ lane }) => indexOfLane.has(lane))
@@ -181,7 +181,7 @@ export function marksReply(
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));
 }
 
-/** Runs of bins in which the running sum of `changes` is above 0; each lane has `width` entries. */
+/** Return the runs of bins with a positive running sum. Each lane has `width` bins. */
 function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]) {
   const runs: { lane: number[]; bin: number[]; end: number[] } = { lane: [], bin: [], end: [] };
   let open = 0;
@@ -197,28 +197,28 @@ function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]
   return { lane: Uint32Array.from(lane), bin: Uint32Array.from(bin), end: Uint32Array.from(end) };
 }
 
-/** Return a function from a time to its bin; times before the window fall into the first bin. */
+/** Return a function from time to bin. Times before the window belong to the first bin. */
 export function makeBinner({ start, end, bins }: Omit<MarksRequest, "lanes">) {
   const step = Math.floor((end - start) / bins);
   const remainder = (end - start) % bins;
-  // First instant of each bin, rounded up; products of times and bins could exceed 2^53.
+  // First instant of each bin, rounded up. Products of times and bins could exceed 2^53.
   const edges = new Float64Array(bins).map((_, k) => step * k + Math.ceil((remainder * k) / bins));
   return (time: number): number => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
 
-/** Marked rows that overlap the window: those that run at its start, then those that start in it. */
+/** Yield the marked rows in the window: first those that started before it, then the others. */
 function* membersInWindow(
   { rank, rows, marked }: MarkedRows,
   { start, end }: MarksRequest,
 ): Generator<number> {
-  // Rows are in the order of their starts, and `marked` is ascending.
+  // Rows are sorted by start, and `marked` is ascending.
   const countBefore = (time: number) => countBelow(marked, countBelow(rows.start, time));
   const earlier = marked.subarray(0, countBefore(start));
   if (rows.table === "events") {
     const isMarked = (row: number): boolean => earlier[countBelow(earlier, row)] === row;
     yield* rank.runningAt(start).filter(isMarked);
   } else {
-    // Only events have an index of what runs at a time.
+    // Only the table of events has an index of what runs at a time.
     yield* earlier.filter((row) => rows.start[row]! + rows.dur[row]! > start);
   }
   yield* marked.subarray(earlier.length, countBefore(end));

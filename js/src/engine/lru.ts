@@ -1,10 +1,10 @@
-/** A map of the most recently used values. */
+/** A cache of the most recently used values. */
 export class LruCache<Key, Value> {
   private readonly entries = new Map<Key, Value>();
 
   constructor(private readonly capacity: number) {}
 
-  /** The value of a key; `make` computes it if it is not cached. */
+  /** Return the value of a key, computed with `make` if it is not cached. */
   get<Made extends Value>(key: Key, make: () => Made): Made {
     const value = this.entries.has(key) ? (this.entries.get(key) as Made) : make();
     this.entries.delete(key);

@@ -1,4 +1,4 @@
-/** Events of a rank that a selection includes. */
+/** The events of a rank that a selection includes. */
 
 import { indicesWhere } from "../expressions/numbers";
 import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
@@ -9,20 +9,20 @@ import { countBelow, Pacer } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
-/** Max number of cached masks per rank. */
+/** Number of masks to cache per rank. */
 const MAX_MASKS = 6;
-/** Number of rows tested between two checks of the clock. */
+/** The clock is checked once per this many rows. */
 const ROWS_PER_CHECK = 4096;
 
-/** Columns that are the same for all events of a type. */
+/** Columns that have the same value for all events of a type. */
 const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
-/** A query as two tests: one of each type of events, which is fast, and one of each event. */
+/** A query as two tests: a fast one per event type, and one per event. */
 interface EventTest {
-  /** 1 by type if its events may match. */
+  /** For each type: 1 if its events may match. */
   readonly ofType: Uint8Array;
   /** Null if all events of the matching types match. */
   readonly ofRow: RowTest | null;
@@ -31,20 +31,20 @@ interface EventTest {
 export class MaskCache {
   private readonly cacheOfRank = new Map<number, LruCache<string, Promise<Mask>>>();
 
-  /** Cache key of a selection's mask. */
+  /** Return the cache key of a selection's mask. */
   static key({ tracks, ids, query, launches }: SelectionJson): string {
     return tracks === null && ids === null && query === null
       ? ""
       : JSON.stringify([tracks, ids, query, launches === true]);
   }
 
-  /** Rows of the events that the selection includes, ascending. */
+  /** Return the rows of the selected events, ascending. */
   async memberRows(rank: RankTrace, selection: SelectionJson): Promise<Int32Array> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
     const mask = await this.maskOf(rank, selection, new Pacer());
     const { start, dur } = rank.events;
-    // Events are sorted by start: `last` and all later ones start after the window.
+    // Events are sorted by start: those from `last` on start after the window.
     const last = to === null ? start.length : countBelow(start, to);
     const begun = from === null ? 0 : countBelow(start, from);
     return indicesWhere(
@@ -54,7 +54,7 @@ export class MaskCache {
     );
   }
 
-  /** By row: 1 for events that the selection includes at any time; null if it includes all. */
+  /** Return 1 for each row that the selection includes at any time; null if it includes all. */
   maskOf(rank: RankTrace, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);
@@ -112,7 +112,7 @@ function compileEventTest(rank: RankTrace, query: string | null): EventTest {
   return { ofType, ofRow: null };
 }
 
-/** By type: 1 if its name is among `names` and its kind among `kinds`; null allows all. */
+/** Return 1 for each type with a name in `names` and a kind in `kinds`; null allows all. */
 function testTypes(
   rank: RankTrace,
   names: readonly string[] | null,
@@ -125,7 +125,7 @@ function testTypes(
   });
 }
 
-/** Clear the types whose events fail a test that has the same result for all events of a type. */
+/** Clear types that fail a test whose result is the same for all events of a type. */
 function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTest): void {
   const isTested = new Uint8Array(ofType.length);
   typeOfRow.forEach((type, row) => {
@@ -135,13 +135,13 @@ function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTe
   });
 }
 
-/** Add the device work that chosen operators, or operators within them, launched. */
+/** Add the device work launched by selected operators or by operators inside them. */
 function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   const { row, parent, ofWork } = rank.operators();
   const streams = rank.streams();
   const isChosen = new Uint8Array(row.length);
   row.forEach((operatorRow, index) => {
-    // An operator comes after the one that encloses it.
+    // Enclosing operators come before the operators inside them.
     isChosen[index] = mask[operatorRow]! | (isChosen[parent[index]!] ?? 0);
   });
   return mask.map((isMember, eventRow) => {
@@ -151,7 +151,7 @@ function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   });
 }
 
-/** A test for lanes of the chosen tracks; null if all are chosen. */
+/** Return a test for lanes of the selected tracks; null if all are selected. */
 function compileTrackTest(
   rank: RankTrace,
   tracks: readonly unknown[] | null,

@@ -1,4 +1,4 @@
-/** A rank's operators: nesting, launched kernels, sums by name. */
+/** The operators of a rank: nesting, launched kernels, totals by name. */
 
 import { gather } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -14,18 +14,18 @@ import {
   type SortedIntervals,
 } from "./panel_rank";
 
-/** A rank's operators, sorted by start. */
+/** The operators of a rank, sorted by start. */
 interface OperatorTree extends SortedIntervals {
   readonly row: Int32Array;
-  /** Index of the enclosing operator, -1 for none. */
+  /** Index of the enclosing operator; -1 if there is none. */
   readonly parent: Int32Array;
-  /** Index in `names`. */
+  /** Index into `names`. */
   readonly name: Int32Array;
-  /** Positions in the job's names. */
+  /** Positions in the names of the job. */
   readonly names: Int32Array;
-  /** Innermost operator around the call of each piece of device work, -1 for none. */
+  /** For each piece of device work, the innermost operator around its launch call; -1: none. */
   readonly ofWork: Int32Array;
-  /** Time that the children of each operator cover. */
+  /** For each operator, the time that its children cover. */
   readonly covered: Float64Array;
 }
 
@@ -59,7 +59,7 @@ function coveredByChildren(
   parent: Int32Array,
 ): Float64Array {
   const covered = new Float64Array(parent.length);
-  // Latest end of the children so far.
+  // Latest end among the children seen so far.
   const reached = new Float64Array(parent.length).fill(-Infinity);
   parent.forEach((above, index) => {
     if (above < 0) return;
@@ -71,23 +71,20 @@ function coveredByChildren(
   return covered;
 }
 
-/**
- * Call paths of operators: the names from the outermost operator to an operator, and which of these
- * operators are chosen.
- */
+/** Call paths: the names from the outermost operator down to an operator, and what is selected. */
 interface CallPaths {
-  /** Path of each operator. */
+  /** The path of each operator. */
   pathOfOperator: Int32Array;
-  /** The path without its last operator, -1 for none; it has a lower number. */
+  /** The path without its last operator; -1 if there is none. Its number is always lower. */
   parent: number[];
-  /** Name of the last operator, and whether it is chosen. */
+  /** Name of the last operator. */
   name: number[];
   isSelected: boolean[];
-  /** Whether the last operator is chosen, and no chosen operator above has its name. */
+  /** Whether the last operator is selected and no selected operator above has the same name. */
   isOutermost: boolean[];
 }
 
-/** The call paths of all operators of the rank; null if no operator is chosen. */
+/** Return the call paths of all operators of a rank; null if no operator is selected. */
 export function callPaths(selection: RankSelection): CallPaths | null {
   return memo("paths", withOpenWindow(selection), (full) => {
     const { row, parent, name, names } = operatorTree(full);
@@ -121,20 +118,20 @@ function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number,
   return path >= 0;
 }
 
-// Cost of each operator of a rank, on the host and on the device.
+// The cost of each operator of a rank, on the host and on the device.
 
-/** By position in `names` of the rank's operators. */
+/** By position in `names`. */
 interface OperatorSums {
-  /** Operators that overlap the window. */
+  /** Number of operators that overlap the window. */
   count: Float64Array;
   cpuTotal: Float64Array;
   cpuSelf: Float64Array;
   deviceTotal: Float64Array;
   deviceSelf: Float64Array;
-  /** The parts of `deviceTotal` that communicate and that copy. */
+  /** The parts of `deviceTotal` that are communication and copies. */
   communication: Float64Array;
   memory: Float64Array;
-  /** All device work in the window, and the part of it that a call launched. */
+  /** Number of pieces of device work in the window, and how many of them a known call launched. */
   work: number;
   linked: number;
   /** Time of the device work, and of the part that no operator launched. */
@@ -186,7 +183,7 @@ function addHostTimes(selection: RankSelection, paths: CallPaths, sums: Operator
   }
 }
 
-/** Time in a window that each operator's children cover; `first` to `last` overlap the window. */
+/** Return how long the children of each operator run within a window. */
 function childCoverWithin(
   tree: OperatorTree,
   first: number,
@@ -196,7 +193,7 @@ function childCoverWithin(
 ): Float64Array {
   const { start, end, parent } = tree;
   const isInside = (index: number): boolean => start[index]! >= low && end[index]! <= high;
-  // Operators across an edge of the window, and where their last child so far ends.
+  // Operators that cross an edge of the window, with the latest end among their children so far.
   const lastEnds = new Map<number, number>();
   for (let index = first; index < last; index += 1) {
     if (!isInside(index)) lastEnds.set(index, low);
@@ -216,7 +213,7 @@ function childCoverWithin(
   return covered;
 }
 
-/** Add the device work of chosen operators, whether the work itself is chosen or not. */
+/** Add the device work of selected operators, even if the work itself is not selected. */
 function addDeviceTimes(
   selection: RankSelection,
   paths: CallPaths | null,
@@ -254,13 +251,13 @@ function addDeviceTimes(
   addPathTimes(paths, timeByKind.get(MEMORY)!, sums.memory);
 }
 
-/** Add the time of each path to its last operator, and to the operators around it. */
+/** Add the time of each path to its last operator and to the operators above it. */
 function addPathTimes(
   { name: names, parent, isOutermost }: CallPaths,
   time: Float64Array,
   timeOfName: Float64Array,
 ): void {
-  // A path has a higher number than its parent, to which its time is added.
+  // Paths have higher numbers than their parents, so each time is complete when it is passed up.
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
     if (isOutermost[path]) timeOfName[name] = timeOfName[name]! + time[path]!;

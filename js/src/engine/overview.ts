@@ -1,4 +1,4 @@
-/** Rank for which the page holds only an overview on a grid of cells. */
+/** A rank of which the page holds only an overview on a grid of cells. */
 
 import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Brief, TableName } from "../protocol/source";
@@ -125,7 +125,7 @@ export class RankOverview {
     return [first * this.cellNs, (first + cells) * this.cellNs];
   }
 
-  /** Cells of the grid in a window, end exclusive; null if its edges are not edges of the grid. */
+  /** Return the grid cells of a window, end exclusive; null if its edges are not on the grid. */
   private cellRange(start: number, end: number): [from: number, to: number] | null {
     if (start % this.cellNs !== 0 || end % this.cellNs !== 0) return null;
     const { first, cells } = this.header;
@@ -135,7 +135,7 @@ export class RankOverview {
     ];
   }
 
-  /** Exact contents of a window; null if its edges are not edges of the grid. */
+  /** Return the exact contents of a window; null if its edges are not on the grid. */
   windowContents(lane: number, start: number, end: number) {
     const [grid, range] = [this.lanes.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
@@ -159,8 +159,8 @@ export class RankOverview {
   }
 
   /**
-   * Smallest and largest value of a counter in a window, infinite if it has none; null if the edges
-   * of the window are not edges of the grid.
+   * Return the smallest and largest value of a counter in a window, infinite if there is none. Null
+   * if the edges of the window are not on the grid.
    */
   counterExtremes(lane: number, start: number, end: number): [low: number, high: number] | null {
     const [grid, range] = [this.counters.get(lane), this.cellRange(start, end)];
@@ -178,9 +178,9 @@ export class RankOverview {
     return this.header.tracks.find(hasLane) ?? null;
   }
 
-  /** Find a long event; null if the page does not hold it. */
+  /** Return a long event; null if it is not in the page. */
   findEvent(table: TableName, id: number): { brief: Brief; category: number } | null {
-    // An event is on its own lane and on a summary lane. Its own lane comes later and wins.
+    // An event is in its own lane and in a summary lane. The own lane comes later and is used.
     let event: { brief: Brief; category: number } | null = null;
     for (const [lane, grid] of this.lanes) {
       if (this.tableOf(lane) !== table) continue;
@@ -212,12 +212,12 @@ export class RankOverview {
     return role === "instant" ? "instants" : "events";
   }
 
-  /** Return a function from an instant to the time before it that a union of the device covers. */
+  /** Return a function that gives the time covered before an instant by a union of device work. */
   deviceTimeBefore(name: string): (time: number) => number {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
 
-  /** Covered time and main kind of a lane between neighbouring edges, spread evenly within a cell. */
+  /** Return covered time and main kind between edges; time is spread evenly within a cell. */
   interpolatedCells(lane: number, edges: Float64Array): Omit<Cells, "mask"> {
     const cells = emptyCells(edges.length - 1);
     const { total, kinds = [] } = this.lanes.get(lane) ?? {};
@@ -236,7 +236,7 @@ export class RankOverview {
     return { ...cells, covered: total === undefined ? timeOfMainKind : timesOf(total) };
   }
 
-  /** Return a function from an instant to a sum before it; a cell's time is spread evenly. */
+  /** Return a function that gives the sum before an instant, spread evenly within a cell. */
   private interpolate(sums: Float64Array): (time: number) => number {
     const { first, cells } = this.header;
     return (time) => {
@@ -248,28 +248,28 @@ export class RankOverview {
   }
 }
 
-// One lane of an overview: the time covered by its events on a grid of cells.
+// A lane of an overview: the time that its events cover in each cell of a grid.
 
 interface GridSlice extends TileSlice {
-  /** Position in the rank's types. */
+  /** Position in the types of the rank. */
   type: number;
 }
 
-/** Position of a grid's cells: 2^level ns wide, starting at `first`. */
+/** A grid of cells, each 2^level ns wide, starting at index `first`. */
 interface Grid {
   level: number;
   first: number;
   cells: number;
 }
 
-/** The events of one kind on the grid of cells. */
+/** The events of one kind on the grid. */
 interface GridSums {
   kind: number;
   /** Covered time before each edge of the grid. */
   covered: Float64Array;
   /** Number of events that start before each edge of the grid. */
   starts: Float64Array;
-  /** Number of events that run across the start of each cell. */
+  /** Number of events that cross the start of each cell. */
   open: Float64Array;
 }
 
@@ -278,20 +278,20 @@ function countEvents({ starts, open }: GridSums, from: number, to: number): numb
 }
 
 class GridLane {
-  /** Kind of the first instant, for cells in which the lowest code would be wrong. */
+  /** Kind of a cell's first zero-length event, if it is not the kind with the lowest code. */
   readonly instants = new Map<number, number>();
-  /** Events at least two cells long, by start. */
+  /** Events that span at least two cells, by start. */
   readonly slices: GridSlice[] = [];
   private shares: Float64Array | null = null;
 
-  /** `total` has the events of all kinds, `kinds` the events of each kind, ascending. */
+  /** `total`: events of all kinds; `kinds`: events of each kind, ascending. */
   constructor(
     private readonly grid: Grid,
     readonly total: GridSums,
     readonly kinds: readonly GridSums[],
   ) {}
 
-  /** `cells` cells of a level, starting at `first`. */
+  /** Return the contents of `cells` cells of a level, starting at index `first`. */
   measure(level: number, first: number, cells: number): Cells {
     const out = emptyCells(cells);
     for (let k = 0; k < cells; k += 1) {
@@ -302,7 +302,7 @@ class GridLane {
     return out;
   }
 
-  /** Merge the grid's cells `from … to - 1` into cell `k` of `out`. */
+  /** Merge the grid cells `from` to `to` (exclusive) into cell `k` of `out`. */
   mergeCells(from: number, to: number, out: Cells, k: number): void {
     let maxCovered = 0;
     for (const sums of this.kinds) {
@@ -320,7 +320,7 @@ class GridLane {
     if (maxCovered === 0 && out.count[k]! > 0) out.kind[k] = this.firstKind(from, to);
   }
 
-  /** Kind of the first event in cells in which all events are without length. */
+  /** Return the kind of the first event in cells that only contain zero-length events. */
   private firstKind(from: number, to: number): number {
     for (let cell = from; cell < to; cell += 1) {
       const instantKind = this.instants.get(cell);
@@ -331,7 +331,7 @@ class GridLane {
     return NO_CODE;
   }
 
-  /** For cells finer than the grid: place long events exactly, spread all other time evenly. */
+  /** Fill cells finer than the grid: place long events exactly and spread other time evenly. */
   private spreadEvenly(level: number, first: number, out: Cells): void {
     const width = 2 ** level;
     const long = new Float64Array(out.covered.length);
@@ -348,7 +348,7 @@ class GridLane {
     }
   }
 
-  /** Share of each cell of the grid that is covered outside long events. */
+  /** Return the share of each grid cell that is covered by events other than long ones. */
   private filledShares(): Float64Array {
     if (this.shares !== null) return this.shares;
     const { level, first, cells } = this.grid;
@@ -362,7 +362,7 @@ class GridLane {
     }));
   }
 
-  /** Add the union of the long events; a cell takes the kind of an event that covers most of it. */
+  /** Add the union of long events. A cell takes the kind of an event that covers most of it. */
   private addSlices(
     covered: Float64Array,
     origin: number,
@@ -395,10 +395,7 @@ function emptyCells(cells: number): Cells {
   };
 }
 
-/**
- * The grid's cells that a cell of some level covers, or the one that contains a finer cell; an
- * empty range outside the grid.
- */
+/** Return the grid cells that a cell of another level covers, or the one around it; maybe none. */
 function gridRange(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;
@@ -410,7 +407,7 @@ function clampToGrid(position: number, cells: number): number {
   return Math.min(Math.max(position, 0), cells);
 }
 
-/** Sums before each value, and the total at the end. */
+/** Return the sum before each value, followed by the total. */
 function prefixSums(values: Float64Array): Float64Array {
   const out = new Float64Array(values.length + 1);
   for (let i = 0; i < values.length; i += 1) out[i + 1] = out[i]! + values[i]!;

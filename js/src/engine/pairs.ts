@@ -1,4 +1,4 @@
-/** Replies of a saved comparison. */
+/** Answer the requests of a saved comparison. */
 
 import { indicesWhere } from "../expressions/numbers";
 import { CLASSES } from "../facts/event_classes";
@@ -20,11 +20,11 @@ import { type LocalSource, PageSource } from "./source";
 
 type PairsHeader = ClassCounts & { columns: Record<string, ColumnSpec>; statuses: string[] };
 
-/** The events of one run, by row; -1 for none. */
+/** The events of one run, by row; -1 in rows without an event of this run. */
 interface RunEvents {
   rank: Float64Array;
   id: Float64Array;
-  /** Row of each event. */
+  /** The row of each event. */
   rowOf: Map<string, number>;
 }
 
@@ -32,16 +32,16 @@ interface EventPairs {
   sides: readonly [RunEvents, RunEvents];
   status: Uint8Array;
   class: Uint8Array;
-  /** Rows of each change. */
+  /** The rows of each change. */
   changes: Float64Array[];
   node: Float64Array;
 }
 
 const MAX_EVENTS = 20_000;
 const NOT_COMPARED = CLASSES.indexOf("not_compared");
-/** Names of the frames of one step, which share a block. */
+/** Frames of a single step. They share a block. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
-/** Names of the frames of one pair of ranks. */
+/** Frames of a single pair of ranks. */
 const OF_PAIR = /@(\d+)$/;
 
 type FramesByName = Record<string, PanelFrame>;
@@ -51,7 +51,7 @@ type PairHandlers = {
 
 export class PairSource implements LocalSource {
   readonly status = "none";
-  /** Frames of steps and of pairs of ranks lack rows that a page does not draw. */
+  /** Frames of steps and rank pairs lack the rows that a page does not draw. */
   readonly isComplete = false;
   private pairs: Promise<EventPairs> | null = null;
   private readonly parts = new Map<string, Promise<FramesByName>>();
@@ -78,10 +78,10 @@ export class PairSource implements LocalSource {
   constructor(
     private readonly frames: FramesByName,
     private readonly header: PairsHeader | null,
-    /** The bytes of the pairs, unpacked when they are first needed. */
+    /** Returns the bytes of the pairs, unpacked when they are first needed. */
     private readonly read: () => Promise<Uint8Array>,
     private readonly sides: readonly [LocalSource | null, LocalSource | null],
-    /** The frames of one step or pair of ranks, unpacked when it is chosen. */
+    /** Returns the frames of one step or rank pair, unpacked when it is selected. */
     private readonly readPart: (block: string) => Promise<FramesByName>,
   ) {}
 
@@ -89,7 +89,7 @@ export class PairSource implements LocalSource {
     return this.sideOf(request)?.canAnswer(op, request) === true;
   }
 
-  /** The source of a request's run, null if the page has no events, undefined without a run. */
+  /** Return the source of the requested run; null if it has no events, undefined without a run. */
   private sideOf(request: Requests[Operation]): LocalSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];
@@ -143,7 +143,7 @@ export class PairSource implements LocalSource {
     );
   }
 
-  /** The class of each event of a rank; null if the rank is not compared. */
+  /** Return the class of each event of a rank; null if the rank is not compared. */
   async classesOf(side: 0 | 1, rank: number, events: number): Promise<Uint8Array | null> {
     const pairs = await this.loadPairs();
     const { id, rank: ranks } = pairs.sides[side];
@@ -153,7 +153,7 @@ export class PairSource implements LocalSource {
     return rows.length > 0 ? codes : null;
   }
 
-  /** Add the full names of each short name, which are stored once for all steps. */
+  /** Add the full names behind each short name, which are stored once for all steps. */
   private withMembers(frames: FramesByName, name: string): FramesByName {
     const [allNames, stepFrame] = [this.frames.names, frames[name]];
     if (allNames === undefined || stepFrame === undefined) return frames;
@@ -163,7 +163,7 @@ export class PairSource implements LocalSource {
         allNames.columns.members?.[row],
       ]),
     );
-    // No other column holds lists.
+    // No other column contains lists.
     const members = (stepFrame.columns.name ?? []).map(
       (eventName) => membersOfName.get(eventName) ?? [eventName],
     ) as unknown as CellValue[];
@@ -219,7 +219,7 @@ function partnerReply(
     status: header?.statuses[pairs.status[row]!] ?? null,
     rank: otherRun.rank[row]!,
     id: otherRun.id[row]!,
-    // Nodes in the tree of one pair of ranks have other numbers.
+    // In the tree of one rank pair, nodes have other numbers.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
   };
 }
@@ -233,16 +233,16 @@ function eventsWhere({ sides }: EventPairs, predicate: (row: number) => boolean)
   };
 }
 
-// Opens a comparison from a saved page, or from data that a kernel has sent.
+// Open a comparison from a saved page, or from data sent by a kernel.
 
-/** Header of the page of two runs. */
+/** Header of the page of a comparison. */
 export interface DiffDocument {
   widget: "diff";
   traits: Record<string, unknown>;
   pairs?: PairsHeader;
 }
 
-/** Each run has its own blocks, with the run's name as a prefix. */
+/** Each run has separate blocks, whose names begin with the name of the run. */
 export async function openDiffPage(blocks: Blocks) {
   const readJson = async (name: string): Promise<unknown> =>
     JSON.parse(new TextDecoder().decode(await readBlock(blocks, name)));

@@ -1,4 +1,4 @@
-/** Frames of panels with one row per name: kernels, durations, operators. */
+/** Panel frames with one row per name: kernels, durations, operators. */
 
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
@@ -13,10 +13,10 @@ import type { RankSelection } from "./panel_rank";
 import { rateColumns, selectedKernels, selectedOperators } from "./call_rates";
 import { COMMUNICATION, DEVICE_KIND_COUNT } from "./rank";
 
-/** Min number of ranks for which outliers are reported. */
+/** Outliers are reported only for jobs with at least this many ranks. */
 const MIN_RANKS = 3;
 
-/** A kernel's totals, and its figures on each rank that ran it, in order of ranks. */
+/** A kernel's totals, and its figures on each rank that ran it, in rank order. */
 interface KernelFigures {
   name: number;
   kind: number;
@@ -127,7 +127,7 @@ function totalWaits(selections: readonly RankSelection[]): Map<number, number> {
   return waits;
 }
 
-/** The rank whose mean is farthest from the median rank's, and the ratio of both. */
+/** Return the rank whose mean is farthest from the median, and their ratio. */
 function outlierRank({ kind, perRank }: KernelFigures): { rank: number; ratio: number } | null {
   if (kind === COMMUNICATION || perRank.length < MIN_RANKS) return null;
   const medianMean = median(perRank.map(({ mean }) => mean));
@@ -148,7 +148,7 @@ const ZERO_SUMS = {
 };
 const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
-/** Sums of all ranks by name, the number of members, and the time with and without operators. */
+/** Return sums over all ranks by name, event counts, and device time with and without operators. */
 function sumOperators(selections: readonly RankSelection[]) {
   const sumsOfName = new Map<number, typeof ZERO_SUMS>();
   const matched = { operators: 0, device_work: 0, linked: 0 };
@@ -200,19 +200,19 @@ export function operatorsFrame(
   return makeFrame(columns, { matched, total: all.length }, notes.filter(Boolean).join("; "));
 }
 
-/** Note about the share of the device time that no operator launched, if it is large. */
+/** Return a note if no operator launched a large share of the device time. */
 function outsideOperatorsNote(outsideTime: number, workTime: number): string {
   const share = Math.floor((100 * outsideTime) / Math.max(workTime, 1) + 0.5);
   return share >= LIMITS.outside_operators_pct ? noteFor("outside_operators", { share }) : "";
 }
 
-/** Compare strings by code points, as Python does; JavaScript compares UTF-16 code units. */
+/** Compare strings by code point, as Python does. JavaScript compares UTF-16 code units. */
 export function compareCodePoints(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i += 1) {
     const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
     if (x === y) continue;
-    // Characters beyond U+FFFF, which are pairs of surrogates, come after all other characters.
+    // Characters beyond U+FFFF, stored as surrogate pairs, compare greater than all others.
     return Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y;
   }
   return a.length - b.length;

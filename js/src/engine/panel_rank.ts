@@ -1,4 +1,4 @@
-/** One rank as panels see it: its device work, what a selection includes, and cached results. */
+/** A rank as panels use it: its device work, the selected part of it, and cached results. */
 
 import { gather, indicesWhere } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -7,30 +7,30 @@ import { countBelow, countUpTo } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
-/** Max number of cached results per rank, in addition to the results for all events. */
+/** Number of results to cache per rank, in addition to the results for all events. */
 const MAX_RESULTS = 48;
 
 /**
- * The part of a selection that is on one rank: the input of the panels. Events that overlap the
- * window are cut at its edges.
+ * The part of a selection that is on one rank, which is the input of the panels. Events that
+ * overlap the window are cut at its edges.
  */
 export interface RankSelection {
   readonly analysis: RankAnalysis;
-  /** 1 by row for each chosen event, regardless of the window; null if all are chosen. */
+  /** 1 for each row of a selected event, at any time; null if all are selected. */
   readonly mask: Uint8Array | null;
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
   readonly high: number;
-  /** Identifies the mask in caches; "" if all events are chosen. */
+  /** Identifies the mask in caches; "" if all events are selected. */
   readonly key: string;
 }
 
-/** The same events at all times. */
+/** Return the selection without the limits of its window. */
 export function withOpenWindow(selection: RankSelection): RankSelection {
   return { ...selection, low: -Infinity, high: Infinity };
 }
 
-/** All events, in the same window. */
+/** Return a selection of all events in the same window. */
 export function withoutMask(selection: RankSelection): RankSelection {
   return { ...selection, mask: null, key: "" };
 }
@@ -43,11 +43,11 @@ export function isSelected({ mask }: RankSelection, row: number): boolean {
 export interface SortedIntervals {
   readonly start: Float64Array;
   readonly end: Float64Array;
-  /** The latest end so far. */
+  /** Latest end among this event and all before it. */
   readonly latestEnd: Float64Array;
 }
 
-/** Indices, end exclusive, of the events that may overlap the window. */
+/** Return the index range of events that may overlap the window; the end is exclusive. */
 export function candidateRange(
   { start, latestEnd }: SortedIntervals,
   { low, high }: RankSelection,
@@ -57,16 +57,16 @@ export function candidateRange(
   return [first, countBelow(start, high)];
 }
 
-/** Return whether an event that starts before the window's end overlaps the window. */
+/** Return whether an event that starts before the end of the window overlaps the window. */
 export function overlaps(start: number, end: number, low: number): boolean {
   return end > low || start >= low;
 }
 
-/** Indices of the chosen entries of matched collectives that overlap the window. */
+/** Return the indices of selected entries of matched collectives that overlap the window. */
 export function matchedInWindow(selection: RankSelection): Int32Array {
   const { low, high } = selection;
   const { id, start, dur } = selection.analysis.collectiveEntries;
-  // Sorted by start: all later ones start after the window.
+  // Sorted by start, so all later entries start after the window.
   const last = low === high ? 0 : countBelow(start, high);
   return indicesWhere(
     last,
@@ -74,19 +74,19 @@ export function matchedInWindow(selection: RankSelection): Int32Array {
   );
 }
 
-/** The latest end up to each event. */
+/** Return the running maximum of the ends. */
 export function latestEnds(end: Float64Array): Float64Array {
   let latest = -Infinity;
   return end.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** Device work, by start. */
+/** Device work sorted by start. */
 export interface DeviceWork extends SortedIntervals {
   readonly row: Int32Array;
   readonly kind: Uint8Array;
-  /** Index in the rank's `kernels`. */
+  /** Index into the `kernels` of the rank. */
   readonly kernel: Int32Array;
-  /** The launching call, -1 for none, and its start and end. */
+  /** The launch call with its start and end; -1 if it is unknown. */
   readonly call: Int32Array;
   readonly callStart: Float64Array;
   readonly callEnd: Float64Array;
@@ -97,11 +97,11 @@ export class RankAnalysis {
   readonly number: number;
   readonly work: DeviceWork;
   readonly kernels: { name: number; kind: number }[] = [];
-  /** Its entries in matched collectives. */
+  /** The entries of this rank in matched collectives. */
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
-  /** Rows of its communication that matches no other rank's; null for a rank alone. */
+  /** Rows of the rank's unmatched communication; null if the job has only one rank. */
   readonly unmatchedIds: Int32Array | null;
-  /** Results of `memo`: those for all events, and those for masks and windows. */
+  /** Results of `memo`, for all events and for particular masks and windows. */
   readonly fullResults = new Map<string, unknown>();
   readonly windowResults = new LruCache<string, unknown>(MAX_RESULTS);
 
@@ -115,7 +115,7 @@ export class RankAnalysis {
     this.work = this.indexWork();
   }
 
-  /** All its events at all times. */
+  /** All events of the rank at all times. */
   get fullSelection(): RankSelection {
     return { analysis: this, mask: null, low: -Infinity, high: Infinity, key: "" };
   }
@@ -150,7 +150,7 @@ export class RankAnalysis {
     };
   }
 
-  /** Index in `kernels` of each type of events, -1 if the type is not device work. */
+  /** Return the index into `kernels` for each event type; -1 if the type is not device work. */
   private kernelOfTypes(): Int32Array {
     const kernelOfKey = new Map<number, number>();
     const { types, host_collectives } = this.trace.header;
@@ -162,7 +162,7 @@ export class RankAnalysis {
   }
 }
 
-/** Result of `make` for a selection, cached under `name`. */
+/** Return the result of `make` for a selection, cached under `name`. */
 export function memo<T>(
   name: string,
   selection: RankSelection,

@@ -1,4 +1,4 @@
-/** Frames of panels with rows per rank: breakdown, overlap, idle, queue, steps. */
+/** Panel frames with rows per rank: breakdown, overlap, idle, queue, steps. */
 
 import { CAUSES } from "../facts/panels";
 import { sum } from "../expressions/numbers";
@@ -37,7 +37,7 @@ const NO_COMMUNICATION: MissingNotes = ["no_communication", "no_communication_on
 const NO_TIME: MissingNotes = ["no_communication_time", "no_communication_time_on"];
 const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
-/** Selections with device work in or around their window, and the ranks of all other selections. */
+/** Return the selections with device work in or around their window, and the other ranks. */
 function splitByWork(
   selections: readonly RankSelection[],
 ): [working: RankSelection[], idle: number[]] {
@@ -154,7 +154,7 @@ export function queuesFrame(selections: readonly RankSelection[]): PanelFrame {
     span_ns: ({ span }) => span,
   });
   const launched = sum(rows.map((row) => row.launched));
-  // Queues cover all times and are cut at the window's edges.
+  // Queues are computed over all times and cut at the edges of the window.
   const matched = { ...matchedKinds(countByKind(selections.map(withOpenWindow))), launched };
   const hasChanges = rows.some(({ count, span }) => count !== 0 || span !== 0);
   const changesNote = hasChanges ? "" : noteFor("no_queue_changes");

@@ -1,8 +1,8 @@
 /**
- * Answer the requests `panels` and `heatmap` from the page's data.
+ * Answer the requests `panels` and `heatmap` from the data in the page.
  *
- * `builders` has a function per panel. It gets a `RankSelection` for each rank of the page: the rank,
- * and the events that the selection includes without the panel's own dimensions.
+ * `builders` has a function per panel. It receives a `RankSelection` for each rank of the page: the
+ * rank, and the events that the selection includes if the panel's own dimensions are ignored.
  */
 
 import { gather, indicesWhere } from "../expressions/numbers";
@@ -60,10 +60,10 @@ import { queueFigures } from "./queues";
 import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
-/** Functions that build the indices of a rank, which take longest. */
+/** Functions that build the indices of a rank, which is the slowest part. */
 const INDEX_BUILDERS = [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums];
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
-/** Max number of cached frames: all panels for a few selections. */
+/** Number of frames to cache: all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
@@ -72,7 +72,7 @@ type FrameBuilder = (selections: RankSelection[], top: number | null) => PanelFr
 export class PanelEngine {
   private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
   private readonly builders: Record<string, FrameBuilder>;
-  /** By panel and by the part of the selection that the panel depends on. */
+  /** By panel and by the part of the selection that affects the panel. */
   private readonly frameCache = new LruCache<string, Promise<PanelFrame>>(MAX_FRAMES);
 
   constructor(private readonly job: PageJob) {
@@ -157,7 +157,7 @@ export class PanelEngine {
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 
-  /** Causes of a device's idle time at an instant; null also for a rank without individual events. */
+  /** Answer `gap`: why a device is idle at an instant. Null for ranks without individual events. */
   async gap({ rank, time, lane = null }: Requests["gap"]): Promise<GapReply> {
     await this.job.loadRank(rank);
     const analysis = await this.analysisOf(rank, new Pacer());
@@ -166,11 +166,11 @@ export class PanelEngine {
     return { gap: gapAt(analysis, time), lane_gap: laneGap };
   }
 
-  /** Selections of the ranks that the page holds, and the chosen ranks whose events it lacks. */
+  /** Return selections of the ranks in the page, and the selected ranks whose events it lacks. */
   private async selectRanks(selection: SelectionJson, pacer: Pacer) {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
-    // An export has only some of the events outside its window.
+    // Outside its window, an export has only some of the events.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
@@ -195,7 +195,7 @@ export class PanelEngine {
     for (const number of this.job.rankNumbers) await this.analysisOf(number, pacer);
   }
 
-  /** Null if the page has only an overview of the rank. */
+  /** Return the analysis of a rank; null if the page has only an overview of it. */
   private analysisOf(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
@@ -211,7 +211,7 @@ export class PanelEngine {
   }
 }
 
-/** The attribute of a reply with the chosen ranks whose events the page lacks. */
+/** Return the attribute that lists the selected ranks whose events the page lacks. */
 function leftOutAttribute(missing: readonly number[]): { left_out?: readonly number[] } {
   return missing.length > 0 ? { left_out: missing } : {};
 }
@@ -249,7 +249,7 @@ function summaryFrame(selections: readonly RankSelection[]): PanelFrame {
   };
 }
 
-/** Intervals of the chosen events, regardless of the window. */
+/** Return the intervals of the selected events, not limited to the window. */
 function eventIntervals(selection: RankSelection): IntervalSet {
   return memo("events", withOpenWindow(selection), (full) => {
     const { start, dur } = full.analysis.trace.events;

@@ -1,4 +1,4 @@
-/** Number of launched operations that wait on each stream of a rank. */
+/** Queue lengths: the number of launched operations that wait on each stream of a rank. */
 
 import { gather, indicesWhere } from "../expressions/numbers";
 import { countBelow, countUpTo } from "./columns";
@@ -13,26 +13,26 @@ import { timeOutside } from "./spans";
 
 interface QueueFigures {
   stream: number;
-  /** Number of changes of the queue in the window, and its max length after one of them. */
+  /** Number of changes in the window, and the maximum length after one of them. */
   count: number;
   max: number | null;
   mean: number | null;
-  /** Time in which the length is known, from the first to the last change. */
+  /** Time in which the length is known: from the first to the last change. */
   span: number;
-  /** Number of chosen launches, regardless of the window. */
+  /** Number of selected launches, not limited to the window. */
   launched: number;
 }
 
-/** Changes of one stream's queue by time; at the same instant, work enters before work leaves. */
+/** Length changes of one stream's queue by time. At equal times, work enters before work leaves. */
 class QueueChanges {
   readonly time: Float64Array;
   private readonly length: Int32Array;
-  /** Sum of length times time before each change. */
+  /** Integral of the length over time, up to each change. */
   private readonly area: Float64Array;
-  /** Times between windows of the recording, in which the length is unknown. */
+  /** Times between recording windows, in which the length is unknown. */
   private readonly unknown: [start: number, end: number][] = [];
 
-  /** `workIndices`: indices of the stream's operations in `work`. */
+  /** `workIndices`: indices into `work` of the operations on the stream. */
   constructor(
     readonly stream: number,
     work: DeviceWork,
@@ -91,7 +91,7 @@ class QueueChanges {
   }
 }
 
-/** Changes of all streams by chosen work whose call is known. */
+/** Return the queue changes of all streams for selected work with a known launch call. */
 function queueChanges(selection: RankSelection): QueueChanges[] {
   return memo("changes", withOpenWindow(selection), (full) => {
     const { row, call, stream } = full.analysis.work;
@@ -105,7 +105,7 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
   });
 }
 
-/** Figures of all streams' queues in the window; queues are computed over all times. */
+/** Return the figures of each stream's queue in the window. Queues are computed over all times. */
 export function queueFigures(selection: RankSelection): QueueFigures[] {
   return memo("queues", selection, ({ low, high }) =>
     queueChanges(selection).map((changes) => changes.figuresWithin(low, high)),

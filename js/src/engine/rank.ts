@@ -1,4 +1,4 @@
-/** One rank whose events are all in the page. */
+/** A rank whose individual events are all in the page. */
 
 import { allIndices, gather, indicesWhere, sortByGroup, sum } from "../expressions/numbers";
 import { NO_FIGURE } from "../facts/bound_classes";
@@ -25,7 +25,7 @@ import {
 import { LruCache } from "./lru";
 import { Sweep } from "./sweep";
 
-/** A table as intervals: events, asyncs or instants. Times include the clock's shift. */
+/** A table as intervals: events, asyncs or instants. Times include the rank's clock shift. */
 export interface EventTable {
   readonly table: TableName;
   readonly start: Float64Array;
@@ -41,7 +41,7 @@ interface Flows {
   readonly kind: Uint8Array;
   readonly source: Int32Array;
   readonly target: Int32Array;
-  /** 1 if the file records the arrow, 0 if it is derived from a correlation. */
+  /** 1 if the arrow is in the file, 0 if it is derived from a correlation. */
   readonly stated: Uint8Array;
 }
 
@@ -52,18 +52,18 @@ type LaneContent =
 export const COMMUNICATION = kindCode("communication");
 export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
-/** Number of kinds that are work of the device; their codes come first. */
+/** Number of kinds of device work. Their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
-/** Number of events per block; blocks whose latest end is before the window are skipped. */
+/** Events per block. Blocks whose latest end is before the window are skipped. */
 const EVENTS_PER_BLOCK = 4096;
 
-/** Operators of the host. Each has an index, in the order of their rows; -1 means none. */
+/** Host operators, numbered in row order. -1 means none. */
 interface OperatorRows {
   /** Event row of each operator. */
   row: Int32Array;
   /** Index of the enclosing operator. */
   parent: Int32Array;
-  /** By event row: index of the innermost operator around the call that launched the event. */
+  /** For each event row, the index of the innermost operator around its launch call. */
   ofWork: Int32Array;
 }
 
@@ -138,7 +138,7 @@ export class RankTrace {
     };
   }
 
-  /** Return `id` as a row of the table; throw an error if the table lacks it. */
+  /** Return `id` as a row of the table. Throw an error if there is no such row. */
   checkRow(rows: EventTable, id: unknown): number {
     const row = Number(id);
     if (Number.isInteger(row) && row >= 0 && row < rows.start.length) return row;
@@ -165,7 +165,7 @@ export class RankTrace {
     return content.role === "instant" ? this.instants : this.events;
   }
 
-  /** The indexed contents of a lane, computed on first access. */
+  /** Return the index of a lane's contents, computed on first access. */
   laneIndex(lane: number): IndexedLane | CounterSeries {
     return getOrMake(this.lanes, lane, () => {
       const content = this.laneContent(lane);
@@ -175,7 +175,7 @@ export class RankTrace {
     });
   }
 
-  /** A lane of events indexed by classes instead of kinds; null for other lanes. */
+  /** Return a lane of events indexed by class instead of kind; null for other lanes. */
   classLane(lane: number, classes: Uint8Array): IndexedLane | null {
     const content = this.laneContent(lane);
     if (content.role === "counter" || this.tableOfContent(content) !== this.events) return null;
@@ -201,7 +201,7 @@ export class RankTrace {
     });
   }
 
-  /** Rows of a lane of events, asyncs or instants, in lane order. */
+  /** Return the rows of a lane of events, asyncs or instants, in lane order. */
   laneRows(lane: number, content = this.laneContent(lane)): Int32Array {
     if (content.role === "counter") throw new Error("a counter lane has samples, not events");
     if (content.role === "events") return this.eventRowsOfLane(lane);
@@ -245,7 +245,7 @@ export class RankTrace {
     });
   }
 
-  /** Rows of one lane of events, ascending: all lanes are sorted once. */
+  /** Return the rows of a lane of events, ascending. All lanes are sorted together, once. */
   private eventRowsOfLane(lane: number): Int32Array {
     const { lane0, lanes } = this.header;
     const { lane: laneOfRow } = this.events;
@@ -256,24 +256,24 @@ export class RankTrace {
     return order.slice(first[index], first[index + 1]);
   }
 
-  /** By event row: 1 for device work that was launched before recording began. */
+  /** Return a mask of event rows: device work launched before recording began. */
   prelaunchedMask(): Uint8Array {
     return this.memo("prelaunched", () => this.flagRows("prelaunched"));
   }
 
-  /** By event row: 1 for calls that launch the first work of their thread after a stream wait. */
+  /** Return a mask of event rows: calls that launch a thread's first work after a stream wait. */
   behindWaits(): Uint8Array {
     return this.memo("behind waits", () => this.flagRows("behind"));
   }
 
-  /** By event row: 1 for the rows that a column lists. */
+  /** Return a mask of the event rows that a column lists. */
   private flagRows(name: string): Uint8Array {
     const flags = new Uint8Array(this.events.start.length);
     for (const row of this.columns.i32(`${name}_row`)) flags[row] = 1;
     return flags;
   }
 
-  /** First start and last end of the work on the device; null for none. */
+  /** Return the first start and last end of device work; null if there is none. */
   workExtent(): [number, number] | null {
     const { start, dur } = this.events;
     let [first, last] = [Infinity, -Infinity];
@@ -299,7 +299,7 @@ export class RankTrace {
     );
   }
 
-  /** Row of the enclosing event on the track, -1 for none. */
+  /** Return the row of each event's enclosing event on the track; -1 if there is none. */
   parents(): Int32Array {
     return this.memo("parents", () => parentIndices(this.columns.i32("parent")));
   }
@@ -315,7 +315,7 @@ export class RankTrace {
         type.length,
         (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
       );
-      // One entry for each launched event: the operator's index plus 1, or 0 for none.
+      // One entry per launched event: the operator's index plus 1; 0 if there is none.
       const operatorOfLaunch = columns.i32("launched_operator");
       let launch = 0;
       const ofWork = this.launches().map((call) =>
@@ -325,7 +325,7 @@ export class RankTrace {
     });
   }
 
-  /** Activities of each thread that launches work: a cause of idleness plus 1, or 0 for none. */
+  /** Return the activities of each launching thread: idle cause plus 1; 0 if there is none. */
   activities(): ReadonlyMap<TrackHeader, Sweep> {
     return this.memo("activities", () => {
       const { columns, header } = this;
@@ -342,7 +342,7 @@ export class RankTrace {
     });
   }
 
-  /** By event row: index of the operator call that the event belongs to, -1 for none. */
+  /** Return, for each event row, the index of its operator call; -1 if there is none. */
   callIndices(): Int32Array {
     return this.memo("call indices", () => {
       const callOfRow = new Int32Array(this.events.start.length).fill(-1);
@@ -352,7 +352,7 @@ export class RankTrace {
     });
   }
 
-  /** By event row: the class of what limits the event's call; null without figures. */
+  /** Return, for each event row, the class of what limits its call; null without figures. */
   boundClasses(): Uint8Array | null {
     if ((this.header.signatures ?? []).length === 0) return null;
     return this.memo("bound classes", () => {
@@ -361,12 +361,12 @@ export class RankTrace {
     });
   }
 
-  /** Rows of the longest device work of each call, ascending. */
+  /** Return the row of the longest device work of each call, ascending. */
   longestWork(): Int32Array {
     return this.memo("longest work", () => this.columns.i32("call_longest").sort());
   }
 
-  /** Figures of the operator call that an event belongs to; null for none. */
+  /** Return the figures of an event's operator call; null if there are none. */
   callFigures(row: number): CallFigures | null {
     const call = this.callIndices()[row]!;
     if (call < 0) return null;
@@ -397,7 +397,7 @@ export class RankTrace {
     });
   }
 
-  /** Row of the host's call that launched each event, -1 for none. */
+  /** Return, for each event, the row of the host call that launched it; -1 if there is none. */
   launches(): Int32Array {
     return this.memo("launches", () => {
       const calls = new Int32Array(this.events.start.length).fill(-1);
@@ -410,7 +410,7 @@ export class RankTrace {
     });
   }
 
-  /** Ranges of steps and of their phases: event row, step, and number of the phase, 0 for a step. */
+  /** Return the ranges of steps and phases: event row, step, and phase number (0 for the step). */
   phases(): { row: Int32Array; step: Float64Array; phase: Int32Array } {
     return this.memo("phases", () => {
       const { columns } = this;
@@ -429,23 +429,23 @@ export class RankTrace {
     );
   }
 
-  /** A column of ids; those beyond 2^53 are stored as floats in a column named "…_wide". */
+  /** Return a column of ids. Ids beyond 2^53 are stored as floats in a column named "…_wide". */
   private ids(name: string, packed: () => Float64Array): Float64Array {
     const wide = `${name}_wide`;
     return this.columns.has(wide) ? this.columns.floats(wide) : packed();
   }
 
-  /** Stream of each event, -1 for none. */
+  /** Return the stream of each event; -1 if there is none. */
   streams(): Float64Array {
     return this.memo("streams", () => this.ids("stream", () => this.columns.f64("stream")));
   }
 
-  /** Rows of events for which the file has two records: of the beginning and of the end. */
+  /** Return the rows of events that the file stores as two records: begin and end. */
   pairedRows(): ReadonlySet<number> {
     return this.memo("paired", () => new Set(this.columns.i32("phase_row")));
   }
 
-  /** Decode values stored as differences along each track; `hasNone`: 0 means -1. */
+  /** Decode values stored as differences along each track. With `hasNone`, 0 means -1. */
   private decodeByTrack(name: string, { hasNone }: { hasNone: boolean }): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
@@ -458,7 +458,7 @@ export class RankTrace {
     });
   }
 
-  /** Rows of events that began before an instant and still run then, ascending. */
+  /** Return the rows of events that started before an instant and still run, ascending. */
   runningAt(time: number): number[] {
     const { start, dur } = this.events;
     const latestEndOfBlock = this.memo("latest ends", () => {
@@ -482,25 +482,25 @@ export class RankTrace {
   }
 }
 
-/** Index of each entry's parent, from the distance between both; distance 0 means no parent. */
+/** Convert the distance from each entry to its parent into an index; 0 means no parent. */
 function parentIndices(distances: Int32Array): Int32Array {
   return distances.map((distance, index) => (distance > 0 ? index - distance : -1));
 }
 
-// Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.
+// Arguments of events: original JSON texts in packed blocks, unpacked on first access.
 
-/** Location of the text of an event's arguments: its block, and its bytes in the block. */
+/** Where the text of an event's arguments is: block number, and start and end in the block. */
 type TextRange = readonly [block: number, start: number, end: number];
 
 interface ArgsDirectory {
-  /** By row number (see `rowNumber`): index of the first text plus 1, or 0 for none. */
+  /** By row number (see `rowNumber`): index of the first text plus 1; 0 if there is none. */
   firstOf: Int32Array;
-  /** Texts of events made from two records, in order, by row number. */
+  /** By row number: the texts of events that consist of two records, in order. */
   multiple: Map<number, number[]>;
-  /** By text: where it ends in its block, and its length. */
+  /** For each text: its end in its block, and its length. */
   ends: Float64Array;
   sizes: Int32Array;
-  /** Index of each block's first text, followed by the number of texts. */
+  /** Index of the first text of each block, followed by the number of texts. */
   firstOfBlock: number[];
 }
 
@@ -515,7 +515,7 @@ export class ArgsReader {
     private readonly blocks: Blocks,
   ) {}
 
-  /** Reason that arguments are missing; null if they are in the page, or if the file has none. */
+  /** Why arguments are missing; null if the page has them or the file has none. */
   get missing(): string | null {
     const { state, reason } = this.rank.header.args;
     if (state === "left out") {
@@ -526,7 +526,7 @@ export class ArgsReader {
       : null;
   }
 
-  /** The texts of a row's args, as the file has them. */
+  /** Return the texts of a row's args as they are in the file. */
   async textsOf(table: TableName, row: number): Promise<string[]> {
     if (this.rank.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
@@ -539,7 +539,7 @@ export class ArgsReader {
     );
   }
 
-  /** Key and display text of each of a row's args. */
+  /** Return the keys of a row's args with their values as display text. */
   async displayPairs(table: TableName, row: number): Promise<[key: string, text: string][]> {
     const pairs: [string, string][] = [];
     for (const source of await this.textsOf(table, row)) {
@@ -551,7 +551,7 @@ export class ArgsReader {
     return pairs;
   }
 
-  /** Number of a row, counted through events, asyncs and instants. */
+  /** Return the number of a row, counting events, then asyncs, then instants. */
   private rowNumber(table: TableName, row: number): number {
     const { events, asyncs } = this.rank;
     if (table === "events") return row;
@@ -581,7 +581,7 @@ export class ArgsReader {
       if (first === 0) firstOf[rowNumber] = textIndex + 1;
       else getOrMake(multiple, rowNumber, () => [first - 1]).push(textIndex);
     });
-    // An event's end may precede its beginning in the file.
+    // In a file, the end record of an event may precede its begin record.
     for (const rowNumber of columns.i32("swapped")) multiple.get(rowNumber)?.reverse();
     const firstOfBlock = [0];
     const ends = new Float64Array(sizes.length);

@@ -1,4 +1,4 @@
-/** Search events by name, and totals of a selection. */
+/** Search events by name; compute the totals of a selection. */
 
 import { LIMITS } from "../facts/limits";
 import { matchNames } from "../expressions/evaluate";
@@ -36,12 +36,12 @@ class RankHits {
 
   constructor(
     readonly rank: RankTrace,
-    /** By type: 1 if its name matches. */
+    /** For each type: 1 if its name matches. */
     private readonly matching: Uint8Array,
     readonly count: number,
   ) {}
 
-  /** Matching rows of a table, ascending. */
+  /** Return the matching rows of a table, ascending. */
   matchingRows(name: TableName): Int32Array {
     return getOrMake(this.byTable, name, () => {
       const { type } = this.rank.tableByName(name);
@@ -50,7 +50,7 @@ class RankHits {
     });
   }
 
-  /** All matches, in the order in which users step through them. */
+  /** All matches in the order in which the user steps through them. */
   get orderedHits(): OrderedHits {
     if (this.cachedOrder !== null) return this.cachedOrder;
     const rowsByTable = TABLES.map((name) => this.matchingRows(name));
@@ -76,7 +76,7 @@ class RankHits {
     return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
-  /** Number of matches that precede a row; `inclusive` also counts the row itself. */
+  /** Return the number of matches before a row. `inclusive` also counts the row itself. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
     const hits = this.orderedHits;
     const low = countBelow(hits.start, time);
@@ -99,11 +99,11 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
 
 interface SearchHits {
   ranks: RankHits[];
-  /** Number of names that match. */
+  /** Number of matching names. */
   names: number;
   total: number;
   error: string | null;
-  /** Matches on ranks whose individual events are not in the page. */
+  /** Number of matches on ranks whose individual events are not in the page. */
   leftOut: [rank: number, count: number][];
 }
 
@@ -119,7 +119,7 @@ export class EventSearch {
 
   constructor(private readonly job: PageJob) {}
 
-  /** Matches of a text; the results of the last few texts are cached. */
+  /** Return the matches of a text. The results for the last few texts are cached. */
   hits(text: string): Promise<SearchHits> {
     return this.cache.get(text, () => this.matchRanks(text));
   }
@@ -160,7 +160,7 @@ export class EventSearch {
     return reply;
   }
 
-  /** Answer `find`: the match after or before an origin, wrapping around at the ends. */
+  /** Answer `find`: the match after or before an origin. The search wraps around at the ends. */
   async findReply(text: string, from: SearchOrigin | null, direction: number): Promise<Match> {
     const hits = await this.hits(text);
     const { total, error } = hits;
@@ -183,7 +183,7 @@ function briefAt(hits: SearchHits, position: number): Brief | null {
   return null;
 }
 
-/** The position, among the matches of all ranks, of the next or previous one. */
+/** Return the position of the next or previous match among those of all ranks. */
 function nextPosition(hits: SearchHits, from: SearchOrigin, forward: boolean): number {
   // An origin without an id precedes all rows with the same start.
   const table = Math.max(TABLES.indexOf((from.table ?? "events") as TableName), 0);
@@ -210,13 +210,13 @@ function typeCounts(rank: RankTrace): Float64Array {
   });
 }
 
-// Time of a selection, by kind and by name.
+// Time of a selection by kind and by name.
 
 interface TotalsEntry {
   kind: number;
-  /** Position in the job's names; -1 for a sum over all names. */
+  /** Position in the names of the job; -1 for a sum over all names. */
   name: number;
-  /** Position in order of first occurrence. */
+  /** Position in the order of first occurrence. */
   order: number;
   count: number;
   sum: number;
@@ -313,9 +313,9 @@ function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
   };
 }
 
-// Durations of events of one name: figures and a histogram.
+// Durations of events with the same name: figures and a histogram.
 
-/** Figures of one or more durations. Sorts the array in place. */
+/** Return figures of one or more durations. Sorts the array in place. */
 export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
   const count = durs.length;
@@ -353,7 +353,7 @@ function histogramEdges(
     const edge = k * step + from;
     return log ? 10 ** edge : edge;
   });
-  // Set the ends exactly, so that rounding of the steps excludes no value.
+  // The ends are set exactly, so that no value is lost to rounding.
   edges[0] = low;
   edges[bins] = high;
   return { edges, scale: log ? "log" : "linear" };

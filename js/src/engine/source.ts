@@ -1,8 +1,8 @@
 /**
- * Answer the kernel's requests from the page's data; see docs/protocol-requests.md.
+ * Answer the kernel's requests from the data in the page; see docs/protocol-requests.md.
  *
- * Replies have the types and values of the kernel's. `canAnswer` is false if a reply would differ
- * because the page holds less than the job; a live page then asks the kernel.
+ * Replies have the same types and values as those of the kernel. `canAnswer` is false if a reply
+ * would differ because the page holds less than the whole job. A live page then asks the kernel.
  */
 
 import {
@@ -46,15 +46,15 @@ import { tilesReply } from "./tiles";
 type Handlers<Result extends { [Op in Operation]: unknown }> = {
   readonly [Op in Operation]?: (request: Requests[Op]) => Result[Op] | Promise<Result[Op]>;
 };
-/** Handlers of operations whose replies are JSON, and of those with a buffer. */
+/** Handlers of operations that reply with plain JSON, and of those that reply with a buffer. */
 type JsonHandlers = Handlers<{ [Op in Operation]: Answer<Op>["reply"] }>;
 type BufferHandlers = Handlers<{ [Op in Operation]: Answer<Op> }>;
 
-/** A source that answers from data in the page. */
+/** A source that answers from the data in the page. */
 export interface LocalSource extends Source {
-  /** Whether the page has all of the job. */
+  /** Whether the page holds the whole job. */
   readonly isComplete: boolean;
-  /** Return whether the reply would equal that of a kernel. */
+  /** Return whether the reply would equal the kernel's reply. */
   canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean;
 }
 
@@ -117,14 +117,14 @@ export class PageSource implements LocalSource {
 
   canAnswer(op: Operation): boolean {
     const { embedded } = this.job.page.scene;
-    // The kernel writes files.
+    // Files are written by the kernel.
     if (embedded?.level !== "all" || op === "export") return false;
-    // Arguments of some ranks may not have fit into the page.
+    // For some ranks, the arguments may not have fit in the page.
     if (op === "event" && embedded.ranks_args.length !== embedded.ranks_full.length) return false;
     return op in this.jsonHandlers || op in this.bufferHandlers;
   }
 
-  /** Build the indices for the first replies of panels. */
+  /** Build the indices needed for the first panels. */
   async prepare(): Promise<void> {
     if (this.isComplete) await this.panels.prepare();
   }
@@ -143,7 +143,7 @@ export class PageSource implements LocalSource {
         message: `unknown op ${op}; the ops are ${ops}`,
       });
     }
-    // Reply later, as a kernel would: the page paints its frame first.
+    // Reply asynchronously, as a kernel would, so that the page paints first.
     await yieldToPage();
     signal?.throwIfAborted();
     const answer =
@@ -161,7 +161,7 @@ export class PageSource implements LocalSource {
     return this.deviceTimes;
   }
 
-  /** All ranks; those with individual events have their device work. */
+  /** Return all ranks; those with individual events include their device work. */
   private loadAnalyses(): Promise<(RankAnalysis | RankOverview)[]> {
     return Promise.all(
       this.job.rankNumbers.map(async (number) => {
@@ -243,7 +243,7 @@ export class PageSource implements LocalSource {
     const overlay = await this.job.loadOverlayLane(lane);
     if (overlay !== null) return snapTime(overlay, time, tolerance);
     const rank = await this.job.loadRank(this.job.rankOfLane(lane));
-    // Without individual events there is no edge to snap to.
+    // Overviews have no individual events, so there is no edge to snap to.
     return rank instanceof RankOverview ? null : snapTime(rank.laneIndex(lane), time, tolerance);
   }
 
@@ -251,7 +251,7 @@ export class PageSource implements LocalSource {
     const collectives = await this.job.loadCollectives();
     const latenessOf = (rank: number, exposed: ExposedWait): RankLateness =>
       new RankLateness(rank, collectives.entriesOfRank(rank), exposed);
-    // Without matched collectives no rank waits, so ranks need not be unpacked.
+    // If no collectives are matched, no rank waits, and ranks need not be unpacked.
     if (!collectives.hasEntries) return this.job.rankNumbers.map((n) => latenessOf(n, NO_WAIT));
     const ranks = await this.loadAnalyses();
     return ranks.map((rank) => latenessOf(rank.number, exposedWaitOf(rank)));
@@ -261,7 +261,7 @@ export class PageSource implements LocalSource {
     request: Requests["collective"],
   ): Promise<Answer<"collective">["reply"]> {
     const rank = await this.job.loadRank(request.rank);
-    // An overview does not list its events. An unknown id then belongs to no collective.
+    // An overview does not list its events, so an id cannot be checked.
     const id = rank instanceof RankOverview ? request.id : rank.checkRow(rank.events, request.id);
     const collectives = await this.job.loadCollectives();
     return { collective: collectives.collectiveReply(request.rank, id) };

@@ -1,11 +1,11 @@
-/** Sets of intervals with the covered time before any instant. */
+/** Sets of intervals that give the covered time before any instant. */
 
 import { gather, indicesWhere } from "../expressions/numbers";
 import { countBelow, countUpTo, gallopBelow } from "./columns";
 
-/** Union of intervals, as disjoint pieces in order. */
+/** A union of intervals, as disjoint pieces in ascending order. */
 export class IntervalUnion {
-  /** `prefix` has the covered time before each piece, and the total as its last entry. */
+  /** `prefix` has the covered time before each piece, then the total. */
   constructor(
     readonly starts: Float64Array,
     readonly prefix: Float64Array,
@@ -38,10 +38,10 @@ export class IntervalUnion {
     return this.coveredBefore(end) - this.coveredBefore(start);
   }
 
-  /** Covered time before `time`, given the number of pieces that start before it. */
+  /** Return the time covered before `time`, given how many pieces start before it. */
   coveredUpTo(started: number, time: number): number {
     if (started === 0) return 0;
-    // The last piece may end after `time`: count it only up to `time`.
+    // The last of these pieces may end after `time`.
     return Math.min(
       this.prefix[started]!,
       this.prefix[started - 1]! + time - this.starts[started - 1]!,
@@ -74,9 +74,9 @@ export class IntervalUnion {
 
 /**
  * A set of intervals that may overlap, with its covered time and the number of intervals in any
- * window. `starts` and `ends` belong to the intervals with a length, each sorted separately. Both
- * are null if no intervals overlap, because the pieces of `cover` are then the intervals. `points`
- * has the starts of intervals without length.
+ * window. `starts` and `ends` hold the starts and ends of the intervals that have a length, each
+ * sorted separately. If no intervals overlap, both are null, and the pieces of `cover` are the
+ * intervals. `points` holds the starts of intervals of zero length.
  */
 export class IntervalSet {
   constructor(
@@ -86,7 +86,7 @@ export class IntervalSet {
     readonly points: Float64Array,
   ) {}
 
-  /** Build the set of intervals with these ascending starts and durations. */
+  /** Build a set of intervals, given their ascending starts and their durations. */
   static of(starts: Float64Array, durs: Float64Array): IntervalSet {
     const hasLength = (i: number): boolean => durs[i]! > 0;
     const pointIndices = indicesWhere(durs.length, (i) => !hasLength(i));
@@ -106,28 +106,28 @@ export class IntervalSet {
     return this.starts === null;
   }
 
-  /** Starts of the intervals that have a length, sorted. */
+  /** Sorted starts of the intervals that have a length. */
   get begins(): Float64Array {
     return this.starts ?? this.cover.starts;
   }
 
-  /** Ends of intervals with a length near `time`: the last one before it, the first at or after it. */
+  /** Return interval ends near `time`: the last one before it, the first at or after it. */
   endsAround(time: number): number[] {
     if (this.ends !== null) return neighbors(this.ends, time);
     const { starts } = this.cover;
-    // Ends of disjoint pieces ascend as their starts do.
+    // The ends of disjoint pieces are in the same order as their starts.
     const after = countBelow(starts, time);
     return [after - 2, after - 1, after]
       .filter((piece) => piece >= 0 && piece < starts.length)
       .map((piece) => this.cover.endOf(piece));
   }
 
-  /** Number of intervals that overlap a window. */
+  /** Return the number of intervals that overlap a window. */
   count(low: number, high: number): number {
     return low === high ? 0 : this.measure(Float64Array.of(low, high)).count[0]!;
   }
 
-  /** First start and last end, cut at the window; Infinity and -Infinity if nothing overlaps it. */
+  /** Return first start and last end, cut at the window; Infinity and -Infinity if it is empty. */
   extentWithin(low: number, high: number): [start: number, end: number] {
     const { cover, points } = this;
     let [start, end] = [Infinity, -Infinity];
@@ -147,7 +147,7 @@ export class IntervalSet {
     return [start, end];
   }
 
-  /** Covered time and number of overlapping intervals between neighbouring edges. */
+  /** Return covered time and number of overlapping intervals between adjacent edges. */
   measure(edges: Float64Array): { covered: Float64Array; count: Float64Array } {
     const cells = Math.max(edges.length - 1, 0);
     const covered = new Float64Array(cells);
@@ -160,7 +160,7 @@ export class IntervalSet {
       const next = gallopBelow(cover.starts, edges[k + 1]!, started);
       const after = cover.coveredUpTo(next, edges[k + 1]!);
       covered[k] = after - before;
-      // A piece is open at an edge if it started before and is not completely covered yet.
+      // The last piece crosses an edge if less than all of the started pieces is covered before it.
       count[k] = next - started + (cover.prefix[started]! > before ? 1 : 0);
       started = next;
       before = after;
@@ -182,13 +182,13 @@ export class IntervalSet {
     let ended = 0;
     for (let k = 0; k < count.length; k += 1) {
       begun = gallopBelow(this.starts!, edges[k + 1]!, begun);
-      // Ends are integers: "at most" is "below the next one".
+      // Ends are integers, so ends at or before an edge are below the edge plus 1.
       ended = gallopBelow(this.ends!, edges[k]! + 1, ended);
       count[k] = begun - ended;
     }
   }
 
-  /** First start and last end; an instant ends one nanosecond later. Null if empty. */
+  /** First start and last end; a zero-length interval ends 1 ns after its start. Null if empty. */
   get extent(): [number, number] | null {
     const { starts, prefix } = this.cover;
     const { points } = this;
@@ -206,13 +206,13 @@ export class IntervalSet {
   }
 }
 
-/** The last of the sorted `values` before `time`, and the first at or after it. */
+/** Return the last of the sorted `values` before `time`, and the first at or after it. */
 export function neighbors(values: Float64Array, time: number): number[] {
   const index = countBelow(values, time);
   return Array.from(values.subarray(Math.max(index - 1, 0), index + 1));
 }
 
-/** Index of the last piece that starts at or before `time`; 0 if all start later. */
+/** Return the index of the last piece that starts at or before `time`; 0 if all start later. */
 export function pieceAt(cover: IntervalUnion, time: number): number {
   return Math.max(countUpTo(cover.starts, time) - 1, 0);
 }
@@ -221,7 +221,7 @@ function shrink(values: Float64Array, length: number): Float64Array {
   return values.length === length ? values : values.slice(0, length);
 }
 
-/** Length of a window without its parts in disjoint gaps. */
+/** Return the length of a window without its parts in disjoint gaps. */
 export function timeOutside(
   gaps: readonly (readonly [start: number, end: number])[],
   low: number,

@@ -1,4 +1,4 @@
-/** Answer `stats` and `minimap`: the time of each rank's device in any window, over all streams. */
+/** Answer `stats` and `minimap`: how the device of each rank spends its time in any window. */
 
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
@@ -19,7 +19,7 @@ import { type RankData, RankOverview } from "./overview";
 import type { RankAnalysis } from "./panel_rank";
 import { timeInStates } from "./sweep";
 
-/** Unions of device work by their names in overviews, and the states of each. */
+/** The unions of device work in overviews, by name, with the states they consist of. */
 const DEVICE_UNIONS = {
   compute: COMPUTE,
   communication: COMMUNICATION,
@@ -33,15 +33,15 @@ type Union = keyof typeof DEVICE_UNIONS;
 const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
 type DeviceParts = Record<(typeof PARTS)[number], number>;
 
-/** Times of a rank's device in any window; in an overview, time within a cell is a mean. */
+/** Device times of a rank in any window. In an overview, time is spread evenly within a cell. */
 interface WindowTimes {
   hasDevice: boolean;
-  /** First start and last end of the device's work. */
+  /** First start and last end of device work. */
   span: readonly [start: number, end: number];
   unionTimes(start: number, end: number): (name: Union) => number;
-  /** Time in which the device was probably busy with work that is not in the file. */
+  /** Return the time in which the device probably ran work that is not in the file. */
   unrecordedWithin(start: number, end: number): number;
-  /** Length of the window, excluding the time between recording windows. */
+  /** Return the length of the window without the times between recording windows. */
   recordedWithin(start: number, end: number): number;
 }
 
@@ -78,7 +78,7 @@ function timesOfEvents(rank: RankAnalysis): WindowTimes {
   };
 }
 
-/** A rank's share of the replies to `stats` and `minimap`. */
+/** The part of the replies to `stats` and `minimap` that concerns one rank. */
 export class DeviceUsage {
   readonly rank: number;
   readonly isApproximate: boolean;
@@ -106,7 +106,7 @@ export class DeviceUsage {
     };
   }
 
-  /** Contents of the rank's summary lanes of the host between neighbouring edges. */
+  /** Return the contents of the rank's host summary lanes between adjacent edges. */
   hostCells(edges: Float64Array): Omit<Cells, "mask">[] {
     const { source } = this;
     return source.header.summary.flatMap(({ role, lane }) => {
@@ -117,13 +117,13 @@ export class DeviceUsage {
     });
   }
 
-  /** Length of the part of a window that is within the rank's data. */
+  /** Return how much of a window lies within the data of the rank. */
   dataWithin(start: number, end: number): number {
     const [low, high] = this.source.header.range;
     return Math.max(0, Math.min(high, end) - Math.max(low, start));
   }
 
-  /** Recorded time of a window between the rank's first and last device work. */
+  /** Return how much of a window was recorded between the rank's first and last device work. */
   spanWithin(start: number, end: number): number {
     const { span, recordedWithin } = this.times;
     const [low, high] = [Math.max(span[0], start), Math.min(span[1], end)];
@@ -131,7 +131,7 @@ export class DeviceUsage {
   }
 }
 
-/** Answer `stats`: times in a window by rank, and as shares of `ranks`, or of all if null. */
+/** Answer `stats`: times in a window by rank, and shares of time over `ranks` (null: all). */
 export function statsReply(
   devices: readonly DeviceUsage[],
   start: number,
@@ -182,7 +182,7 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
 /** The times of a device or lane in a bin, by name. */
 type TimesInBin = (bin: number) => Partial<Record<string, number>>;
 
-/** Answer `minimap`: the mean of all devices; without device work, of all summary lanes of hosts. */
+/** Answer `minimap`: the mean over all devices; without device work, over host summary lanes. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;

@@ -1,4 +1,4 @@
-/** Duration of each step and its phases per rank, compared with the other ranks. */
+/** Durations of steps and their phases per rank, compared with the other ranks. */
 
 import { median, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -14,7 +14,7 @@ import {
 } from "./frames";
 import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel_rank";
 
-/** Min share of a phase in the time of all steps, in percent; shorter phases are omitted. */
+/** Phases that take less than this share of all step time, in percent, are omitted. */
 const MIN_PHASE_PCT = 1;
 const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 
@@ -25,11 +25,11 @@ interface StepTime {
   start: number;
   end: number;
   dur: number;
-  /** Whether all of the step is within the window. Only these steps are compared between ranks. */
+  /** Whether the window contains the whole step. Only such steps are compared between ranks. */
   isWhole: boolean;
 }
 
-/** Frame of steps; the windows of the selections are open, or that of an export. */
+/** Return the frame of steps. The selections have no window, except that of an export. */
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
@@ -72,7 +72,7 @@ function stepsNote(selections: readonly RankSelection[], steps: readonly StepTim
   return notes.filter(Boolean).join("; ");
 }
 
-/** The chosen steps of a rank. Steps that hosts leave early have the times of the device. */
+/** Return a rank's selected steps. Steps that end early on the host have their device times. */
 function stepsWithDeviceTimes(selection: RankSelection): StepTime[] {
   const { device_steps: deviceSteps } = selection.analysis.trace.header;
   const deviceStepOf = new Map(deviceSteps.map((deviceStep) => [deviceStep[0], deviceStep]));
@@ -108,7 +108,7 @@ function stepTimes(selection: RankSelection, phase: number, name: string): StepT
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
-/** Rows and steps of a rank's ranges of a phase; phase 0 is the step itself. */
+/** Return rows and steps of a phase's ranges on a rank; phase 0 is the step itself. */
 function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: number][] {
   return memo(`steps ${phase}`, analysis.fullSelection, () => {
     const { row, step, phase: phases } = analysis.trace.phases();
@@ -117,7 +117,7 @@ function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: nu
   });
 }
 
-/** Deviation of each duration from the median of its step, as a share of that median. */
+/** Return each duration's relative deviation from the median of its step. */
 function deviations(rows: readonly StepTime[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
   for (const { step, dur, isWhole } of rows) {

@@ -1,7 +1,7 @@
 /**
- * Time as one sequence of states: which of several sets of intervals hold at each instant.
+ * Merge sets of intervals into one sequence of states. A state tells which sets cover its time.
  *
- * Bit k of a state's code is set while set k holds. With set 0 = [0, 6) and set 1 = [4, 9):
+ * Bit k of a state's code is set if set k covers the time. With the sets [0, 6) and [4, 9):
  *
  *   starts  0  4  6  9
  *   codes   1  3  2  0     timesWithin(0, 9): 4 ns in code 1, 2 ns in code 3, 3 ns in code 2
@@ -10,16 +10,16 @@
 import { countUpTo } from "./columns";
 import type { IntervalUnion } from "./spans";
 
-/** Number of states from one stored sum to the next. */
+/** Running totals are stored once per this many states. */
 const STRIDE = 16;
 
 export class Sweep {
-  /** Time in each code before every `STRIDE`th start. */
+  /** Time in each code before every `STRIDE`-th start. */
   private readonly sums: Float64Array;
   private readonly size: number;
 
   constructor(
-    /** Start of each state; the last one has code 0. */
+    /** Start of each state. The last state has code 0. */
     private readonly starts: Float64Array,
     private readonly codes: Uint8Array,
   ) {
@@ -33,12 +33,12 @@ export class Sweep {
     }
   }
 
-  /** Bit k of a code means that cover k is active. */
+  /** Merge the covers. Bit k of a code means that cover k covers that time. */
   static of(covers: readonly IntervalUnion[]): Sweep {
     const maxEdges = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
     const [starts, codes] = [new Float64Array(maxEdges), new Uint8Array(maxEdges)];
     const piece = new Int32Array(covers.length);
-    // The next edge of each cover: start or end of its piece.
+    // The next edge of each cover: the start or end of its current piece.
     const edges = Float64Array.from(covers, ({ starts: [first = Infinity] }) => first);
     let [count, set] = [0, 0];
     for (;;) {
@@ -67,14 +67,14 @@ export class Sweep {
     return new Sweep(starts.slice(0, count), codes.slice(0, count));
   }
 
-  /** Time in each code within a window; 0 for code 0. */
+  /** Return the time in each code within a window; always 0 for code 0. */
   timesWithin(low: number, high: number): Float64Array {
     const [until, from] = [this.timesBefore(high), this.timesBefore(low)];
     for (let code = 0; code < from.length; code += 1) until[code] = until[code]! - from[code]!;
     return until;
   }
 
-  /** Call `visit` with each part of a window that has a code, in order. */
+  /** Call `visit`, in order, with each part of a window that has the given code. */
   forEachPiece(
     code: number,
     low: number,
@@ -88,7 +88,7 @@ export class Sweep {
     }
   }
 
-  /** Time in each code before an instant. */
+  /** Return the time in each code before an instant. */
   timesBefore(time: number): Float64Array {
     const { starts, codes, size } = this;
     const index = countUpTo(starts, time) - 1;
@@ -103,7 +103,7 @@ export class Sweep {
   }
 }
 
-/** Time in the codes with a bit of `any` and without a bit of `none`. */
+/** Return the time in codes with a bit of `any` and without a bit of `none`. */
 export function timeInStates(times: Float64Array, any: number, none = 0): number {
   let sum = 0;
   for (let set = 1; set < times.length; set += 1) {

@@ -23,11 +23,11 @@ import type { RankTrace } from "./rank";
 interface CollectedTiles {
   tiles: { lane: number; tile: CellTile; classes?: Uint8Array; sliceClass?: Uint8Array }[];
   counters: { lane: number; tile: CounterTile }[];
-  /** Class of every event by rank; null if classes were not requested. */
+  /** By rank: the class of every event; null if classes were not requested. */
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-/** The members of a job that its tiles are made from. */
+/** The members of a job that are needed to make tiles. */
 export type TileJob = Pick<
   PageJob,
   "names" | "overlayAt" | "rankOfLane" | "loadRank" | "loadCollectives" | "classLoader"
@@ -118,7 +118,7 @@ function collectTiles(
   }
 }
 
-/** Classes by cell and by slice; overviews, overlays, and tables other than events have none. */
+/** Return classes by cell and by slice. Only tiles of events have classes, and not in overviews. */
 function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8Array> {
   if (classes === null) return {};
   const cells = new Uint8Array(tiles.length * TILE_CELLS).fill(NO_CODE);
@@ -129,7 +129,7 @@ function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8A
   return { class: cells, slice_class: Uint8Array.from(slices) };
 }
 
-/** Return a function from an event's position in the lane to the slice that tiles send. */
+/** Return a function that gives the slice of the event at a position in the lane. */
 function sliceReader(
   rank: RankTrace,
   lane: number,
@@ -186,7 +186,7 @@ function packTiles(level: number, collected: CollectedTiles, names: NameTable): 
   );
 }
 
-/** Cells of all tiles, one tile after the other. */
+/** Concatenate the cells of all tiles. */
 function concatCells<Tile, Cells extends PackedArray>(
   arrayType: new (length: number) => Cells,
   tiles: readonly { tile: Tile }[],

@@ -1,4 +1,4 @@
-/** The comparison widget: one app per view, on the two states that the model names. */
+/** The comparison widget. Each view is an app bound to the two states that the model refers to. */
 
 import type { RenderProps } from "@anywidget/types";
 import { applyComparisonAddress, followComparisonAddress } from "../compare/address";

@@ -1,4 +1,4 @@
-/** A saved page: unpack its data, and show the timeline, dashboard or comparison in it. */
+/** A saved page: unpack its data and show a timeline, a dashboard or a comparison. */
 
 import { pageAddress } from "../connection/address";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
@@ -23,18 +23,18 @@ async function loadModule(name: string): Promise<{ default: unknown }> {
   return importText(await readText(name));
 }
 
-/** Height of the margins of the page and of the folded footer. */
+/** Height of the page margins and the collapsed footer. */
 const FOOTER_PX = 40;
 
 interface ModelSpec {
-  /** Name of the module's text in the page. */
+  /** Name of the text in the page that holds the module. */
   module: string;
-  /** Name of the styles' text in the page. */
+  /** Name of the text in the page that holds the styles. */
   css?: string;
   state: Record<string, unknown>;
 }
 
-/** A host of the page's own models, without Python. */
+/** Make a host for the models of the page, without Python. */
 function makeHost(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
   const transport = { post: () => undefined, load: loadModule, css: readText };
   const host = new WidgetHost(transport, null, 0);
@@ -55,7 +55,7 @@ async function makeModel(page: PageDocument): Promise<ModelSpec> {
   return { module: "dashboard.js", css: "widgets.css", state: { ...traits, ...shared } };
 }
 
-/** Give new style elements the page's nonce: its policy allows no other styles. */
+/** Add the page's nonce to new style elements; the page's policy forbids all others. */
 function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;
@@ -95,7 +95,7 @@ async function openDiff(view: HTMLElement): Promise<void> {
 
 const fileAddress = (panels: unknown = []) => pageAddress(panels as string[], "in this file");
 
-/** Give the view the address that the user opens in this page. */
+/** Pass the address to the view when the user changes it in this page. */
 function followFragment(host: WidgetHost, panels?: unknown): void {
   window.addEventListener("hashchange", () => {
     void host.model("view").then((model) => model.setLocally("_address", fileAddress(panels)));

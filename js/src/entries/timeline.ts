@@ -1,4 +1,4 @@
-/** The timeline widget: one app per view, all of them on the state that the model names. */
+/** The timeline widget. Each view is an app bound to the state that the model refers to. */
 
 import type { RenderProps } from "@anywidget/types";
 import { HybridSource } from "../connection/answering";

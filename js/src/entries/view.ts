@@ -16,7 +16,7 @@ const PROTOCOL = 1;
 interface HelloMessage {
   protocol: number;
   title: string;
-  /** The command that starts this host again. */
+  /** The command that restarts this host. */
   again: string;
   request: OpenViewRequest | null;
 }
@@ -37,9 +37,9 @@ class ViewPage {
   private requested = 0;
   private request: OpenViewRequest | null = null;
   private shown: RemoteModel | null = null;
-  /** Ends the timeline that fills the window. */
+  /** Ends the display of a timeline that fills the window. */
   private fullWindow: AbortController | null = null;
-  /** The link that opened a view. It gets the focus when the list is shown again. */
+  /** The link that opened a view. It gets the focus back when the list is shown again. */
   private openedBy: Element | null = null;
   private isGone = false;
 
@@ -105,7 +105,7 @@ class ViewPage {
     this.followHash();
   }
 
-  /** Show what the address names, so that reloads and the browser's Back work. */
+  /** Show the view in the address, so that reloading and the Back button work. */
   private followHash(): void {
     const before = this.request;
     const isList = splitFragment(location.hash)[0] === ALL_HASH;
@@ -155,7 +155,7 @@ class ViewPage {
   private async show(model: string): Promise<void> {
     if (this.host === null || this.request === null) return;
     const shown = await this.host.model(model);
-    // After a reconnection, the model is already shown.
+    // The model is already shown if the connection was only restored.
     if (shown === this.shown) return;
     this.leaveView();
     document.title = this.requestTitle();
@@ -165,7 +165,7 @@ class ViewPage {
     await this.card.show(this.host, model);
   }
 
-  /** Let the timeline alone fill the window, in this page only, or show the whole dashboard. */
+  /** Show the whole dashboard, or only the timeline, enlarged to fill the window. */
   private arrange(): void {
     const { shown, request } = this;
     this.fullWindow?.abort();
@@ -265,10 +265,10 @@ class ViewPage {
   }
 }
 
-/** The start page's address. */
+/** The address of the start page. */
 const ALL_HASH = "#/";
 
-/** Views of one job, between which its page can change. */
+/** The views of a job that its page can switch between. */
 const VIEWS = [
   ["dashboard", "Dashboard"],
   ["timeline", "Timeline"],
@@ -281,12 +281,12 @@ function fromHash(hash: string): OpenViewRequest | null {
   try {
     return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
   } catch {
-    // A `%` that does not begin an escape: not an address of this page.
+    // A `%` that begins no escape sequence; this is not an address of this page.
     return null;
   }
 }
 
-/** Dashboard and timeline of one job are one view. */
+/** Return whether two requests are for the same job: its dashboard and timeline are one view. */
 function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolean {
   if (before === null || (before.view === "diff") !== (now.view === "diff")) return false;
   return isSameValue(before.paths, now.paths);

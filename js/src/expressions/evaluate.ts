@@ -1,20 +1,20 @@
 /**
- * The part of pandas' query language that a page without a kernel can evaluate: comparisons, `in`,
- * `and`, `or`, `not`, arithmetic and the usual string tests on the columns of events.
+ * Evaluate the part of pandas' query language that works without a kernel: comparisons, `in`,
+ * `and`, `or`, `not`, arithmetic, and the common string methods on columns of events.
  */
 
 import { getOrMake } from "../protocol/maps";
 import { type Expression, parseQuery, type QueryValue } from "./parse";
 import { LinearRegExp } from "./regular";
 
-/** Returns the values of a column by row; null if events have no such column. */
+/** Return a function from row to the value of a column; null if there is no such column. */
 export type ColumnLookup = (name: string) => ((row: number) => QueryValue) | null;
 
 type RowEvaluator = (row: number) => QueryValue;
 
 const NO_COLUMNS = "Trace.events lists the columns.";
 
-/** Return the test of a query. Both throw Errors that name operations which a page cannot perform. */
+/** Return the test of a query. Both functions throw Errors that name unsupported operations. */
 export function compileQuery(query: string, columnOf: ColumnLookup): (row: number) => boolean {
   const withQueryContext = <T>(run: () => T): T => {
     try {
@@ -95,7 +95,7 @@ const COMPARISONS: Record<string, (a: QueryValue, b: QueryValue) => boolean> = {
   "not in": (a, b) => !isIn(a, b),
 };
 
-/** Compare as pandas does: a column equals a list if it equals one of the items. */
+/** Compare as pandas does: a column equals a list if it equals one of its items. */
 function isEqual(a: QueryValue, b: QueryValue): boolean {
   if (Array.isArray(b)) return isIn(a, b as readonly QueryValue[]);
   if (Array.isArray(a)) return isIn(b, a as readonly QueryValue[]);
@@ -124,7 +124,7 @@ function toNumber(value: QueryValue): number {
 
 type CallExpression = Extract<Expression, { type: "call" }>;
 
-/** Parameters of the methods that a page evaluates, in the order of pandas. */
+/** Parameters of the supported methods, in the order that pandas uses. */
 const PARAMETERS: ReadonlyMap<string, readonly string[]> = new Map([
   [".str.contains", ["pat", "case", "flags", "na", "regex"]],
   [".str.match", ["pat", "case", "flags", "na"]],
@@ -139,7 +139,7 @@ const PARAMETERS: ReadonlyMap<string, readonly string[]> = new Map([
   [".abs", []],
 ]);
 
-/** Values of the arguments of a call, by parameter. */
+/** Values of a call's arguments, by parameter name. */
 type Arguments = ReadonlyMap<string, QueryValue>;
 
 function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator {
@@ -156,7 +156,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
   };
 }
 
-/** Evaluate the arguments of a call; throw an error for those that the method does not have. */
+/** Evaluate the arguments of a call. Throw an error if the method lacks a parameter. */
 function readArguments(method: string, { args, kwargs }: CallExpression): Arguments {
   const parameters = PARAMETERS.get(method);
   if (parameters === undefined) throw new Error(`${method}() is not supported`);
@@ -166,13 +166,13 @@ function readArguments(method: string, { args, kwargs }: CallExpression): Argume
     if (!parameters.includes(name)) {
       throw new Error(`${method}() takes ${parameters.join(", ") || "no arguments"}`);
     }
-    // Arguments do not depend on the row: evaluate them for an arbitrary one.
+    // Arguments do not depend on the row, so any row gives their value.
     values.set(name, compileNode(argument, () => null)(0));
   }
   return values;
 }
 
-/** Python's flags of regular expressions, and their letters. */
+/** Python's values for the flags of regular expressions, by letter. */
 const REGEX_FLAGS = { i: 2, m: 8, s: 16 };
 
 function compileStringMethod(method: string, values: Arguments): (text: string) => QueryValue {
@@ -225,17 +225,17 @@ function compilePlainCall(method: string, operand: RowEvaluator, values: Argumen
   };
 }
 
-// Names that match a search text.
+// Match names against a search text.
 
 const REGEX_SEARCH = /^\/(.*)\/(i?)$/s;
 
-/** Matching names, and the error in the search text, if any. */
+/** Which names match, and the error in the search text, if any. */
 interface NameMatches {
   matching: Uint8Array;
   error: string | null;
 }
 
-/** Names that match a search text: plain text, or `/expression/`, `/expression/i`. */
+/** Match names against a search text: plain text, `/expression/`, or `/expression/i`. */
 export function matchNames(text: string, names: readonly string[]): NameMatches {
   const regexSearch = REGEX_SEARCH.exec(text);
   const matchesBy = (test: (name: string) => boolean): NameMatches => ({

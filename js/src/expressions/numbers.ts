@@ -1,6 +1,6 @@
-/** Figures of several numbers, and numbers of rows: all, chosen, or sorted by group. */
+/** Statistics of numbers, and index arrays: all rows, selected rows, rows sorted by group. */
 
-/** The middle value, or the mean of the two middle ones; NaN for none. */
+/** Return the middle value, or the mean of the two middle values; NaN if there are none. */
 export function median(values: Iterable<number>): number {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
@@ -12,7 +12,7 @@ export function sum(values: Iterable<number>): number {
   return total;
 }
 
-/** The values at these indices. */
+/** Return the values at `indices`. */
 export function gather<T extends Float64Array | Int32Array | Uint8Array>(
   values: T,
   indices: Int32Array,
@@ -22,12 +22,12 @@ export function gather<T extends Float64Array | Int32Array | Uint8Array>(
   return out;
 }
 
-/** The numbers `0 … length - 1`. */
+/** Return the numbers from 0 to `length - 1`. */
 export function allIndices(length: number): Int32Array {
   return new Int32Array(length).map((_, index) => index);
 }
 
-/** The numbers in `0 … length - 1` that pass, ascending. */
+/** Return the numbers from 0 to `length - 1` that satisfy the predicate, ascending. */
 export function indicesWhere(length: number, predicate: (index: number) => boolean): Int32Array {
   const out = new Int32Array(length);
   let count = 0;
@@ -40,13 +40,13 @@ export function indicesWhere(length: number, predicate: (index: number) => boole
 }
 
 export interface RowGroups {
-  /** Rows in the order of their groups. */
+  /** Rows in group order. */
   order: Int32Array;
-  /** Position in `order` of each group's first row, followed by the number of rows. */
+  /** Position in `order` of the first row of each group, followed by the number of rows. */
   first: Int32Array;
 }
 
-/** Sort rows by their group, by counting; in a group, rows keep their order. */
+/** Sort rows by group with a counting sort. Rows of the same group keep their order. */
 export function sortByGroup(
   rows: Int32Array,
   groups: number,

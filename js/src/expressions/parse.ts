@@ -1,4 +1,4 @@
-/** Parse a query as Python does: operators, precedence, literals, method calls on columns. */
+/** Parse queries as Python does: operators, precedence, literals, method calls on columns. */
 
 export type QueryValue = number | string | boolean | null | readonly QueryValue[];
 
@@ -14,13 +14,13 @@ export type Expression =
   | {
       type: "call";
       operand: Expression;
-      /** Whether it is a method of `.str`. */
+      /** Whether the method belongs to `.str`. */
       isStringMethod: boolean;
       method: string;
       args: Expression[];
       kwargs: Record<string, Expression>;
     }
-  // In definitions of charts only.
+  // Only in chart definitions.
   | { type: "if"; test: Expression; consequent: Expression; alternate: Expression }
   | { type: "at"; operand: Expression; index: Expression }
   | { type: "function"; name: string; args: Expression[]; kwargs: Record<string, Expression> };
@@ -55,7 +55,7 @@ export function parseQuery(query: string): Expression {
   return parseWith(query, false);
 }
 
-/** Parse an expression of a chart definition; unlike filters, it may call functions. */
+/** Parse an expression of a chart definition. Unlike a query, it may call functions. */
 export function parseExpression(text: string): Expression {
   return parseWith(text, true);
 }
@@ -103,7 +103,7 @@ function unescapeString(text: string): string {
       if (code !== undefined) return String.fromCodePoint(Number.parseInt(code, 16));
       if (letter === undefined) return "";
       if ("\\'\"".includes(letter)) return letter;
-      // As in Python, an escape without a meaning is kept unchanged.
+      // As in Python, an unknown escape sequence is kept unchanged.
       return ESCAPES[letter] ?? match;
     },
   );

@@ -1,10 +1,10 @@
 /**
- * Regular expressions in RE2's syntax, matched in linear time as in the kernel. JavaScript's
- * expressions could freeze the page while a user's pattern backtracks.
+ * Regular expressions in RE2 syntax, matched in linear time as in the kernel. JavaScript's own
+ * expressions backtrack, and some patterns would freeze the page.
  *
- * A pattern becomes a graph of nodes (an NFA). All nodes that a text can have reached are followed at
- * the same time. A set of nodes is a state; states and the transitions between them are cached.
- * Single characters are tested with JavaScript's expressions.
+ * A pattern is compiled to a graph of nodes (an NFA). Matching follows all nodes that the text can
+ * have reached at once. A state is a set of such nodes. States and the transitions between them are
+ * cached. JavaScript's expressions are used to test single characters.
  */
 
 import { getOrMake } from "../protocol/maps";
@@ -17,7 +17,7 @@ type PatternNode =
   | { type: "all" | "any"; children: PatternNode[] }
   | { type: "repeat"; child: PatternNode; min: number; max: number };
 
-/** Tests the characters before and after a position; null at the ends of the text. */
+/** Test the characters before and after a position; null at the ends of the text. */
 type Assertion = (before: string | null, after: string | null) => boolean;
 
 type NfaNode =
@@ -29,12 +29,12 @@ const MAX_REPEAT = 1000;
 const MAX_DEPTH = 500;
 const MAX_NODES = 5000;
 const MAX_STATES = 2000;
-/** Max number of nodes that a pattern may visit in all texts, which takes a second or two. */
+/** Number of nodes that a pattern may visit in all texts. This many take a second or two. */
 const MAX_VISITS = 3_000_000;
 const END = 0;
 const HAS_MATCHED = "matched";
 
-/** Character classes by their names in POSIX. */
+/** POSIX character classes by name. */
 const POSIX_CLASSES = {
   alnum: "0-9A-Za-z",
   alpha: "A-Za-z",
@@ -221,7 +221,7 @@ class PatternParser {
   }
 }
 
-/** Min and max number of repetitions of a quantifier; its groups are those of `{low,high}`. */
+/** Return the minimum and maximum number of repetitions of a quantifier such as `*` or `{2,5}`. */
 function repetitionOf([text, low, comma, high]: RegExpExecArray): [min: number, max: number] {
   if (text.startsWith("*")) return [0, Infinity];
   if (text.startsWith("+")) return [1, Infinity];
@@ -245,13 +245,13 @@ function codePointEscape(char: string): string {
   return `\\u{${char.codePointAt(0)!.toString(16)}}`;
 }
 
-/** A node that matches one character by a class or an escape in JavaScript's syntax. */
+/** Return a node that matches one character by a class or escape in JavaScript syntax. */
 function charNode(source: string, flags: Flags): PatternNode {
   const expression = new RegExp(`^${source}$`, flags.i ? "iu" : "u");
   return { type: "char", test: (char) => expression.test(char) };
 }
 
-/** Build the nodes of a pattern; the first one is the end. */
+/** Build the nodes of a pattern. The first node is the end. */
 function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   const nodes: NfaNode[] = [{ branches: [END, END] }];
   const add = (node: NfaNode): number => {
@@ -260,7 +260,7 @@ function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   };
   let steps = 0;
   const emit = (part: PatternNode, next: number): number => {
-    // Repeated empty groups add no nodes.
+    // The number of steps is limited too, because repeated empty groups add no nodes.
     if ((steps += 1) > MAX_NODES * 4) throw new Error("the pattern is too large");
     switch (part.type) {
       case "char":
@@ -292,7 +292,7 @@ function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   return { nodes, start };
 }
 
-/** The nodes that a text can have reached, and the states after each next character. */
+/** The nodes that a text can have reached, and the next state for each character. */
 interface NfaState {
   nodes: readonly number[];
   before: string | null;
@@ -301,11 +301,11 @@ interface NfaState {
 
 interface Options {
   ignoreCase?: boolean;
-  /** Required position of a match, named after the methods of pandas. */
+  /** Where a match must be, as in the pandas methods of the same name. */
   anchor?: "contains" | "match" | "fullmatch";
 }
 
-/** A compiled pattern, which tests texts for a match. */
+/** A compiled pattern. */
 export class LinearRegExp {
   private readonly nodes: NfaNode[];
   private readonly start: number;
@@ -316,14 +316,14 @@ export class LinearRegExp {
   constructor(source: string, { ignoreCase = false, anchor = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
     const part = new PatternParser(source).parse(flags);
-    // Add the anchors to the parsed pattern, since a `)` or `|` in its text could end a group around it.
+    // Anchors are added after parsing: in the text, a `)` or `|` could end a group around it.
     const children: PatternNode[] = [part];
     if (anchor !== "contains") children.unshift({ type: "assert", holds: atStart });
     if (anchor === "fullmatch") children.push({ type: "assert", holds: atEnd });
     ({ nodes: this.nodes, start: this.start } = buildNfa({ type: "all", children }));
   }
 
-  /** Whether a text has a match. Throws an Error if the texts so far took too long. */
+  /** Return whether a text matches. Throws an Error if matching has taken too long in total. */
   test(text: string): boolean {
     let state = this.getState([], null);
     for (const char of text) {
@@ -334,7 +334,7 @@ export class LinearRegExp {
     return this.nextState(state, "") === HAS_MATCHED;
   }
 
-  /** The state after a character; `""` is the end of the text, after which there is no state. */
+  /** Return the state after a character. `""` is the end of the text and has no next state. */
   private nextState(state: NfaState, char: string): NfaState | typeof HAS_MATCHED | null {
     return getOrMake(state.next, char, () => this.computeNext(state, char));
   }
@@ -365,7 +365,7 @@ export class LinearRegExp {
   }
 
   private getState(nodes: number[], before: string | null): NfaState {
-    // Assertions distinguish only the start of the text, line ends, words and other characters.
+    // Assertions only distinguish the start of the text, line ends, word characters and others.
     const inLine = isWord(before) ? "a" : " ";
     const kind = before === null || before === "\n" ? before : inLine;
     if (this.states.size >= MAX_STATES) this.states = new Map();

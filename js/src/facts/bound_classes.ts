@@ -1,4 +1,4 @@
-/** Classes of events by what limits them; their codes follow those of comparisons, as in Python. */
+/** Classes of events by what limits them. Codes follow those of comparisons, as in Python. */
 
 import data from "../../../hta_widgets/facts/bound_classes.json";
 import type { ClassPalette, ClassStyle, ThemeName } from "../protocol/source";
@@ -8,10 +8,10 @@ type BoundClass = keyof typeof data.light;
 
 const BOUND_CLASSES = Object.keys(data.light) as BoundClass[];
 
-/** The class of events without figures. */
+/** The class of events for which no figures are known. */
 export const NO_FIGURE = CLASSES.length + BOUND_CLASSES.indexOf("no_figure");
 
-/** Groups of the legend, the most important first. */
+/** Legend groups in order of importance. */
 export const BOUND_GROUPS = data.groups as readonly {
   name: string;
   words: string;
@@ -20,7 +20,7 @@ export const BOUND_GROUPS = data.groups as readonly {
 
 /**
  * The two most similar colours differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one,
- * for deuteranopes and protanopes too (Machado 2009); estimates also have a shape.
+ * also for deuteranopes and protanopes (Machado 2009). Estimates are also hatched.
  */
 export function boundStyle(name: BoundClass, theme: ThemeName): ClassStyle {
   const hatched = data.hatched.includes(name);

@@ -1,4 +1,4 @@
-/** Classes of events in a comparison, with their colours; codes as in Python. */
+/** Classes of events in a comparison, with their colours. The codes are the same as in Python. */
 
 import data from "../../../hta_widgets/facts/event_classes.json";
 import type {
@@ -12,31 +12,31 @@ import type {
 
 type EventClass = keyof typeof data.light;
 
-/** By code. */
+/** Class names by code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
-/** Factor of the time of changed events where cells and pixels get a class, as in the kernel. */
+/** When the class of a cell is chosen, changed events count with this weight, as in the kernel. */
 const CHANGE_WEIGHT = 9;
 
 export function weightOfClass(code: number): number {
   return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
-/** Counts of the chosen pair of ranks, as given in the model; without one, of all. */
+/** Return the counts for the rank pair selected in the model, or for all ranks. */
 export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }
 
 /**
- * Larger changes are darker in the light theme, and lighter in the dark theme. The two most similar
- * colours differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for deuteranopes and
- * protanopes too (Machado 2009); events without a partner also have a shape.
+ * Larger changes are darker in the light theme and lighter in the dark theme. The two most similar
+ * colours differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, also for
+ * deuteranopes and protanopes (Machado 2009). Events without a partner are also hatched.
  */
 const COLORS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 
 const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
-/** Min ratios of events that are much longer, and very much longer, as in Python. */
+/** Ratios from which events are "much longer" and "very much longer", as in Python. */
 const MUCH_LONGER = 4 / 3;
 const VERY_MUCH_LONGER = 2;
 
@@ -49,7 +49,7 @@ const SWAPPED_CLASS: Partial<Record<EventClass, EventClass>> = {
   faster_3: "slower_3",
 };
 
-/** The class to show: swapped sides exchange slower and faster. */
+/** Return the class to show: slower and faster are exchanged if the sides are swapped. */
 function displayedClass(name: EventClass, swapped: boolean): EventClass {
   return (swapped ? SWAPPED_CLASS[name] : undefined) ?? name;
 }
@@ -59,7 +59,7 @@ export function classStyle(name: EventClass, theme: ThemeName): ClassStyle {
   return { color: COLORS[theme][name], hatched: HATCHED.has(name), faint };
 }
 
-/** The class of a row of changes, by its change and its times before and after. */
+/** Return the class of a row of changes, from its change and its times before and after. */
 export function classOfChange(change: string, before: number, after: number): EventClass {
   if (change === "added" || change === "removed") return "only_here";
   if (change === "moved" || change === "replaced") return change;
@@ -69,7 +69,7 @@ export function classOfChange(change: string, before: number, after: number): Ev
   return `${after > before ? "slower" : "faster"}_${ratio >= VERY_MUCH_LONGER ? 3 : size}`;
 }
 
-/** CSS style of a class. */
+/** Return the CSS style of a class. */
 export function classCss({ color, hatched, faint }: ClassStyle): Record<string, string> {
   if (!hatched) return { background: color, opacity: faint === true ? "0.45" : "1" };
   return {
@@ -95,10 +95,10 @@ export interface ClassGroup {
   classes: readonly EventClass[];
 }
 
-/** Groups of the legend, the most important first. */
+/** Legend groups in order of importance. */
 export const GROUPS = data.groups as readonly ClassGroup[];
 
-/** Shares of classes in a side's device work, in the legend's order; null without device work. */
+/** Return the class shares of a side's device work in legend order; null if there is none. */
 export function classSharesOf(
   { attrs, columns, rows }: PanelFrame,
   side: 0 | 1,
@@ -120,7 +120,7 @@ export function classSharesOf(
   return { start, end, shares };
 }
 
-/** Number of events of a group on both sides; null while unknown. */
+/** Return the number of events of a group on both sides; null if it is not known yet. */
 export function countEventsInGroup(
   group: ClassGroup,
   counts: readonly (readonly number[])[] | null,

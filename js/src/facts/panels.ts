@@ -1,4 +1,4 @@
-/** The catalogue of panels, the metrics of the heatmap and the causes of idleness. */
+/** The list of panels, the metrics of the heatmap, and the causes of idle time. */
 
 import causes from "../../../hta_widgets/facts/causes.json";
 import METRICS from "../../../hta_widgets/facts/metrics.json";
@@ -11,16 +11,16 @@ interface PanelKind {
   title: string;
   /** One-line description. */
   about: string;
-  /** Dimensions that do not filter it: ranks, names, kinds, window. */
+  /** Selection dimensions that the panel writes; they do not filter it. */
   own: readonly SelectionDimension[];
-  /** What its rows name: operators, kernels, or something else. */
+  /** What the rows are: operators, kernels, or something else. */
   rows?: string;
   shape: string;
-  /** Heading in the list from which users choose. */
+  /** Heading in the menu of panels. */
   group?: string;
   /** Groupings of a table other than by name. */
   by?: readonly string[];
-  /** Only for panels that users add: whether frames cover the selection or the whole job. */
+  /** For panels added by users: whether frames cover the selection or the whole job. */
   added?: string;
 }
 
@@ -29,17 +29,17 @@ const KINDS = Object.entries(panels).map(([id, panel]) => ({
   ...panel,
 })) as readonly PanelKind[];
 
-/** In the order of the list from which users choose. */
+/** In the order of the menu. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
 const EVERY_DIMENSION = ["window", "ranks", "tracks", "ids", "names", "kinds", "rest"] as const;
 
-/** Frame of a table by name, shape, module or source line; all but the first cover the whole job. */
+/** Return the frame id of a grouped table. Groupings other than by name cover the whole job. */
 export function groupedFrameId(id: string, by: string): string {
   return by === "name" ? id : `${by === "shape" ? id : "work"} by ${by}`;
 }
 
-/** Kinds of the frames of tables that are not by name. */
+/** Definitions of the grouped frames of tables. */
 const GROUPED = KINDS.flatMap((kind) =>
   (kind.by ?? []).map((by) => ({
     ...kind,
@@ -49,7 +49,7 @@ const GROUPED = KINDS.flatMap((kind) =>
   })),
 );
 
-/** Panels whose whole frames saved pages contain; kernels compute them on request. */
+/** Panels over the whole job. Saved pages contain their frames; kernels compute them on request. */
 export const WHOLE_JOB_PANELS = [...KINDS, ...GROUPED]
   .filter(({ added }) => added === "job")
   .map(({ id }) => id);
@@ -61,8 +61,8 @@ export function findPanelKind(id: string): PanelKind {
 }
 
 /**
- * The selection that filters a panel: without the dimensions that the panel itself writes. Names of
- * operators whose launches are chosen filter a panel of kernels.
+ * Return the selection that filters a panel: without the dimensions that the panel itself writes.
+ * If it includes the work that operators launched, a panel of kernels keeps the operator names.
  */
 export function withoutOwnDimensions(id: string, selection: SelectionJson): SelectionJson {
   let rest: SelectionJson | null = { ...FULL_SELECTION, ...selection };
@@ -74,18 +74,18 @@ export function withoutOwnDimensions(id: string, selection: SelectionJson): Sele
   return rest ?? FULL_SELECTION;
 }
 
-/** Whether names that are chosen in a panel are operators' names. */
+/** Return whether the names selected in a panel are operator names. */
 export function choosesOperators(id: string): boolean {
   return KINDS.some((kind) => kind.id === id && kind.rows === "operators");
 }
 
-/** Whether a panel has numbers to request. */
+/** Return whether a panel has data to request. */
 export function hasNumbers(id: string): boolean {
   const { shape } = findPanelKind(id);
   return shape === "chart" || shape === "table";
 }
 
-/** Metrics of the heatmap, in the order of the list. */
+/** Heatmap metrics in menu order. */
 export type Metric = keyof typeof METRICS;
 export { METRICS };
 
@@ -93,10 +93,10 @@ export function isMetric(text: string): text is Metric {
   return Object.hasOwn(METRICS, text);
 }
 
-/** All causes, in the order in which they occur within a gap. */
+/** All causes in the order in which they occur within a gap. */
 export type Cause = keyof typeof causes;
 export const CAUSES = Object.keys(causes) as Cause[];
-/** Name, meaning and remedy of each cause; "" if unknown. */
+/** Name, meaning and remedy of each cause; "" if there is none. */
 export const CAUSE_FACTS: Readonly<
   Record<string, { label: string; meaning: string; advice: string }>
 > = causes;

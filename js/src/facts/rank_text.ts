@@ -1,15 +1,15 @@
-/** Lists of ranks as text, and groups of digits, as in Python (`text.py`). */
+/** Lists of ranks as text, and grouping of digits, as in Python (`text.py`). */
 
 export const THIN_SPACE = "\u202f";
 
-/** Group the digits of the integer part by three if there are four or more. */
+/** Group the digits of the integer part in threes if there are at least four. */
 export function groupDigits(digits: string): string {
   const [integerPart = "", fraction] = digits.split(".");
   const grouped = integerPart.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-/** The first and last rank of each run of consecutive ranks. */
+/** Return the first and last rank of each range of consecutive ranks. */
 export function runsOf(ranks: readonly number[]): [number, number][] {
   const runs: [number, number][] = [];
   for (const rank of [...ranks].sort((a, b) => a - b)) {
@@ -25,12 +25,12 @@ function rangeText([low, high]: [number, number]): string {
   return high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
 }
 
-/** `0–4`, `6, 7`, `9`. */
+/** Return ranges such as `0–4`, `6, 7`, `9`. */
 export function rankRuns(ranks: readonly number[]): string[] {
   return runsOf(ranks).map(rangeText);
 }
 
-/** `0–3, 5`, `0–3, 8–11, 16 and 24 more`. */
+/** Return ranges such as `0–3, 5` or `0–3, 8–11, 16 and 24 more`. */
 export function rangesText(ranks: readonly number[], maxRuns = 3): string {
   const shown = runsOf(ranks).slice(0, maxRuns);
   const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
@@ -38,7 +38,7 @@ export function rangesText(ranks: readonly number[], maxRuns = 3): string {
   return `${shown.map(rangeText).join(", ")}${more}`;
 }
 
-/** `rank 5`, `ranks 0–4, 6, 7`. */
+/** Return a text such as `rank 5` or `ranks 0–4, 6, 7`. */
 export function ranksText(ranks: readonly number[], maxRuns?: number): string {
   return `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks, maxRuns)}`;
 }

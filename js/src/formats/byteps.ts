@@ -1,6 +1,6 @@
 /**
- * Frames of BytePS's panels from the tables in the page, as in `formats/byteps/frames.py`. Ranks
- * narrow only the files of their own kind.
+ * Frames of the BytePS panels from tables in the page, as in `formats/byteps/frames.py`. Selected
+ * ranks restrict only the files of the same kind.
  */
 
 import { LIMITS } from "../facts/limits";
@@ -35,7 +35,7 @@ interface FileRow {
 
 type FilesOfRanks = ReadonlyMap<number, FileRow>;
 
-/** Files of a format that a selection includes, by rank. */
+/** Return the files of a format that a selection includes, by rank. */
 function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson): FilesOfRanks {
   const all = (rowsOf(tables.files) as readonly FileRow[]).filter((file) => file.format === format);
   const rowsOfRanks = all.filter(({ rank }) => ranks?.includes(rank) === true);
@@ -47,12 +47,12 @@ function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson)
 interface RequestRow {
   rank: number;
   key: number;
-  /** 0 for a pull. */
+  /** 1 for a push, 0 for a pull. */
   push: number;
   node: number;
   iteration: number;
   start_ns: number;
-  /** −1 if it was never answered. */
+  /** −1 if the request was never answered. */
   dur_ns: number;
   wait_ns: number;
 }
@@ -64,27 +64,27 @@ function requestsOf(
 ): RequestRow[] {
   const within = overlapTest(selection);
   const [low, high] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
-  // Unanswered requests have no length: those that begin in the window count.
+  // Unanswered requests have no length. They count if they begin in the window.
   return (rowsOf(tables.requests) as readonly RequestRow[]).filter(
     ({ rank, start_ns: start, dur_ns: dur }) =>
       files.has(rank) && (dur < 0 ? start >= low && start < high : within(start, dur)),
   );
 }
 
-/** How late a node or worker is with one key or partition. */
+/** How late a node or worker is with a key or partition. */
 interface PushLag {
   job: string;
   node: number;
   iteration: number;
   start_ns: number;
   lag: number;
-  /** Whether it is the only one to arrive last. */
+  /** Whether it alone arrives last. */
   isLast: boolean;
 }
 
 type PushArrival = Pick<RequestRow, "rank" | "key"> & PushLag;
 
-/** Arrivals of pushes, in iterations that every node of the server pushed. */
+/** Return the arrivals of pushes, for iterations that every node of the server pushed. */
 function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): PushArrival[] {
   const pushes = requests.filter(({ push }) => push === 1);
   return groupBy(pushes, ({ rank }) => rank).flatMap((ofServer) => {
@@ -107,7 +107,7 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
 
 type ClockRow = Record<"node" | "worker" | "alternatives", number> & { job: string | null };
 
-/** The name of a node: of its worker, where `byteps_clock` leaves only one possible. */
+/** Return a node's name. If `byteps_clock` leaves a single worker possible, it is that worker. */
 function nodeName(tables: ColumnTables, job: string, node: number): string {
   const clock = (rowsOf(tables.byteps_clock) as readonly ClockRow[]).find(
     (row) => row.node === node && (row.job ?? "") === job && row.alternatives === 0,
@@ -128,7 +128,7 @@ function lagsOfNodes(lags: readonly PushLag[]) {
   });
 }
 
-/** Lag of each worker in each iteration, from the servers' data or else the workers' pulls. */
+/** Return each worker's lag per iteration, from server data or, without any, from worker pulls. */
 export function stragglersFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const byServers = tables.requests !== undefined;
   const files = filesOf(tables, "byteps-server", selection);
@@ -219,11 +219,11 @@ export function requestsFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
-/** Share of the arrivals that were alone the last ones. */
+/** Return the share of arrivals that came last alone. */
 const lastShare = (arrivals: readonly PushLag[]): number =>
   arrivals.filter(({ isLast }) => isLast).length / arrivals.length;
 
-/** The node that most often comes last, its share of the iterations, and its mean lag. */
+/** Return the node that most often comes last, its share of iterations, and its mean lag. */
 function lastNodeOf(
   arrivals: readonly PushArrival[],
 ): { node: number; share: number; lag: number } | null {
@@ -262,7 +262,7 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
     const { job, worker } = files.get(rank)!;
     return `${worker} ${job}\0${tensor}`;
   }).map((group) => {
-    // If the worker's root GPU has the tensor, only it counts: other queues contain its work.
+    // If the worker's root GPU has the tensor, only it counts: it includes the other queues.
     const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
     const counted = ofRoot.length > 0 ? ofRoot : group;
     const { job, worker } = files.get(group[0]!.rank)!;
@@ -299,7 +299,7 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
 
 interface QueueStageRow {
   rank: number;
-  /** Place in the table's list of stages. */
+  /** Index into the table's list of stages. */
   stage: number;
   key: number;
   step: number;
@@ -308,7 +308,7 @@ interface QueueStageRow {
   queue_ns: number;
 }
 
-/** Stages of the chosen files that overlap the window, and the names of all stages. */
+/** Return the stages of these files that overlap the window, and the names of all stages. */
 function stageRows(tables: ColumnTables, files: FilesOfRanks, selection: SelectionJson) {
   const within = overlapTest(selection);
   const rows = (rowsOf(tables.stages) as readonly QueueStageRow[]).filter(
@@ -353,7 +353,7 @@ export function stagesFrame(tables: ColumnTables, selection: SelectionJson): Pan
 
 const NO_PULLS = "PULLs of at least two workers are needed";
 
-/** Pulls of partitions and steps that every worker of the job pulled. */
+/** Return the pulls of partitions and steps that every worker of the job pulled. */
 function workerPulls(tables: ColumnTables, selection: SelectionJson) {
   const files = filesOf(tables, "byteps", selection);
   const { rows, names } = stageRows(tables, files, selection);
@@ -376,7 +376,7 @@ function workerPulls(tables: ColumnTables, selection: SelectionJson) {
           iteration: pull.step,
           start_ns: pull.start_ns,
           dur: pull.dur_ns,
-          // The excess over the shortest pull of the same partition and step.
+          // How much longer it took than the shortest pull of the same partition and step.
           slack: pull.dur_ns - minDur,
           lag: maxDur - pull.dur_ns,
           isLast: isAlone && pull.dur_ns === minDur,

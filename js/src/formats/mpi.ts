@@ -1,6 +1,6 @@
 /**
- * Frames of MPI's panels from the tables in the page, as in `formats/mpi/frames.py`. Profiles are
- * totals of a run, so windows do not apply.
+ * Frames of the MPI panels from tables in the page, as in `formats/mpi/frames.py`. Profiles are
+ * totals over a run, so windows do not apply to them.
  */
 
 import { makeFrame } from "../engine/frames";
@@ -28,7 +28,7 @@ interface RoutineRow {
   size_hi?: number;
 }
 
-/** The chosen rows; for a rank with both a profile and a time line, the profile's. */
+/** Return the selected rows. A rank's profile takes precedence over its time line. */
 function selectedRows(table: ColumnTables[string], { ranks }: SelectionJson): RoutineRow[] {
   const allRows = rowsOf(table) as readonly RoutineRow[];
   const keyRows = allRows.filter(({ key }) => ranks?.includes(key) === true);

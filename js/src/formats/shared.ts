@@ -1,4 +1,4 @@
-/** Rows of tables in a page: read, grouped, converted to columns. */
+/** Read and group the rows of tables in a page, and convert them to columns. */
 
 import type { FrameColumns } from "../engine/frames";
 import { overlaps } from "../engine/panel_rank";
@@ -6,12 +6,12 @@ import { IntervalUnion } from "../engine/spans";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, CellValue } from "../protocol/source";
 
-/** Tables of a job's files in the page; null if there are too many rows. */
+/** Tables from the files of the job; null if a table has too many rows for the page. */
 export type ColumnTables = Record<string, PanelFrame | null | undefined>;
 
 const rowsOfFrame = new WeakMap<PanelFrame, unknown[]>();
 
-/** The rows of a table as objects, created once; none without a table. */
+/** Return the rows of a table as objects, created once; none if there is no table. */
 export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   if (table === null || table === undefined) return [];
   return getOrMake(rowsOfFrame, table, () => {
@@ -24,14 +24,14 @@ export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   });
 }
 
-/** The table's own note, or `missing` if the job has no such table. */
+/** Return the note of a table, or `missing` if the job has no such table. */
 export function tableNote(table: ColumnTables[string], missing: string): string {
   if (table === null || table === undefined) return missing;
   const { note } = table.attrs;
   return typeof note === "string" ? note : "";
 }
 
-/** Columns of some fields of rows; `names` are separated by blanks. */
+/** Return columns with these fields of the rows. `names` are separated by spaces. */
 export function columnsOfRows(
   rows: readonly Readonly<Record<string, CellValue>>[],
   names: string,
@@ -46,14 +46,14 @@ export function sumBy<Name extends string>(
   return rows.reduce((sum, row) => sum + row[name], 0);
 }
 
-/** Rows with equal keys, in order of first occurrence. */
+/** Group rows with equal keys, in order of first occurrence. */
 export function groupBy<Row>(rows: readonly Row[], keyOf: (row: Row) => string | number): Row[][] {
   const groups = new Map<string | number, Row[]>();
   for (const row of rows) getOrMake(groups, keyOf(row), () => []).push(row);
   return [...groups.values()];
 }
 
-/** Return a test whether an event overlaps the window of a selection. */
+/** Return a test for whether an event overlaps the window of a selection. */
 export function overlapTest({
   start_ns: from,
   end_ns: to,
@@ -65,7 +65,7 @@ export function overlapTest({
   return (start, dur) => start < high && overlaps(start, start + dur, low);
 }
 
-/** Length of the union of spans. */
+/** Return the length of the union of spans. */
 export function unionLength(spans: readonly (readonly [start: number, end: number])[]): number {
   const sorted = [...spans].sort((a, b) => a[0] - b[0]);
   const starts = Float64Array.from(sorted, ([start]) => start);

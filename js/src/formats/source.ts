@@ -1,4 +1,4 @@
-/** Answer panels of a format from the tables in the page; pass other requests on. */
+/** Compute the panels of a format from tables in the page, and pass on other requests. */
 
 import { makeFrame } from "../engine/frames";
 import { noteFor, type NoteName } from "../facts/notes";
@@ -26,12 +26,12 @@ import { overlapTest, type ColumnTables } from "./shared";
 type TableFrameBuilder = (tables: ColumnTables, selection: SelectionJson) => PanelFrame;
 
 interface TableMaker {
-  /** The tables that it needs; if one has too many rows, the kernel has to reply. */
+  /** The tables that the panel needs. If one has too many rows, the kernel must answer. */
   from: readonly string[];
   make: TableFrameBuilder;
 }
 
-/** The rows of a panel's whole frame that overlap the window. */
+/** Return a builder that takes the rows overlapping the window from the panel's whole frame. */
 function makeRowsInWindow(id: string): TableFrameBuilder {
   return (tables, selection) => {
     const { rows, columns, attrs } = tables[id]!;
@@ -47,7 +47,7 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
   };
 }
 
-/** A table that no selection narrows; `note` states that the job has none. */
+/** Make a table that no selection restricts. `note` is shown if the job does not have it. */
 function wholeTable(id: string, note?: NoteName): TableMaker {
   return { from: [id], make: (tables) => tables[id] ?? makeFrame({}, {}, note && noteFor(note)) };
 }
@@ -75,12 +75,12 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
   ),
 };
 
-/** Whether the job has the panel's data, but too much for the page. */
+/** Return whether the job has the data of a panel, but too much of it for the page. */
 function isLarge(tables: ColumnTables, id: string): boolean {
   return TABLE_MAKERS[id]?.from.some((name) => tables[name] === null) === true;
 }
 
-/** Frame of a panel from the page's own tables; null if they do not suffice. */
+/** Return the frame of a panel from tables in the page; null if they are not sufficient. */
 export function frameFromTables(
   tables: ColumnTables,
   id: string,

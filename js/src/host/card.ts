@@ -1,6 +1,6 @@
 /**
- * The place of a view. Until there is a view, a card shows progress and a cancel button, or why
- * there is none. Once the host has ended, a bar is shown above the view.
+ * The element that contains a view. Until then, it contains a card with the progress and a cancel
+ * button, or with the reason for a failure. When the host has ended, a bar is shown above the view.
  */
 
 import { renderButton, Skeleton } from "../ui/controls";
@@ -19,12 +19,12 @@ const STAGE_LABELS: Readonly<Record<string, string>> = {
 
 export interface LoadingStage {
   stage: string;
-  /** Bytes read so far, and bytes of all files. */
+  /** Number of bytes read so far, and in total. */
   done?: number;
   of?: number;
 }
 
-/** One view in a tab of a host that can start it again. */
+/** A view in a tab of a host that can start it again. */
 export class LoadingCard {
   readonly bar = h("div", { class: "hta-root hta-host-bar" });
   readonly el = h("div", { class: "hta-host-view", tabindex: -1 });
@@ -43,7 +43,7 @@ export class LoadingCard {
     this.setTitle("");
   }
 
-  /** Set the heading of the page, and the verdict on what loads. Views have lower headings. */
+  /** Set the page's heading and the verdict on the job being loaded. Views use lower headings. */
   setTitle(title: string, verdict = ""): void {
     this.heading.textContent = title;
     this.heading.hidden = title === "";
@@ -51,7 +51,7 @@ export class LoadingCard {
     this.verdict.hidden = verdict === "";
   }
 
-  /** Show other content. If the focus was in what it replaces, it stays in this place. */
+  /** Replace the content. If the old content had the focus, this element keeps it. */
   replace(...content: HTMLElement[]): void {
     const hadFocus = this.el.contains(activeElement(this.el));
     replaceChildren(this.el, ...content);
@@ -82,7 +82,7 @@ export class LoadingCard {
     if (this.card.parentNode !== this.el) this.replace(this.card);
   }
 
-  /** Show a failure; `more` are buttons in front of the retry button. */
+  /** Show a failure. `more` are buttons to show before the retry button. */
   showFailure(
     { message, path, place, remedy, cancelled }: Omit<WireMessage, "type">,
     more: readonly HTMLElement[] = [],
@@ -121,7 +121,7 @@ export class LoadingCard {
     }
   }
 
-  /** Show the text `ended` after the host has ended; the view remains usable. */
+  /** Show the text `ended` after the host has ended. The view remains usable. */
   showEnded(ended: string): void {
     replaceChildren(
       this.bar,

@@ -1,20 +1,20 @@
 /**
- * Run widgets outside Jupyter: models, references and views. The messages are the messages of
- * Jupyter's widgets (comm_open, comm_msg, comm_close), over any transport.
+ * Run widgets outside Jupyter: models, references and views. The messages are those of Jupyter
+ * widgets (comm_open, comm_msg, comm_close), sent over any transport.
  */
 
 import { getOrMake } from "../protocol/maps";
 import { type Manager, RemoteModel, decodeState } from "./models";
 import type { BinaryData, WireMessage } from "./wire";
 
-/** Sends messages to Python, and loads the texts that `_esm` and `_css` of a model name. */
+/** Send messages to Python, and load the texts that a model's `_esm` and `_css` refer to. */
 export interface Transport {
   post(message: WireMessage, buffers: readonly BinaryData[]): void;
   load(name: string): Promise<{ default: unknown }>;
   css(name: string): Promise<string>;
 }
 
-/** Import a module from its source, if the page's policy allows `blob:` scripts. */
+/** Import a module from its source text, if the page's policy allows `blob:` scripts. */
 export async function importText(source: string): Promise<{ default: unknown }> {
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   try {
@@ -51,7 +51,7 @@ export class WidgetHost {
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `terms`: how texts name the replying program, see `HostTerms`; `timeoutMs`: wait for a model. */
+  /** `terms`: see `HostTerms`. `timeoutMs`: how long to wait for a model. */
   constructor(
     private readonly transport: Transport,
     terms: Record<string, string> | null = null,
@@ -69,7 +69,7 @@ export class WidgetHost {
     };
   }
 
-  /** Handle a message; true if it was addressed to a model. */
+  /** Handle a message. Return true if it was addressed to a model. */
   receive({ type, comm, data }: WireMessage, buffers: readonly DataView[] = []): boolean {
     if (!type.startsWith("comm_")) return false;
     const id = String(comm);
@@ -79,7 +79,7 @@ export class WidgetHost {
       this.models.delete(id);
       this.running.delete(id);
     } else if (model !== undefined) {
-      // After a broken connection, comm_open comes again, perhaps with a newer state.
+      // When a connection is restored, comm_open arrives again, perhaps with a newer state.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       const state = decodeState(data as Record<string, unknown>, buffers);
@@ -95,7 +95,7 @@ export class WidgetHost {
     return true;
   }
 
-  /** A model by its reference; waits for the model if it does not exist yet. */
+  /** Return the model with this reference, waiting for it if necessary. */
   model(ref: string): Promise<RemoteModel> {
     const id = ref.replace(MODEL_REFERENCE, "");
     const model = this.models.get(id);
@@ -113,7 +113,7 @@ export class WidgetHost {
     });
   }
 
-  /** Show a view of a model until the signal aborts. Rejects if its module fails. */
+  /** Show a view of a model until the signal aborts. Rejects if the widget's module fails. */
   async show(ref: string, el: HTMLElement, signal = this.aborter.signal): Promise<void> {
     const { model, widget } = await this.loadModule(ref);
     await this.addStyles(model.get("_css"));
@@ -121,14 +121,14 @@ export class WidgetHost {
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 
-  /** Python has ended: views stay and use the data in the page. */
+  /** Handle the end of Python: views remain and use the data in the page. */
   endModel(): void {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
     for (const model of this.models.values()) model.emit("comm:close");
   }
 
-  /** The widget of a model. Its module is loaded on first access. */
+  /** Return the widget of a model. Its module is loaded on first access. */
   private loadModule(ref: string): Promise<RunningModule> {
     const id = ref.replace(MODEL_REFERENCE, "");
     return getOrMake(this.running, id, () => {
@@ -149,7 +149,7 @@ export class WidgetHost {
     return { model, widget, exports };
   }
 
-  /** Add styles once, as a constructed style sheet, which policies of pages allow. */
+  /** Add styles once, as a constructed style sheet, which page policies allow. */
   private async addStyles(name: unknown): Promise<void> {
     if (typeof name !== "string" || name === "" || this.styles.has(name)) return;
     this.styles.add(name);
@@ -163,13 +163,13 @@ export class WidgetHost {
 
 const MIN_PX = 320;
 
-/** Fit a timeline into the window, less `otherPx` and the height of its open panels. */
+/** Fit a timeline to the window height, less `otherPx` and its open panels. */
 export function fitToWindow(view: HTMLElement, timeline: RemoteModel, otherPx: () => number): void {
   let ownHeight: number | null = null;
   const fit = (): void => {
-    // The user has dragged the lower edge: keep that height.
+    // The user has dragged the lower edge, so that height is kept.
     if (ownHeight !== null && timeline.get("height") !== ownHeight) return;
-    // The drawing is lower than requested if its rows need less height.
+    // If the rows need less height, the timeline is drawn lower than requested.
     const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;
     const panels = view.offsetHeight - (drawn ?? view.offsetHeight);
     const height = window.innerHeight - otherPx() - panels;

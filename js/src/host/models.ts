@@ -1,4 +1,4 @@
-/** A widget's model outside Jupyter, with the interface that anywidget's modules expect. */
+/** The model of a widget outside Jupyter, with the interface that anywidget modules expect. */
 
 import { getOrMake } from "../protocol/maps";
 
@@ -11,12 +11,12 @@ export interface Manager {
   words?: Record<string, string> | null;
 }
 
-/** Sends data of Jupyter's widget messages to Python; throws if Python has ended. */
+/** Send the data of a Jupyter widget message to Python. Throws if Python has ended. */
 type PostMessage = (data: ModelState, buffers: readonly ArrayBuffer[]) => void;
 
 export class RemoteModel {
   private readonly listeners = new Map<string, Set<ModelListener>>();
-  /** Keys that were set here and are not sent yet. */
+  /** Keys that were set in this page but not sent yet. */
   private readonly changedKeys = new Set<string>();
 
   constructor(
@@ -35,7 +35,7 @@ export class RemoteModel {
     this.applyState({ [key]: value });
   }
 
-  /** Change a value in this page only: neither Python nor other pages receive it. */
+  /** Change a value in this page only. Neither Python nor other pages receive it. */
   setLocally(key: string, value: unknown): void {
     this.applyState({ [key]: value });
   }
@@ -70,13 +70,13 @@ export class RemoteModel {
       try {
         listener(...values);
       } catch (error) {
-        // One failing listener must not stop the others.
+        // An error in one listener must not stop the others.
         reportError(error);
       }
     }
   }
 
-  /** Handle a message of Python. Values that were set here and are not sent yet are newer. */
+  /** Handle a message from Python. Values that were set here and not sent yet are newer. */
   receive(data: ModelState, buffers: readonly DataView[]): void {
     if (data.method === "custom") this.emit("msg:custom", data.content, buffers);
     else {
@@ -95,7 +95,7 @@ export class RemoteModel {
   }
 }
 
-/** The state of a message, with its buffers put back. */
+/** Return the state in a message, with its buffers inserted. */
 export function decodeState(data: ModelState, buffers: readonly DataView[]): ModelState {
   const state = (data.state ?? {}) as ModelState;
   const paths = (data.buffer_paths ?? []) as (string | number)[][];
@@ -107,7 +107,7 @@ export function decodeState(data: ModelState, buffers: readonly DataView[]): Mod
   return state;
 }
 
-/** Whether two JSON values are equal. Binary values are equal only if identical. */
+/** Return whether two JSON values are equal. Binary values are equal only if identical. */
 export function isSameValue(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;

@@ -1,12 +1,12 @@
-/** The WebSocket of a page to its host; it reconnects after a sleep or a broken tunnel. */
+/** The WebSocket between a page and its host. It reconnects after sleep or a broken tunnel. */
 
 import { type ErrorReply, WRITE_OPERATIONS } from "../protocol/source";
 import { type BinaryData, type WireMessage, pack, unpack } from "./wire";
 
-/** A host that cannot be reached for this long has ended. */
+/** A host that cannot be reached for this long is considered ended. */
 const RECONNECT_WITHIN_MS = 10_000;
 const RECONNECT_DELAY_MS = 500;
-/** Code with which a host closes the connection when it ends normally. */
+/** The code with which a host closes the connection when it shuts down normally. */
 const GOING_AWAY_CODE = 1001;
 
 interface SocketContent {
@@ -16,7 +16,7 @@ interface SocketContent {
 
 interface SocketCallbacks {
   onMessage(message: WireMessage, buffers: readonly DataView[]): void;
-  /** The connection broke and is being restored. */
+  /** Called when the connection broke and is being restored. */
   onLost(): void;
   onEnded(): void;
 }
@@ -26,7 +26,7 @@ export class HostSocket {
   private live = false;
   private lostAt: number | null = null;
   private readonly queue: ArrayBuffer[] = [];
-  /** Requests without a reply, which a broken connection loses. */
+  /** Requests without a reply. Their replies may be lost if the connection breaks. */
   private readonly open = new Map<
     string,
     { message: WireMessage; buffers: readonly BinaryData[] }
@@ -44,7 +44,7 @@ export class HostSocket {
     if (rpc !== undefined) this.open.set(rpc, { message, buffers });
     const frame = pack(message, buffers);
     if (this.live) this.socket?.send(frame);
-    // Once connected, all requests without a reply are sent again anyway.
+    // Requests without a reply need not be queued: they are sent again once connected.
     else if (rpc === undefined) this.queue.push(frame);
   }
 
@@ -88,7 +88,7 @@ function socketContent({ data }: WireMessage): SocketContent {
   return (data as { content?: SocketContent } | undefined)?.content ?? {};
 }
 
-/** Error reply to a request that may or may not have been carried out. */
+/** Return the error for a request that may or may not have been carried out. */
 function refusalMessage({ comm }: WireMessage, rpc: string): WireMessage {
   const error: ErrorReply = {
     code: "connection_lost",

@@ -1,4 +1,4 @@
-/** The start page: jobs and files of a folder, newest first; open one, or tick two to compare. */
+/** The start page: jobs and files of a folder, newest first. Open one, or tick two to compare. */
 
 import { render, type VNode } from "preact";
 import { togglePick } from "../protocol/selection";
@@ -6,7 +6,7 @@ import { Button, Link } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 
-/** A job or a file, as `hta_widgets/host/web.py` lists it. */
+/** A job or a file in the format that `hta_widgets/host/web.py` sends. */
 export interface FolderEntry {
   path: string;
   files: number;
@@ -14,7 +14,7 @@ export interface FolderEntry {
   changed_ms: number;
   formats: string[];
   parts: FolderEntry[];
-  /** The verdict of a job; null until it is known, or if the job cannot be read. */
+  /** The verdict on a job; null if it is not known yet or the job cannot be read. */
   verdict?: Verdict | null;
   /** Why a job has no verdict; "" if it has one. */
   note?: string;
@@ -24,7 +24,7 @@ interface Verdict {
   ranks: number;
   step_ns: number | null;
   text: string;
-  /** Share in percent of each bin of the job that work of each kind takes. */
+  /** For each kind, the percentage of each time bin of the job that its work takes. */
   picture: Readonly<Record<string, readonly number[]>>;
 }
 
@@ -35,7 +35,7 @@ export interface OpenViewRequest {
 
 const MAX_SHOWN_PARTS = 200;
 
-/** Columns by which entries can be sorted: their values, and whether large ones come first. */
+/** Columns by which entries can be sorted: their values, and whether the largest is first. */
 const SORTS: Readonly<
   Record<string, { valueOf(entry: FolderEntry): number | string; isDescending: boolean }>
 > = {
@@ -48,7 +48,7 @@ const SORTS: Readonly<
 const HEADS = ["Compare", "Name", "Work", "Ranks", "Step", "Contents", "Size", "Changed"];
 const NUMBERS = new Set(["Ranks", "Step", "Size"]);
 
-/** The entries that a text matches, sorted by a column. */
+/** Return the entries that match a text, sorted by a column. */
 function arrangeEntries(
   entries: readonly FolderEntry[],
   text: string,
@@ -73,7 +73,7 @@ export class StartPage {
   private search = "";
   private sortColumn = "Changed";
   private readonly expanded = new Set<string>();
-  /** Entries of the first listing; all others are new. */
+  /** Paths in the first listing. All others are new. */
   private knownPaths: Set<string> | null = null;
 
   constructor(
@@ -81,7 +81,7 @@ export class StartPage {
     private readonly open: (request: OpenViewRequest) => void,
   ) {}
 
-  /** Show these entries; returns the ones that were not in the first listing. */
+  /** Show these entries. Return those that were not in the first listing. */
   showEntries(entries: FolderEntry[]): FolderEntry[] {
     this.entries = entries;
     this.knownPaths ??= new Set(entries.map(({ path }) => path));
@@ -89,7 +89,7 @@ export class StartPage {
     return entries.filter(({ path }) => !this.knownPaths?.has(path));
   }
 
-  /** The verdict on a job; "" if it is not known. */
+  /** Return the verdict on a job; "" if it is not known. */
   verdictOf(path: string): string {
     return this.entries.find((entry) => entry.path === path)?.verdict?.text ?? "";
   }
@@ -237,14 +237,14 @@ export class StartPage {
     );
   }
 
-  /** Tick or untick an entry. At most two are ticked: a third one replaces the first. */
+  /** Tick or untick an entry. At most two can be ticked; a third one replaces the first. */
   private toggleSelected(path: string): void {
     this.selectedPaths = togglePick(this.selectedPaths, path, true)?.slice(-2) ?? [];
     this.renderEntries();
   }
 }
 
-/** Work of all ranks over the job, stacked by kind; the rest is idle. A dash if none is recorded. */
+/** The work of all ranks over the job, stacked by kind; the rest is idle. "–": none recorded. */
 function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
   const kinds = Object.entries(picture).filter(([, shares]) => shares.some((share) => share > 0));
   if (kinds.length === 0) return <span title="No work on devices is recorded">–</span>;
@@ -277,7 +277,7 @@ const UNITS: readonly [string, number][] = [
 ];
 const MAX_DAYS = 7;
 
-/** `3 minutes ago`; for older times than a week, the date. */
+/** Return `3 minutes ago`, or the date if it is more than a week ago. */
 export function relativeTimeText(timestamp: number, now: number): string {
   const age = now - timestamp;
   if (age > MAX_DAYS * 86_400_000) return new Date(timestamp).toISOString().slice(0, 10);

@@ -1,4 +1,4 @@
-/** Replies of the tile protocol as typed arrays. The layout is specified in docs/protocol.md. */
+/** Decode tile replies into typed arrays. The layout is specified in docs/protocol.md. */
 
 import type { Reply } from "./source";
 
@@ -17,9 +17,9 @@ type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 export const TILE_CELLS = 256;
 /** The coarsest level. */
 export const MAX_LEVEL = 52;
-/** Busy share of a cell that is covered completely, and the largest count of a cell. */
+/** Busy share of a cell that is completely covered; also the largest count of a cell. */
 export const MAX_U16 = 65_535;
-/** Code of cells and slices without a kind or a class. */
+/** Code of cells and slices that have no kind or class. */
 export const NO_CODE = 255;
 
 /** Received bytes, which may not be aligned for wider types. */
@@ -27,7 +27,7 @@ type ReceivedBytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 
-/** The column `name` of a reply: a view of its bytes, or a copy if they are not aligned. */
+/** Return the column `name` of a reply: a view of the bytes, or a copy if they are unaligned. */
 export function readColumn<D extends Dtype>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,
@@ -74,7 +74,7 @@ export interface TilesReply {
   counterMin: Float32Array;
   counterMax: Float32Array;
   names: Record<string, string>;
-  /** By cell and by slice; empty if they were not requested. */
+  /** By cell and by slice. Empty if classes were not requested. */
   classes: Uint8Array;
   sliceClass: Uint8Array;
 }
@@ -114,7 +114,7 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   return tiles;
 }
 
-/** Check one column of each length; the others are written together with it. */
+/** Check one column of each length. The other columns are written together with it. */
 function checkLengths({ tileLane, busy, sliceFirst, counterLane, counterMin }: TilesReply): void {
   const isConsistent =
     busy.length === tileLane.length * TILE_CELLS &&
@@ -123,7 +123,7 @@ function checkLengths({ tileLane, busy, sliceFirst, counterLane, counterMin }: T
   if (!isConsistent) throw new ProtocolError("The columns of the tiles differ in length.");
 }
 
-/** Integers of a column, which may have a narrower type in a compact reply. */
+/** Read integers from a column that may have a narrower type in a compact reply. */
 function readWidened<T>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,
@@ -135,7 +135,7 @@ function readWidened<T>(
   return values instanceof Type ? values : new Type(values);
 }
 
-/** Two cells per byte, the first one in the lower half; 15 means no kind. */
+/** Unpack two cells per byte, the first one in the lower half; 15 means no kind. */
 function unpackKinds(pairs: Uint8Array): Uint8Array {
   const kind = new Uint8Array(2 * pairs.length);
   for (let i = 0; i < pairs.length; i += 1) {
@@ -147,7 +147,7 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
   return kind;
 }
 
-/** Starts of slices. A compact reply stores them relative to the start of their tile. */
+/** Return the starts of slices. Compact replies store them relative to the start of their tile. */
 function sliceStarts(
   offsets: Int32Array,
   first: Uint32Array,
@@ -162,7 +162,7 @@ function sliceStarts(
   return starts;
 }
 
-/** Whether the reply is not complete yet, because the kernel is still computing: ask again later. */
+/** Return whether the kernel has not finished the reply, so that it must be requested again. */
 export function isPending({ reply }: Reply): boolean {
   return reply.pending === true;
 }
@@ -171,7 +171,7 @@ export interface Minimap {
   start: number;
   end: number;
   bins: number;
-  /** Share of each bin by kind of work, from the bottom up; `exposed` is communication. */
+  /** Shares of each bin by kind of work, from the bottom up. `exposed` is communication. */
   shares: readonly (readonly [name: string, shares: Float32Array])[];
 }
 
@@ -183,7 +183,7 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
   return { start, end, bins, shares };
 }
 
-/** Runs of bins that matches overlap, by lane; `end` is the bin after a run. */
+/** Runs of bins that contain search matches, by lane. `end` is the bin after a run. */
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;

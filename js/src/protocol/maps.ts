@@ -1,6 +1,6 @@
-/** Maps whose values are made on first access. */
+/** Get a value from a map, or create it on first access. */
 
-/** The value of a key; `make` creates it if it is missing. */
+/** Return the value of a key, created by `make` if it is missing. */
 export function getOrMake<Key, Value>(
   map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
   key: Key,

@@ -1,4 +1,4 @@
-/** Decode the reply of `ribbon`: the last rank to arrive at each collective. */
+/** Decode the reply to `ribbon`: the last rank to arrive at each collective. */
 
 import { readColumn, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
@@ -7,7 +7,7 @@ interface RibbonArrivals {
   bin: Uint32Array;
   /** Delay after the median rank; for arrivals of the job, the mean wait of the other ranks. */
   ns: Float64Array;
-  /** -1 if several ranks came last together. */
+  /** The rank; -1 if several ranks came last together. */
   rank: Int32Array;
   call: Uint32Array;
   name: Uint32Array;
@@ -15,7 +15,7 @@ interface RibbonArrivals {
   id: Uint32Array;
 }
 
-/** Arrivals of one rank: positions in the columns, by bin. */
+/** The arrivals of one rank: a range of positions in the columns, ordered by bin. */
 interface ArrivalRange {
   first: number;
   last: number;
@@ -32,7 +32,7 @@ export interface Ribbon {
   names: readonly string[];
   /** Number of matched collectives. */
   collectiveCount: number;
-  /** The largest `ns` of the whole job. */
+  /** The largest `ns` in the whole job. */
   maxNs: number;
   jobMaxNs: number;
 }
@@ -84,7 +84,7 @@ export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
 }
 
-/** The arrival nearest to `time` within `toleranceNs`; ties go to the later one. */
+/** Return the arrival nearest to `time` within `toleranceNs`. Ties go to the later arrival. */
 function nearestArrival(
   ribbon: Ribbon,
   arrivals: RibbonArrivals,
@@ -123,7 +123,7 @@ function readArrival(ribbon: Ribbon, arrivals: RibbonArrivals, index: number): A
   };
 }
 
-/** A rank's arrival within `toleranceNs` of a time. */
+/** Return the arrival of a rank that is within `toleranceNs` of a time. */
 export function arrivalAt(
   ribbon: Ribbon,
   rank: number,
@@ -136,7 +136,7 @@ export function arrivalAt(
     : nearestArrival(ribbon, ribbon.rankArrivals, range, time, toleranceNs);
 }
 
-/** The job's mark at a time: the last arrival at a collective. */
+/** Return the last arrival at a collective that the job's row marks near a time. */
 export function jobArrivalAt(ribbon: Ribbon, time: number, toleranceNs: number): Arrival | null {
   const wholeRange = { first: 0, last: ribbon.jobArrivals.bin.length };
   return nearestArrival(ribbon, ribbon.jobArrivals, wholeRange, time, toleranceNs);

@@ -1,4 +1,4 @@
-/** Check a scene, and find rank and track of a lane. */
+/** Check a scene; find the rank and track of a lane. */
 
 import type { Scene, SceneRank, SceneTrack, Slice, TableName } from "./source";
 
@@ -17,34 +17,34 @@ export function readScene(value: unknown): Scene {
   return scene as Scene;
 }
 
-/** Whether a rank has rows of devices. */
+/** Return whether a rank has device rows. */
 export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
   return summary.some(({ role }) => role !== "cpu");
 }
 
-/** The word for the ranks' devices, such as `NPU`. */
+/** Return the word for the devices of the ranks, such as `NPU`. */
 export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
   return ranks.find(({ device }) => device !== undefined)?.device ?? "GPU";
 }
 
-/** Replace the placeholders for devices in a text. */
+/** Replace the placeholders for the device word in a text. */
 export function fillDeviceWord(text: string, device: string): string {
   return text.replaceAll("{device_word}", device);
 }
 
-/** Whether ranks have matched collectives, so that some may be late. */
+/** Return whether any collectives are matched, so that ranks may be late. */
 export function hasLateness({ ranks }: Scene): boolean {
   return ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }
 
-// Rank and track of a lane.
+// The rank and track of a lane.
 
 interface LaneLocation {
   rank: SceneRank;
   /** Null for a summary lane. */
   track: SceneTrack | null;
   summary: SceneRank["summary"][number] | null;
-  /** Lane within the track. */
+  /** Lane number within the track. */
   depth: number;
 }
 
@@ -82,7 +82,7 @@ export class LaneIndex {
     return this.scene.ranks.find((sceneRank) => sceneRank.rank === rank) ?? null;
   }
 
-  /** The table whose row a slice's id is. */
+  /** Return the table that the id of a slice refers to. */
   tableOf(slice: Slice): TableName {
     const role = this.locate(slice.lane)?.track?.role;
     if (role === "async") return "asyncs";

@@ -12,7 +12,7 @@ import type {
   TableName,
 } from "./source";
 
-/** Identifies an event of the job. */
+/** Identifies an event within the job. */
 export interface EventKey {
   rank: number;
   table: TableName;
@@ -28,7 +28,7 @@ export const FULL_SELECTION: SelectionJson = {
   ids: null,
 };
 
-/** Complete a selection from a request or a host. Dimensions that it lacks are not restricted. */
+/** Complete a selection from a request or host. Missing dimensions are not restricted. */
 export function normalizeSelection(
   partial: Partial<SelectionJson> | null | undefined,
 ): SelectionJson {
@@ -38,7 +38,7 @@ export function normalizeSelection(
   return launches === true ? { ...selection, launches } : selection;
 }
 
-/** The brief of an event from its rectangle, which has only the short name. */
+/** Return the brief of an event from its slice, which has only the short name. */
 export function briefFromSlice(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;
   return { rank, table, id, lane, name, short: name, kind, start, dur };
@@ -50,8 +50,8 @@ export interface RowSelection {
 }
 
 /**
- * Selection of a range of rows. A selection has ranks and track keys, but no pairs of both. If the
- * range has a folded rank, all tracks of all its ranks are therefore selected.
+ * Return the selection for a range of rows. A selection holds ranks and track keys separately, not
+ * pairs of them. If the range contains a folded rank, all tracks of all its ranks are selected.
  */
 export function selectionOfRows(rows: readonly RowInfo[], scene: Scene): RowSelection {
   const ranks = [...new Set(rows.flatMap((row) => row.memberRanks ?? [row.rank]))].sort(
@@ -85,13 +85,13 @@ export function windowSelection(span: Span, rows: RowSelection): SelectionJson {
   return { ...FULL_SELECTION, start_ns: start, end_ns: end, ...rows };
 }
 
-/** A window in whole ns, which is not empty. */
+/** Round a window to whole ns, at least 1 ns long. */
 function roundWindow([start, end]: Span): [number, number] {
   const from = Math.round(start);
   return [from, Math.max(Math.round(end), from + 1)];
 }
 
-/** The part of a selection that linked panels chose, without what a timeline chose. */
+/** Return the part of a selection made in linked panels, without the part made in a timeline. */
 export function withoutTimelineParts(
   selection: SelectionJson | null,
   ranksFrom: string,
@@ -103,7 +103,7 @@ export function withoutTimelineParts(
   return { ...FULL_SELECTION, ranks, query, ...(launches && query !== null ? { launches } : {}) };
 }
 
-/** The window of a selection; open ends are taken from the job. Null if it has no window. */
+/** Return the window of a selection, null if it has none. Open ends become those of the job. */
 export function selectionSpan(
   selection: SelectionJson | null,
   scene: Scene,
@@ -125,25 +125,25 @@ export function toggleEvent(
   return ids.length === 0 ? null : { ...FULL_SELECTION, ids };
 }
 
-/** Time of an event, with a margin around it. */
+/** Return the time of an event with a margin around it. */
 export function padSpan(start: number, dur: number, marginShare = 0.2): Span {
   const marginNs = Math.max(dur * marginShare, dur === 0 ? 500 : 30);
   return [Math.floor(start - marginNs), Math.ceil(start + dur + marginNs)];
 }
 
-/** Whether two windows are equal within 1 %. */
+/** Return whether two windows are equal within 1 %. */
 export function areSpansNearlyEqual(a: Span, b: Span): boolean {
   const slack = Math.max(b[1] - b[0], a[1] - a[0], 1) / 100;
   return Math.abs(a[0] - b[0]) <= slack && Math.abs(a[1] - b[1]) <= slack;
 }
 
-// Names and kinds in a query, separate from its other conditions. Charts choose names and kinds by
-// conjuncts of exactly the form `name in ['a', 'b']`, quoted as Python's `repr` does.
-// `hta_widgets/trace/query.py` does the same; both are tested with `tests/vectors/clauses.json`.
+// Separate the names and kinds in a query from its other conditions. Charts select names and kinds
+// with conjuncts of the exact form `name in ['a', 'b']`, quoted like Python's `repr`.
+// `hta_widgets/trace/query.py` does the same. `tests/vectors/clauses.json` tests both.
 
-/** A query split into clauses; null for a dimension without a clause. */
+/** A query split into clauses; null for a dimension that has no clause. */
 export interface Clauses {
-  /** Remaining conditions, without parentheses around them. */
+  /** The other conditions, without enclosing parentheses. */
   rest: string | null;
   names: string[] | null;
   kinds: string[] | null;
@@ -159,7 +159,7 @@ const STRING_LITERALS = new RegExp(STRING_PATTERN, "gu");
 const ESCAPE = /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu;
 const CONTROL_CHARACTERS: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
 
-/** Tokens of a query, as needed to find its conjuncts. */
+/** Tokens of a query, as far as needed to find its conjuncts. */
 const TOKEN =
   /(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?<word>[\p{L}\p{N}_]+)|(?<open>[([{])|(?<close>[)\]}])|(?<other>.)/gsu;
 
@@ -167,7 +167,7 @@ interface ClauseToken {
   text: string;
   start: number;
   end: number;
-  /** 1 after an opening bracket, −1 after a closing one. */
+  /** Change of the nesting depth: 1 for an opening bracket, −1 for a closing one. */
   nesting: number;
   isOther: boolean;
 }
@@ -182,7 +182,7 @@ function tokenizeClauses(query: string): ClauseToken[] {
   }));
 }
 
-/** Split a query. Conditions of other forms, and a query with a top-level `or`, are in `rest`. */
+/** Split a query. Other conditions, and queries with a top-level `or`, are put in `rest`. */
 export function parseClauses(query: string | null): Clauses {
   const clauses: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return clauses;
@@ -212,7 +212,7 @@ export function formatClauses({ rest, names, kinds }: Clauses): string | null {
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
-/** Value of a string literal; null if its form is not that of Python's `repr`. */
+/** Return the value of a string literal; null if it is not in the form of Python's `repr`. */
 export function parseStringLiteral(literal: string): string | null {
   return new RegExp(`^(?:${STRING_PATTERN})$`, "u").test(literal) ? unquote(literal) : null;
 }
@@ -224,7 +224,7 @@ function unquote(text: string): string {
   });
 }
 
-/** Operands of the top-level `and`; the whole query if it is not a conjunction. */
+/** Return the operands of the top-level `and`; the whole query if there is none. */
 export function splitConjuncts(query: string): string[] {
   const parts: string[] = [];
   let begin = 0;
@@ -232,7 +232,7 @@ export function splitConjuncts(query: string): string[] {
   for (const token of tokenizeClauses(query)) {
     depth += token.nesting;
     if (depth < 0 || (token.isOther && `'"\`#`.includes(token.text))) return [query];
-    // In pandas, `|` has the precedence of `or`.
+    // pandas gives `|` the precedence of `or`.
     if (depth === 0 && (token.text === "|" || token.text === "or")) return [query];
     if (depth === 0 && token.text === "and") {
       parts.push(query.slice(begin, token.start).trim());
@@ -243,7 +243,7 @@ export function splitConjuncts(query: string): string[] {
   return depth === 0 && parts.every((part) => part !== "") ? parts : [query];
 }
 
-/** Whether one pair of parentheses encloses all of the text. */
+/** Return whether one pair of parentheses encloses the whole text. */
 function isWrapped(text: string): boolean {
   if (!text.startsWith("(") || !text.endsWith(")")) return false;
   let depth = 0;
@@ -264,12 +264,12 @@ const SHORT_ESCAPES: Record<string, string> = {
   "\t": "\\t",
 };
 
-/** A string literal as Python's `repr` writes it. */
+/** Return a string literal as Python's `repr` writes it. */
 function toPythonRepr(text: string): string {
   return toPythonString(text, text.includes("'") && !text.includes('"') ? '"' : "'");
 }
 
-/** A Python string literal. Control characters, special spaces and lone surrogates are escaped. */
+/** Return a Python string literal. Control characters, odd spaces and surrogates are escaped. */
 export function toPythonString(text: string, quote: string): string {
   let out = "";
   for (const character of text) {
@@ -285,7 +285,7 @@ export function toPythonString(text: string, quote: string): string {
   return `${quote}${out}${quote}`;
 }
 
-// A selection by dimension, and how a brush changes it.
+// Apply brushes to a selection, and handle its dimensions separately.
 
 const ALL_ITEMS: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
@@ -324,10 +324,10 @@ export function applyBrush(
   return nullIfUnrestricted(selection);
 }
 
-/** Dimensions of a selection that can be cleared separately. */
+/** The dimensions of a selection that can be cleared separately. */
 export type SelectionDimension = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
 
-/** A selection without a dimension; null if nothing else restricts it. */
+/** Return a selection without one dimension; null if nothing else restricts it. */
 export function withoutDimension(
   selection: SelectionJson | null,
   dimension: SelectionDimension,
@@ -345,7 +345,7 @@ export function withoutDimension(
   return nullIfUnrestricted(remaining);
 }
 
-/** Choose only `item` by a click, or clear it if it is the only choice; with `add`, toggle it. */
+/** Select only `item`, or clear the selection if it was the only one. With `add`, toggle it. */
 export function togglePick<T>(selected: readonly T[] | null, item: T, add: boolean): T[] | null {
   const current = selected ?? [];
   const has = current.includes(item);
@@ -358,7 +358,7 @@ function uniqueOrNull(values: readonly string[] | null): string[] | null {
   return values === null || values.length === 0 ? null : [...new Set(values)];
 }
 
-/** Return the selection; null if it restricts nothing. */
+/** Return the selection; null if it does not restrict anything. */
 export function nullIfUnrestricted(selection: SelectionJson): SelectionJson | null {
   const { launches, ...parts } = selection;
   if (Object.values(parts).every((value) => value === null)) return null;

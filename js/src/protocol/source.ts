@@ -1,4 +1,4 @@
-/** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
+/** Types shared by the parts of the page. Times are integer nanoseconds since the origin. */
 
 import type {
   Brief,
@@ -15,7 +15,7 @@ import type { Kind, PanelFrame, SelectionJson } from "./values";
 export type * from "../protocol.d";
 export type * from "./values";
 
-/** Half-open window of time. */
+/** A half-open time window. */
 export type Span = readonly [start: number, end: number];
 
 export type TableName = Brief["table"];
@@ -29,25 +29,25 @@ export interface ReadProblem {
 }
 
 export interface SceneTrack {
-  /** Unique within the rank; the value of the events' `track` column. */
+  /** Unique within the rank; equals the value in the `track` column of events. */
   key: string;
   process: string;
   label: string;
   role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
   lane0: number;
   lanes: number;
-  /** Number of lanes for nested events; the lanes after them are for other overlapping events. */
+  /** Number of lanes for nested events. The lanes after them hold events that partly overlap. */
   nested: number;
   events: number;
-  /** True if the track has communication kernels only. */
+  /** Whether the track contains only communication kernels. */
   communication: boolean;
-  /** Counters only: the range of the values. */
+  /** For counters: the range of the values. */
   range?: [number, number];
   unit?: string;
-  /** Communication tracks of jobs with several ranks: lanes drawn over this one. */
+  /** For communication tracks in jobs with several ranks: lanes drawn over this one. */
   wait?: number;
   late?: number;
-  /** First depth and number of depths of each stack of Python frames that one row can show. */
+  /** For each stack of Python frames that one row can show: first depth and number of depths. */
   stacks?: readonly (readonly [number, number])[];
 }
 
@@ -57,24 +57,24 @@ export interface SceneRank {
   host: string | null;
   file: string;
   events: number;
-  /** First start and last end. Times outside have no data, and are not known to be idle. */
+  /** First start and last end. Outside there is no data, so that time does not count as idle. */
   range: [number, number];
-  /** Set if the file ends early. */
+  /** Why the data is incomplete, if the file ends early. */
   truncated: string | null;
-  /** The word for its devices, such as `NPU`, if they are not GPUs. */
+  /** Word for the devices of the rank, such as `NPU`, if they are not GPUs. */
   device?: string;
   /**
-   * Only in saved pages, for ranks without individual events: cells finer than 2^this ns are not
+   * For ranks without individual events in saved pages: cells finer than 2^this ns are not
    * embedded, and tiles of finer levels spread the values evenly.
    */
   overview_level?: number;
   problems: number;
-  /** Lanes of the folded row. `gpu` and `comm` only if the rank has such events. */
+  /** Lanes of the folded row. `gpu` and `comm` occur only if the rank has such events. */
   summary: {
     lane: number;
     role: "gpu" | "comm" | "cpu";
     label: string;
-    /** `comm` of jobs with several ranks: lanes drawn over this one. */
+    /** For `comm` in jobs with several ranks: lanes drawn over this one. */
     wait?: number;
     late?: number;
   }[];
@@ -91,41 +91,41 @@ export interface Scene {
   version: 1;
   title: string;
   events: number;
-  /** First start and last end of all ranks; for an export, its window. */
+  /** First start and last end over all ranks; the window, if the job is an export. */
   range: [number, number];
-  /** Description of the original job, recorded in the files of an export. */
+  /** About the original job, as recorded in the files of an export. */
   part?: { job_ranks: number; all_time: boolean; all_events: boolean; cut_events: number } | null;
-  /** Set if times are on the clock that is fitted from the collectives of the ranks. */
+  /** Set if the clocks of the ranks were aligned by means of their collectives. */
   clock?: "fitted";
   kinds: Kind[];
-  /** `5 of 8 ranks` if the files of some ranks are missing; else empty. */
+  /** `5 of 8 ranks` if the files of some ranks are missing; otherwise "". */
   ranks_of_job?: string;
   /** Why events cannot be coloured by what limits them; "" if they can. */
   without_bounds?: string;
-  /** Kinds of events of ranks without device work. */
+  /** Kinds of the events on ranks that have no device work. */
   host_kinds?: Kind[];
   ranks: SceneRank[];
   lanes: number;
   steps: SceneStep[];
   phases: SceneStep[];
   truth: { level: "ok" | "warn"; text: string; problems: ReadProblem[] };
-  /** Only in saved pages: the part of the job that is in the page. */
+  /** In saved pages: which part of the job the page contains. */
   embedded?: {
     level: "all" | "partial";
     text: string;
-    /** Ranks with all their events, and those with arguments as well. */
+    /** Ranks with all their events, and those that also have arguments. */
     ranks_full: number[];
     ranks_args: number[];
   };
 }
 
-/** The scope of figures: the whole job, the timeline's window, or the selection. */
+/** What the figures cover: the whole job, the window of the timeline, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
-/** The property that colours the events of a timeline. */
+/** The property by which a timeline colours events. */
 export type TimelineColor = "kind" | "name" | "bound";
 
-/** State that all views of a job share. */
+/** The state shared by all views of a job. */
 export interface SharedState {
   view: [number, number] | null;
   selection: SelectionJson | null;
@@ -133,7 +133,7 @@ export interface SharedState {
   search: string;
   color: TimelineColor;
   pinned: string[];
-  /** The panel that chose the selection's ranks; "" if Python did, or if none are chosen. */
+  /** The panel that set the ranks of the selection; "" if it was Python, or if no ranks are set. */
   ranks_from: string;
   scope: FigureScope;
 }
@@ -143,34 +143,34 @@ export interface Reply<Body extends object = Record<string, unknown>> {
   buffer: ArrayBuffer | null;
 }
 
-/** The reply of an operation. */
+/** The reply to an operation. */
 export type Answer<Op extends Operation> = Reply<
   Op extends keyof Replies ? Replies[Op] : Record<string, unknown>
 >;
 
 export type Operation = keyof Requests;
 
-/** Operations that write files; they must not be repeated. */
+/** Operations that write files. They must not be repeated. */
 export const WRITE_OPERATIONS = new Set(["export", "export_pair", "export_table", "save_html"]);
 
-/** Handler of requests: the kernel, or data embedded in the page. */
+/** Something that answers requests: the kernel, or data embedded in the page. */
 export interface Source {
-  /** Return the reply; reject with an Error whose message can be shown to users. */
+  /** Return the reply, or reject with an Error whose message can be shown to users. */
   ask<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>>;
   /**
-   * "live" if a kernel answers, "busy" if it has not answered for a while, "none" without a kernel.
-   * Effects can depend on it.
+   * "live" if a kernel answers, "busy" if it has not answered for a while, "none" if there is no
+   * kernel. Effects that read it run again when it changes.
    */
   readonly status: "live" | "busy" | "none";
 }
 
 export type ThemeName = "light" | "dark";
 
-/** One drawn event rectangle. */
+/** A drawn event rectangle. */
 export interface Slice {
   lane: number;
   id: number;
@@ -179,116 +179,116 @@ export interface Slice {
   start: number;
   dur: number;
   flags: number;
-  /** Matched collectives only: the part in which the rank waits for others. */
+  /** For matched collectives: how long the rank waits for others. */
   wait?: number;
 }
 
-/** One line of the layout: a rank's head, a track, or a folded rank. */
+/** A row of the layout: the head of a rank, a track, or a folded rank. */
 export interface RowInfo {
   rank: number;
-  /** Null for a folded rank and for the head of an opened one. */
+  /** Null for a folded rank, and for the head of an opened rank. */
   track: SceneTrack | null;
-  /** Offset in the stage, CSS px, at the current scroll position. */
+  /** Offset from the top of the stage at the current scroll position, in CSS px. */
   top: number;
   height: number;
   open: boolean;
   pinned: boolean;
-  /** All ranks of a row that represents several, including `rank`. */
+  /** For a row of several ranks: all of them, including `rank`. */
   memberRanks?: readonly number[];
-  /** Effect of a click on the badge: fold similar ranks, or unfold them. Absent for no badge. */
+  /** What a click on the badge does: fold or unfold similar ranks. Missing if there is no badge. */
   badge?: "fold" | "unfold";
-  /** Lanes without events in view, drawn as thin lines. */
+  /** Number of lanes without events in view, which are drawn as thin lines. */
   thinLanes?: number;
-  /** Whether stacks of Python frames have one row each; absent: there are none. */
+  /** Whether each stack of Python frames has a single row; missing if there are no stacks. */
   stacks?: "folded" | "open";
 }
 
-/** Groups of similar ranks. One rank of each group has a row and represents the rest of the group. */
+/** Groups of similar ranks. One rank of each group has a row that represents all of them. */
 export interface RankGroups {
-  /** Ranks of a group, ascending, by the rank that represents them. */
+  /** For each rank that represents a group: the ranks of the group, ascending. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
-  /** Groups that are not folded, by the rank that represents them. */
+  /** The ranks that represent a group which is currently unfolded. */
   readonly unfolded: ReadonlySet<number>;
-  /** Ranks without a row, with the rank that represents each. */
+  /** For each rank without a row: the rank that represents it. */
   readonly hidden: ReadonlyMap<number, number>;
-  /** Why a rank is not folded with most others, in words. */
+  /** Why a rank is not folded together with most others, in words. */
   readonly reasons: ReadonlyMap<number, string>;
 }
 
-/** Item under a point of the canvas. */
+/** The item under a point of the canvas. */
 export interface StageHit {
   region: "gutter" | "lanes" | "margin" | "axis" | "minimap" | "strip" | "none";
   time: number;
   row: RowInfo | null;
   lane: number | null;
   slice: Slice | null;
-  /** Cell at a point outside of rectangles: its exact window, and its values in the tile. */
+  /** The cell at a point outside of rectangles: its exact window, and its values in the tile. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
-  /** The line from the arrival of the other ranks to the start of a late kernel. */
+  /** The line between the arrival of the other ranks and the start of a late kernel. */
   late?: Slice | null;
   step: SceneStep | null;
-  /** On a ribbon of late arrivals: the mark there. */
+  /** On the ribbon of late arrivals: the mark at this point. */
   arrival?: Arrival | null;
-  /** The point is on the badge of a row that represents several ranks. */
+  /** Whether the point is on the badge of a row of several ranks. */
   badge?: boolean;
-  /** The point is on the name of a stack of Python frames. */
+  /** Whether the point is on the name of a stack of Python frames. */
   stack?: boolean;
 }
 
-/** Everything drawn on top of the lanes. */
+/** Everything that is drawn above the lanes. */
 export interface Overlay {
   hover: { lane: number; start: number; dur: number } | null;
   selected: Brief | null;
   flows: { kind: string; from: Brief; to: Brief }[];
   /** Arrows of the event under the pointer. */
   launches: { from: Brief; to: Brief }[];
-  /** Last arrival at the selected collective: its time and its rank. */
+  /** The last arrival at the selected collective: its time and its rank. */
   collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
-  /** Box of the current drag: a time range, and optionally rows. */
+  /** The box of the current drag: a time range, and rows if it covers them. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
   ruler: { start: number; end: number; y: number } | null;
-  /** Vertical marks set with M; the next mark replaces those that are not `kept`. */
+  /** Vertical marks set with M. The next mark replaces those that are not `kept`. */
   timeMarks: { start: number; end: number; kept: boolean }[];
-  /** Search text whose hits are marked above the lanes; "" for none. */
+  /** The search text whose matches are marked above the lanes; "" if there is none. */
   search: string;
-  /** Hits of the search by rank, if known. */
+  /** Number of search matches by rank, if known. */
   hits?: ReadonlyMap<number, number>;
-  /** Kinds that the user switched off in the legend. They are drawn pale; numbers still include them. */
+  /** Kinds switched off in the legend. They are drawn pale, but figures still include them. */
   dimmed: ReadonlySet<Kind>;
-  /** Window of the figures per rank, and its name; absent: the view. */
+  /** Window of the figures per rank, and its name; if missing, the view. */
   figures?: FigureWindow | null;
 }
 
 export interface FigureWindow {
   span: Span;
-  /** `whole job`, `selection`. */
+  /** `whole job` or `selection`. */
   label: string;
 }
 
 export interface RowState {
-  /** Ranks that are opened into their tracks. */
+  /** Ranks that are opened to show their tracks. */
   open: ReadonlySet<number>;
   /** "5" for a rank, "5/GPU 0 · stream 7" for a track. */
   pinned: readonly string[];
-  /** Regular expression over "rank 5", process, label and host; "" shows all. */
+  /** Regular expression for "rank 5", process, label and host; "" shows all rows. */
   filter: string;
-  /** Groups of similar ranks folded into one row; absent: none are folded. */
+  /** Groups of similar ranks that share a row; missing if none are folded. */
   rankGroups?: RankGroups | null;
-  /** Ranks that have rows, as pinned ranks do; null or undefined: all. */
+  /** The ranks that have rows, besides pinned ranks; null or undefined: all. */
   onlyRanks?: ReadonlySet<number> | null;
-  /** Whether lanes without events in view have their full height. */
+  /** Whether lanes without events in view keep their full height. */
   keepEmptyLanes?: boolean;
-  /** Tracks whose stacks of Python frames are unfolded, as in `pinned`. */
+  /** Tracks whose stacks of Python frames are unfolded, in the form of `pinned`. */
   openStacks?: ReadonlySet<string>;
 }
 
 /** Texts around a picture. */
 export interface SvgCaption {
   title: string;
-  /** Description of the picture's content. */
+  /** Description of what the picture shows. */
   summary: string;
-  /** A sentence above all; "" for none. */
+  /** A sentence above everything else; "" if there is none. */
   headline: string;
 }
 
@@ -297,7 +297,7 @@ export interface FrameStats {
   pending: boolean;
 }
 
-/** A request that failed with a reply; callers compare `code`, and users read the message. */
+/** A request that failed with a reply. Callers compare `code`; users read the message. */
 export class RequestError extends Error {
   readonly code: ErrorReply["code"];
 
@@ -319,9 +319,9 @@ export function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-// The reply of op `event`.
+// The reply to `event`.
 
-/** Arrows of an event, from where they start to where they end. */
+/** Return the arrows of an event, each from its start to its end. */
 export function flowArrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
   return detail.flows.map((flow) =>
     flow.direction === "out"
@@ -330,7 +330,7 @@ export function flowArrows(detail: EventDetail): { kind: string; from: Brief; to
   );
 }
 
-/** Label of a flow, seen from this event. */
+/** Return the label of a flow as seen from this event. */
 export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   const into = flow.direction === "in";
   if (flow.kind === "launch") return into ? "Launched by" : "Launches";
@@ -338,11 +338,11 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   return into ? `From (${flow.kind})` : `To (${flow.kind})`;
 }
 
-// The reply of op `totals`, and how its tables are sorted.
+// The reply to `totals`, and how its tables are sorted.
 
 export type TotalsColumn = "name" | "count" | "sum" | "mean" | "min" | "max";
 
-/** Order with device work first and enclosing events such as steps last; the longest first. */
+/** The order with device work first and enclosing events such as steps last, longest first. */
 export const BY_WORK = "work";
 
 export interface TotalsOrder {
@@ -350,7 +350,7 @@ export interface TotalsOrder {
   descending: boolean;
 }
 
-/** The next order after a click on a column's head: numbers start with the largest. */
+/** Return the order after a click on a column head: numbers descend at first. */
 export function nextOrder(order: TotalsOrder, column: TotalsColumn): TotalsOrder {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: column !== "name" };
@@ -369,7 +369,7 @@ export function sortTotals<T extends Sums>(
     if (column === BY_WORK) return kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum;
     return a[column] - b[column];
   };
-  // Equal rows keep one order at every click.
+  // Rows that compare equal keep the same order at every click.
   return [...rows].sort((a, b) => sign * compare(a, b) || compareLabels(a, b));
 }
 
@@ -382,8 +382,8 @@ function kindPriority(kind: Kind): number {
 }
 
 /**
- * Kinds that sum up a selection: device kinds, which do not nest, or host kinds if there is no
- * device. Sums of nested events count time more than once and would come first.
+ * Return the kinds that sum up a selection: device kinds, which do not nest, or host kinds if there
+ * is no device. Sums over nested events count time more than once and would come first.
  */
 export function mainKinds(totals: Totals): Sums[] {
   const device = totals.kinds.filter((row) => DEVICE_KINDS.includes(row.kind) && row.sum > 0);
@@ -393,17 +393,17 @@ export function mainKinds(totals: Totals): Sums[] {
 
 // Brushes and selections of charts.
 
-/** Selection requested by a view, by dimension: null clears one, a missing one is kept. */
+/** A change of the selection by a view: null clears a dimension, a missing dimension is kept. */
 export interface Brush {
   ranks?: number[] | null;
   names?: string[] | null;
   kinds?: string[] | null;
   window?: [number, number] | null;
-  /** Whether `names` name operators, whose launched work is chosen too. */
+  /** Whether `names` are operators, so that the work they launched is selected too. */
   launches?: boolean;
 }
 
-/** Current selection by dimension; null selects everything. */
+/** The current selection by dimension; null selects everything. */
 export interface ChartSelection {
   ranks: readonly number[] | null;
   names: readonly string[] | null;
@@ -411,7 +411,7 @@ export interface ChartSelection {
   window: [number, number] | null;
 }
 
-/** A drawn chart. It shows a whole frame and marks the chosen part. */
+/** A drawn chart. It shows a whole frame and marks the selected part. */
 export interface ChartPanel {
   readonly el: HTMLElement;
   show(frame: PanelFrame, selection: ChartSelection): void;
@@ -422,7 +422,7 @@ export interface ChartPanel {
 
 export interface ClassStyle {
   color: string;
-  /** Drawn as diagonal lines of the colour over a pale ground. */
+  /** Drawn as diagonal lines in the colour on a pale background. */
   hatched: boolean;
   /** Whether it is paler than the other classes. */
   faint?: boolean;
@@ -430,28 +430,28 @@ export interface ClassStyle {
 
 export interface ClassPalette {
   legend(theme: ThemeName): readonly { name: string; styles: readonly ClassStyle[] }[];
-  /** By class; the last one is for events whose class is unknown. */
+  /** Styles by class. The last one is for events whose class is unknown. */
   styles(theme: ThemeName): readonly ClassStyle[];
 }
 
 export interface ClassShares {
-  /** Window that is divided into parts, ns since the origin. */
+  /** The window that is divided into parts, in ns since the origin. */
   start: number;
   end: number;
-  /** By class, 0 … 1 in equal parts of that time; the first class is drawn on the ground. */
+  /** For each class, its share (0 … 1) of each part of the window. The first is drawn below. */
   shares: readonly (readonly [code: number, share: readonly number[]])[];
 }
 
-/** Values of a ribbon's mark. */
+/** The values of a mark on a ribbon. */
 export interface Arrival {
   /** Name and number of the collective, and the number of all collectives. */
   name: string;
   call: number;
   of: number;
-  /** The late rank and its event; the rank is -1 if several came last at the same time. */
+  /** The late rank and its event. The rank is -1 if several came last at the same time. */
   rank: number;
   id: number;
-  /** Delay in ns after the median rank; in the job's row, the mean wait of the others. */
+  /** Delay after the median rank in ns; in the row of the job, the mean wait of the others. */
   ns: number;
   ofJob: boolean;
 }

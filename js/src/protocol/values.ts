@@ -1,4 +1,4 @@
-/** Values that requests and replies contain. */
+/** Values that occur in requests and replies. */
 
 import type kinds from "../../../hta_widgets/facts/kinds.json";
 
@@ -11,13 +11,13 @@ export interface SelectionJson {
   tracks: string[] | null;
   query: string | null;
   ids: [number, number][] | null;
-  /** Whether the device work that chosen operators launched is chosen too. */
+  /** Whether the device work that the selected operators launched is selected too. */
   launches?: true;
 }
 
 export type CellValue = string | number | boolean | null;
 
-/** One panel's numbers, by column; times are integer nanoseconds. */
+/** The data of a panel by column. Times are integer nanoseconds. */
 export type PanelFrame = {
   rows: number;
   columns: Record<string, readonly CellValue[]>;

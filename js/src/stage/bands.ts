@@ -1,27 +1,27 @@
-/** Heights of a row's lanes and their positions in it. All in CSS px. */
+/** Place the lanes of a row: their heights and vertical positions, in CSS px. */
 
 import type { SceneRank, SceneTrack } from "../protocol/source";
 
 /**
- * Appearance of a band's marks: `solid` is device time, `pale` is host time (a tint with a dark
+ * How the marks of a band look: `solid` is device time, `pale` is host time (tinted, with a dark
  * left edge), `bar` is a thread of a folded rank.
  */
 export type BandForm = "solid" | "pale" | "bar" | "counter";
 
 export interface Band {
   lane: number;
-  /** Offset from the top of the row. */
+  /** Distance from the top of the row. */
   top: number;
   height: number;
   form: BandForm;
-  /** Name in the gutter, "" for none. */
+  /** Name in the gutter; "" if it has none. */
   label: string;
   track: SceneTrack | null;
-  /** Communication between ranks: lanes of waits and of late arrivals that are drawn over it. */
+  /** For communication between ranks: lanes of waits and late arrivals that are drawn over it. */
   over?: OverlayLanes | undefined;
-  /** Number of Python frames of the stack that begins here. */
+  /** Number of frames in the Python stack that begins here. */
   frames?: number | undefined;
-  /** Lanes of a folded stack, all drawn in this place, the outermost frames first. */
+  /** Lanes of a folded stack, outermost frame first. All of them are drawn here. */
   stackLanes?: readonly number[] | undefined;
 }
 
@@ -34,16 +34,16 @@ function overlayLanes({ wait, late }: { wait?: number; late?: number }): Overlay
   return wait === undefined || late === undefined ? undefined : { wait, late };
 }
 
-/** Sizes of a folded rank, the same for all ranks of a layout. */
+/** Sizes of folded ranks, the same for all ranks of a layout. */
 export interface FoldSizes {
   mode: "full" | "line" | "compact";
   height: number;
   pad: number;
   gpu: number;
   comm: number;
-  /** Threads shown as bars. */
+  /** Number of threads shown as bars. */
   cpuBars: number;
-  /** Height of the ribbon of late arrivals below the communication; 0 for none. */
+  /** Height of the ribbon of late arrivals below the communication lane; 0 if there is none. */
   ribbon: number;
 }
 
@@ -51,21 +51,21 @@ const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 }
 const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
 const CPU_BAR_HEIGHT = 3;
 const MAX_CPU_BARS = 3;
-/** Number of threads shown as bars if the ranks do not all fit with all threads. */
+/** Number of threads shown as bars if the ranks do not fit with all their threads. */
 const MIN_CPU_BARS = 2;
-/** Sizes of folded ranks while another rank is opened. */
+/** Sizes of folded ranks while another rank is open. */
 const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT_SIZES = { pad: 2, gpu: 8, comm: 6, height: 18 };
-/** Min number of ranks at which threads are shown only for opened ranks. */
+/** From this many ranks on, threads are shown only for open ranks. */
 const MANY_RANKS_FROM = 40;
-/** Max number of ranks for which threads take priority over the ribbon if not all ranks fit. */
+/** Up to this many ranks, threads take precedence over the ribbon if not everything fits. */
 const RIBBON_FIRST = 16;
 const RIBBON_HEIGHT = 5;
-/** Two lines of text in the gutter, and the min height if all ranks fit only with less. */
+/** Height of two text lines in the gutter; the second value is used if all ranks then fit. */
 const TWO_LINES_HEIGHT = 36;
 const MIN_TWO_LINES_HEIGHT = 32;
 
-/** Lanes of a track by its role: their pitch, the gap below the last one, the form of their marks. */
+/** How the lanes of a track are drawn, by its role: lane pitch, gap below the last lane, form. */
 const TRACK_LANES: Readonly<
   Record<SceneTrack["role"], { pitch: number; gapBelow: number; form: BandForm }>
 > = {
@@ -77,7 +77,7 @@ const TRACK_LANES: Readonly<
   counter: { pitch: 30, gapBelow: 4, form: "counter" },
   other: { pitch: 17, gapBelow: 4, form: "pale" },
 };
-/** Pitch of a lane without events in view, and min height of a track, for its name. */
+/** Pitch of a lane without events in view, and minimum height of a track, to fit its name. */
 const THIN_LANE_HEIGHT = 3;
 const NAMED_LANE_HEIGHT = 12;
 
@@ -85,7 +85,7 @@ function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
   return rank.summary.filter((lane) => lane.role === role);
 }
 
-/** Sizes with which `count` folded ranks fit into a height; the rows scroll if too small to read. */
+/** Return sizes for `count` folded ranks to fit in a height. If unreadably small, rows scroll. */
 export function computeFoldSizes(
   ranks: readonly SceneRank[],
   count: number,
@@ -130,7 +130,7 @@ export function computeFoldSizes(
   return growFold(count > RIBBON_FIRST ? fullFold(0, RIBBON_HEIGHT) : fullFold(bars), rankHeight);
 }
 
-/** Position of the ribbon in a folded row, from its top; null for none. */
+/** Return the position of the ribbon relative to the top of a folded row; null without one. */
 export function ribbonExtent(
   rank: SceneRank,
   fold: FoldSizes,
@@ -155,7 +155,7 @@ function compactFold(rankHeight: number, hasComm: boolean): FoldSizes {
   };
 }
 
-/** Distribute the remaining height to the device lanes, up to their max height. */
+/** Distribute the remaining height among the device lanes, up to their maximum height. */
 function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
   const maxGrowth = MAX_GROWN_SIZES.gpu - fold.gpu + (MAX_GROWN_SIZES.comm - fold.comm);
   const extra = Math.max(0, Math.min(rankHeight - fold.height, maxGrowth));
@@ -168,7 +168,7 @@ function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
   };
 }
 
-/** Bands of a folded rank, or of the head of an opened one. */
+/** Return the bands of a folded rank, or of the head of an open rank. */
 export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   const [gpu] = lanesOf(rank, "gpu");
   const [comm] = lanesOf(rank, "comm");
@@ -182,7 +182,7 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
     top += height + FULL_SIZES.gap;
   };
   if (gpu !== undefined) {
-    // Without communication, its height in a low row is for the other device work.
+    // In a low row without communication, the other device work takes that height as well.
     const height = fold.gpu + (comm === undefined && !isFull ? fold.comm : 0);
     addBand(gpu.lane, height, { form: "solid", label: isFull ? gpu.label : "" });
   }
@@ -201,7 +201,7 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   return bands;
 }
 
-/** The threads with the most events, in the scene's order. */
+/** Return the threads with the most events, in scene order. */
 function busiestThreads(rank: SceneRank, threads: SceneRank["summary"], maxCount: number) {
   if (threads.length <= maxCount) return threads;
   const events = (label: string) =>
@@ -227,10 +227,10 @@ function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold
   }));
 }
 
-/** First depth and number of depths of a stack. */
+/** First depth of a stack, and its number of depths. */
 export type StackSpan = readonly [first: number, count: number];
 
-/** By depth of a track, the depth at which it is drawn: that of its stack's outermost frame. */
+/** Return where each depth of a track is drawn; in a folded stack, at its outermost frame. */
 function drawnDepths(track: SceneTrack, folded: readonly StackSpan[]): number[] {
   return Array.from({ length: track.lanes }, (_, depth) => {
     const stack = folded.find(([first, count]) => depth >= first && depth < first + count);
@@ -258,7 +258,7 @@ export function countThin(
   return drawnDepths(track, folded).filter((depth) => emptyLanes.has(track.lane0 + depth)).length;
 }
 
-/** Bands of an opened rank's track: one per depth, then one per spill lane. */
+/** Return the bands of a track of an open rank: one per depth, then one per overflow lane. */
 export function trackBands(
   track: SceneTrack,
   name: string,
@@ -290,7 +290,7 @@ export function trackBands(
       lane,
       top,
       height: isThin ? THIN_LANE_HEIGHT - 1 : full,
-      // The ground of this form makes a thin line visible.
+      // The background of this form makes a thin line visible.
       form: isThin ? "solid" : form,
       label: labelAt(depth),
       track,

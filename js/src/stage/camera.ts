@@ -1,4 +1,4 @@
-/** The view over time: position, animation, limits. */
+/** The view in time: its position, animation and limits. */
 
 import type { Span } from "../protocol/source";
 import { SIZE } from "../ui/theme";
@@ -22,7 +22,7 @@ export class Camera {
     return this.animation !== null;
   }
 
-  /** Go to `view` in `durationMs` ms. Return whether the shown view has changed immediately. */
+  /** Move to `view` in `durationMs` ms. Return whether the displayed view changed at once. */
   animateTo(view: Span, durationMs: number, now: number): boolean {
     this.target = clampView(view, this.reach);
     const isChange = this.target[0] !== this.view[0] || this.target[1] !== this.view[1];
@@ -36,8 +36,8 @@ export class Camera {
   }
 
   zoom(factor: number, atTime: number, durationMs: number, now: number): boolean {
-    // Start from the target, so that quick repeated steps add up. Measure the pointer's time in
-    // the target as well, to keep it under the pointer.
+    // Zoom from the target, so that quick repeated steps add up. The pointer's time is also taken
+    // from the target, so that it stays under the pointer.
     const { view, target } = this;
     const share = (atTime - view[0]) / (view[1] - view[0]);
     const anchorTime = target[0] + share * (target[1] - target[0]);
@@ -55,19 +55,19 @@ export class Camera {
   }
 }
 
-// The window of time that is shown: limits, zoom, and the way from one view to another.
+// Time windows: limits, zooming, and interpolation between two views.
 
-/** Min span of a view: times are whole nanoseconds. */
+/** A view is at least this long, because times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
-/** Margin on either side of the job that the view may include, as a share of the job. */
+/** How far a view may extend beyond either end of the job, as a share of the job. */
 const OUTER_MARGIN_SHARE = 0.02;
 
-/** Span of the whole job; never empty, so that divisions by the span are safe. */
+/** Return the span of the job, lengthened if it is too short to divide by. */
 export function jobSpan([start, end]: Span): Span {
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
 }
 
-/** Move `view`, and shorten it if needed, so that it is within the job and its margin. */
+/** Move `view`, and shorten it if necessary, to lie within the job and its margin. */
 export function clampView(view: Span, job: Span): Span {
   const outerMargin = Math.max((job[1] - job[0]) * OUTER_MARGIN_SHARE, MIN_SPAN_NS);
   const low = job[0] - outerMargin;
@@ -84,16 +84,16 @@ export function clampView(view: Span, job: Span): Span {
   return [start, start + span];
 }
 
-/** Magnify `view` by `factor`; `atTime` stays at its position on the screen. */
+/** Magnify `view` by `factor`. `atTime` keeps its position on the screen. */
 export function zoomSpan(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
 
-/** The value of the curve cubic-bezier(.2, 0, 0, 1) at a share of its duration. */
+/** Return the value of the curve cubic-bezier(.2, 0, 0, 1) at a share of its duration. */
 export function easeProgress(progress: number): number {
   if (progress <= 0) return 0;
   if (progress >= 1) return 1;
-  // Find the curve's parameter `t` at this progress by bisection.
+  // Find the parameter `t` of the curve at this progress by bisection.
   let low = 0;
   let high = 1;
   let t = progress;
@@ -108,8 +108,8 @@ export function easeProgress(progress: number): number {
 }
 
 /**
- * Interpolate two views. If the span changes, it changes by equal factors in equal shares and one
- * point of time keeps its position, as in a zoom.
+ * Interpolate between two views. If the span changes, it changes by equal factors in equal times,
+ * and one point in time keeps its position, as in a zoom.
  */
 export function interpolateSpans(from: Span, to: Span, share: number): Span {
   if (share <= 0) return from;
@@ -125,11 +125,11 @@ export function interpolateSpans(from: Span, to: Span, share: number): Span {
   return [start, start + span];
 }
 
-// Positions of the parts of the stage. CSS px, relative to the stage.
+// Positions of the parts of the stage, in CSS px relative to the stage.
 
 export type StageGeometry = Readonly<ReturnType<typeof computeGeometry>>;
 
-/** Padding above and below the minimap's box. */
+/** Padding above and below the box of the minimap. */
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
@@ -166,9 +166,9 @@ export function computeGeometry(
     axisTop,
     axisHeight,
     stripTop,
-    /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
+    /** Number of rows for steps, phases and the last rank to arrive; 0 if the scene has none. */
     stripRows,
-    /** Whether the last row names the last rank to arrive at collectives. */
+    /** Whether the last of these rows names the last rank to arrive at each collective. */
     lateRow,
     stripHeight,
     /** Top of the rows, and the height available for them. */

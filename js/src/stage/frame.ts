@@ -1,4 +1,4 @@
-/** Content of a picture of the stage: the input of all parts of its drawing. */
+/** The content of one picture of the stage, from which all its parts are drawn. */
 
 import type { Marks } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";
@@ -10,7 +10,7 @@ import type { StagePaints } from "./paints";
 import type { RowLayout } from "./rows";
 import type { VisibleLanes } from "./rows_view";
 
-/** Everything that a picture shows, apart from its canvases. */
+/** Everything that a picture shows. */
 export interface StageFrame {
   geometry: StageGeometry;
   theme: Theme;
@@ -20,7 +20,7 @@ export interface StageFrame {
   scene: Scene;
   job: Span;
   view: Span;
-  /** Rulers: of two paired stages, first that of the stage behind. A single stage has one. */
+  /** The rulers. Of two paired stages, the first ruler belongs to the stage behind. */
   rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;
@@ -31,20 +31,20 @@ export interface StageFrame {
   lateness: LatenessByRank | null;
   ribbon: Ribbon | null;
   minimap: HTMLCanvasElement | null;
-  /** Whether events have shades, and calls of the host hues, by their names. */
+  /** Whether names determine the shades of events and the hues of host calls. */
   byName: boolean;
   overlay: Overlay;
   searchMarks: PlacedMarks | null;
   selectionMarks: PlacedMarks | null;
 }
 
-/** The times of a view along the lanes, and the name of the run or clock. */
+/** The time axis of a view, and the name of its run or clock. */
 export interface Ruler {
   view: Span;
   name: string;
 }
 
-/** Marks, and the window, number of bins and lanes that they were requested for. */
+/** Marks, with the window, number of bins and lanes for which they were requested. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;
@@ -53,7 +53,7 @@ export interface PlacedMarks {
   lanes: readonly number[];
 }
 
-// Figures of a window, with the index of each rank's entry.
+// Figures of a window, with the index of each rank in them.
 
 export interface StatsByRank {
   stats: Stats;

@@ -1,4 +1,4 @@
-/** Draw the column of names on the left, and the scroll bar. */
+/** Draw the column on the left (per row a name and a fact, such as a figure) and the scroll bar. */
 
 import { sum } from "../expressions/numbers";
 import { deviceOf, hasDevice } from "../protocol/scene";
@@ -21,22 +21,22 @@ import type { Band } from "./bands";
 import { BADGE_WIDTH, badgeLeft, type PlacedRow, type StageRow } from "./rows";
 
 interface RowFact {
-  /** Texts from long to short; the first one that fits is drawn. */
+  /** Texts from long to short. The first one that fits is drawn. */
   texts: string[];
   tone: "plain" | "warn" | "late" | "hit";
 }
 
-/** A fact that is never shortened: the facts of other ranks may have another word. */
+/** Make a fact that is never shortened: without its word, it could be mistaken for another fact. */
 function makeFact(word: string, number: string): RowFact {
   return { texts: [`${word} ${number}`], tone: "plain" };
 }
 
-/** Min number of collectives for which the share of last arrivals is shown. */
+/** The share of last arrivals is shown if there are at least this many collectives. */
 const MIN_COLLECTIVES = 4;
 
 /**
- * Fact about lateness: the last arrivals of a late rank, or of a rank that is mostly last if no rank is
- * late. For all other ranks, the exposed wait, as in the margin.
+ * Return the fact about lateness: the last arrivals of a late rank or, if no rank is late, of a
+ * rank that is mostly last. All other ranks show the exposed wait, as in the margin.
  */
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
   const index = lateness?.at.get(rank.rank);
@@ -53,7 +53,7 @@ function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | n
   return wait > 0 ? makeFact("waits", formatDuration(wait)) : null;
 }
 
-/** The most important fact of a rank in this view. */
+/** Return the most important fact about a rank in this view. */
 export function rankFact(
   rank: SceneRank,
   statsByRank: StatsByRank | null,
@@ -72,7 +72,7 @@ export function rankFact(
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
   if (data <= 0) return { texts: ["no data here"], tone: "plain" };
-  // The margin has the shares already.
+  // If there is a margin, it shows the shares.
   const span = stats.span[index] ?? 0;
   if (!hasMargin)
     return span > 0 ? makeFact("idle", formatShare(idle / span)) : { texts: [], tone: "plain" };
@@ -81,7 +81,7 @@ export function rankFact(
   return makeFact("busy", formatDuration(span - idle - (stats.unrecorded[index] ?? 0)));
 }
 
-/** `computes +25 %` for `computes 25 % longer`. */
+/** Shorten a reason: `computes +25 %` for `computes 25 % longer`. */
 function abbreviateReason(reason: string): string {
   return reason
     .replace(/^its device is /, "")
@@ -90,14 +90,14 @@ function abbreviateReason(reason: string): string {
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
 }
 
-/** The first reason why a rank is not folded with similar ones, long and short; null for none. */
+/** Return the first reason why a rank is not folded, long and short; null if there is none. */
 export function foldReason(why: string): RowFact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;
   return [reason, abbreviateReason(reason)];
 }
 
-/** Fact of a row. In a row of several ranks, matches of a search on hidden ranks come first. */
+/** Return the fact of a row. If several ranks share the row, matches on hidden ranks come first. */
 function rowFact(row: StageRow, frame: StageFrame): RowFact {
   const { stats, lateness, geometry, overlay } = frame;
   const hits = overlay.search === "" ? undefined : overlay.hits;
@@ -109,7 +109,7 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
     return { texts: [`${count} in folded ranks`, `${count} folded`, count], tone: "hit" };
   }
   const reason = foldReason(row.reason);
-  // The figures belong to one of the folded ranks.
+  // The figures belong to a single rank of the row.
   const prefixRank = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
   if (foldedRanks.length > 0) fact.texts = fact.texts.map(prefixRank);
@@ -119,14 +119,14 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
 
 /** Distance of a baseline from the middle of its text. */
 const BASELINE = 4;
-/** Min distance of lines of text that do not touch. */
+/** Baselines closer than this overlap. */
 const LINE = 10;
-/** Distance of texts from the right edge of the gutter. */
+/** Distance between texts and the right edge of the gutter. */
 const RIGHT_INSET = 8;
-/** Baselines of a folded rank's name and fact, from the top of the row. */
+/** Baselines of a folded rank's name and of the fact below it, from the top of the row. */
 const NAME_BASELINE = 14;
 const FACT_BASELINE = 28;
-/** Distance of the lowest baseline from the bottom of a row. */
+/** Distance between the lowest baseline and the bottom of a row. */
 const LOWEST_NAME = 3;
 
 export function rowBackground(theme: Theme, late: boolean): string {
@@ -136,11 +136,11 @@ export function rowBackground(theme: Theme, late: boolean): string {
 export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, theme } = frame;
   const { placed } = frame.visible;
-  // Numbers of an earlier view would be wrong.
+  // Figures of an earlier view would be wrong.
   const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.fillRect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
-  // Rows are ordered from back to front. Consecutive rows with the same clip range are one run.
+  // Rows are ordered from back to front. Consecutive rows with one clip range are drawn together.
   let from = 0;
   while (from < placed.length) {
     const { clipTop, clipBottom } = placed[from]!;
@@ -172,7 +172,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   }
 }
 
-/** Whether a pinned track has no pin, because it is pinned with its rank. */
+/** Return whether a pinned track has no pin of its own because it is pinned with its rank. */
 function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
   const index = layout.rows.indexOf(row);
   for (let i = index - 1; i >= 0; i -= 1) {
@@ -183,7 +183,7 @@ function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean 
   return false;
 }
 
-/** Texts of a rank in the gutter, from long to short, and the fonts and colour of the fact. */
+/** Texts about a rank in the gutter, from long to short, with font and colour of the fact. */
 interface RankTexts {
   names: readonly string[];
   facts: readonly string[];
@@ -242,15 +242,15 @@ function drawTwoLines(
   const left = 12 + badgeWidth(row);
   drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), y + 10);
   const lanes = new LaneNames(pen, row, geometry.narrow);
-  // Next to the long name of the communication lane, a fact has no space.
+  // There is no space for a fact beside the long name of the communication lane.
   const lastBaseline = row.height - LOWEST_NAME;
   const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
   const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
   const factBaseline = isBesideLongName && hasLastLine ? lastBaseline : FACT_BASELINE;
-  // A truncated rank name may be ambiguous, and the names of lanes are the same in every row.
+  // A truncated rank name may be ambiguous. Names of lanes are the same in every row.
   const nameWidth = lanes.makeSpace(names, FONT.bodyStrong, NAME_BASELINE, right - left, true);
   fitRankName(pen, names, left, y + NAME_BASELINE, nameWidth, FONT.bodyStrong, theme.ink);
-  // In rows of several ranks, facts take priority over the names of lanes.
+  // In rows of several ranks, facts take precedence over the names of lanes.
   const isGroup = row.badge !== null || row.reason !== "";
   const canRemove = isGroup || !hasLastLine;
   const factWidth = lanes.makeSpace(facts, factFont, factBaseline, right - 12, canRemove);
@@ -260,7 +260,7 @@ function drawTwoLines(
   }
 }
 
-/** Names of a folded rank's lanes, as far as the texts of the rank leave space for them. */
+/** The names of a folded rank's lanes, where the texts about the rank leave space for them. */
 class LaneNames {
   names: { name: string; baseline: number }[];
 
@@ -276,20 +276,20 @@ class LaneNames {
     }));
   }
 
-  /** Names that a text on this baseline would touch. */
+  /** Return the names that a text on this baseline would touch. */
   private namesOn(baseline: number): typeof this.names {
     return this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
   }
 
-  /** Width that the names take from a text on this baseline. */
+  /** Return the width that the names take from a text on this baseline. */
   widthOn(baseline: number): number {
     const names = this.namesOn(baseline);
     return Math.max(0, ...names.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
   }
 
   /**
-   * Make space for the first of `texts` that fits into `width`: shorten the names on its line, and
-   * then, if `canRemove`, remove them. Return the width that is free.
+   * Make space for the first of `texts` that fits in `width`: shorten the names on its line, and,
+   * with `canRemove`, remove them if necessary. Return the width that is free.
    */
   makeSpace(
     texts: readonly string[],
@@ -314,7 +314,7 @@ class LaneNames {
   }
 }
 
-/** Draw the longest name that fits, or else truncate the shortest. Return the width used. */
+/** Draw the longest name that fits, or truncate the shortest. Return the width used. */
 function fitRankName(
   pen: CanvasPen,
   names: readonly string[],
@@ -328,7 +328,7 @@ function fitRankName(
   return width || pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
 }
 
-/** Draw the icon of similar ranks: three lines in a box, which is filled if the ranks have rows. */
+/** Draw the icon of similar ranks: three lines in a box, which is filled if they are unfolded. */
 function drawBadge(
   pen: CanvasPen,
   theme: Theme,
@@ -347,16 +347,16 @@ function drawBadge(
   }
 }
 
-/** Baseline of a lane's name, from the top of the row; bars have one name, at the first bar. */
+/** Return the baseline of a lane's name, from the top of the row. Bars share one name. */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
-  // A bar at the bottom is lower than its name: keep the name above the next row.
+  // A bar at the bottom is lower than its name, so the name is kept above the next row.
   return Math.min(centred, rowHeight - LOWEST_NAME);
 }
 
 /**
- * Draw the name of an open track, centred in the visible part of its lanes; the range of a
- * counter below it; and the names of its Python stacks and of further bands.
+ * Draw the name of an open track, centred in the visible part of its lanes. Also draw the range of
+ * a counter below the name, and the names of Python stacks and other bands.
  */
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme } = frame;
@@ -368,7 +368,7 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const { right, top, bottom } = trackNameSpace(pen, frame, placed, topStack);
   const availableWidth = right - (row.pinned ? 14 : 4);
   const fullName = row.pairName ?? row.name;
-  // The lanes show whether they are of a device or of the host.
+  // Whether a track belongs to the device or the host is visible from its lanes.
   const isShort = geometry.narrow || pen.textWidth(fullName, FONT.label) > availableWidth;
   const name = isShort ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
@@ -393,8 +393,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
 }
 
 /**
- * Space for the name of a track, above the next named band: below a stack of frames at the top, or
- * left of the stack's name if there is no other lane.
+ * Return the space for a track's name, above the next named band. If a stack is at the top, the
+ * space is below it, or left of its name if there is no other lane.
  */
 function trackNameSpace(
   pen: CanvasPen,
@@ -413,19 +413,19 @@ function trackNameSpace(
   return { right: right - stackWidth, top: Math.max(y, clipTop), bottom };
 }
 
-/** A counter's name without the unit, which its values have: names are cut where they differ. */
+/** Return a counter's name without its unit, which its values have. Long names would be cut. */
 export function withoutUnit(name: string, unit = ""): string {
   return name.replace(` (${unit})`, "");
 }
 
-/** `16 frames` and an arrow, `16` in a narrow gutter. */
+/** Return `16 frames`, or `16` in a narrow gutter. */
 function stackName({ geometry }: StageFrame, { frames = 0 }: Band): string {
   return geometry.narrow ? formatCount(frames) : plural(frames, "frame");
 }
 
 const STACK_ARROW_WIDTH = 11;
 
-/** Draw the number of frames of a stack, and an arrow that points down if they are unfolded. */
+/** Draw the frame count of a stack, and an arrow that points down if its frames are unfolded. */
 function drawStackName(
   pen: CanvasPen,
   frame: StageFrame,
@@ -466,7 +466,7 @@ function drawPin(pen: CanvasPen, theme: Theme, x: number, y: number): void {
   ctx.fillRect(x - 0.5, y, 1, 5);
 }
 
-// A slim scrollbar over the right edge of the rows; the rows are drawn, so the browser has none.
+// A slim scroll bar over the right edge of the rows. The browser has none, because rows are drawn.
 
 const SCROLLBAR_WIDTH = 10;
 const THUMB_WIDTH = 6;
@@ -500,7 +500,7 @@ export class Scrollbar {
       width: `${THUMB_WIDTH}px`,
       borderRadius: `${THUMB_WIDTH / 2}px`,
     });
-    // The stage's own gestures must not begin on the bar.
+    // Gestures of the stage must not begin on the scroll bar.
     for (const type of ["pointerdown", "dblclick", "click"] as const) {
       this.el.addEventListener(type, (event) => event.stopPropagation(), { signal });
     }

@@ -12,15 +12,15 @@ import { mix, pack, type classSharesAt, rgb } from "./paints";
 import type { Ruler, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 
-/** Min distance of the lines through the rows at the starts of steps. */
+/** Lines at the starts of steps are drawn through the rows if they are at least this far apart. */
 const STEP_LINES_FROM_PX = 16;
 
-/** Min share of the height for a bin with work; the frame of the view would hide a lower bar. */
+/** Minimum height of a bar with work, as a share. The frame of the view would hide lower bars. */
 const MIN_BAR_SHARE = 1 / 10;
 
 /**
- * Draw the minimap's bars as a bitmap. `parts` returns colours and shares of busy time at a time; if
- * null, the bars show kinds.
+ * Draw the bars of the minimap as a bitmap. `parts` returns the colours and their shares of the
+ * busy time at a given time; null colours by kind.
  */
 export function drawMinimapImage(
   data: Minimap,
@@ -111,7 +111,7 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   pen.fillRect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
 }
 
-/** Draw the rulers, and return the times of the ticks of the first one. */
+/** Draw the rulers. Return the times of the ticks of the first ruler. */
 export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
   const { geometry, theme, rulers } = frame;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
@@ -165,7 +165,7 @@ export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
   if (geometry.lateRow) {
     rows.push([geometry.narrow ? "comes last" : "who comes last", drawJobRibbon]);
   }
-  // Of two paired stages, the strip is that of the stage behind.
+  // For two paired stages, these rows belong to the stage behind.
   const side = isPaired && !geometry.narrow ? `, ${rulers[0]!.name}` : "";
   const yOf = (row: number): number => stripTop + row * SIZE.steps;
   for (const [row, [name]] of rows.entries()) {
@@ -186,7 +186,7 @@ function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
 
 const STEP_HEIGHT_PX = 15;
 const EDGE_WIDTH_PX = 2;
-/** Distance of a text from the end of its step, and of its baseline from the top of its row. */
+/** Distance between a text and the end of its step, and between its baseline and the row's top. */
 const INSET_PX = 6;
 const TEXT_Y_PX = 11;
 
@@ -209,13 +209,13 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const startsBefore = x0 < left;
     const endsAfter = step.start + step.dur > view[1];
     const name = startsBefore ? `‹ ${step.name}` : step.name;
-    // The number identifies the step, so the word is dropped first.
+    // The number identifies the step, so the word before it is dropped first.
     const names = [name, name.replace(/[^#]*#/, "#")];
     const [textX, maxWidth] = [from + INSET_PX, x1 - from - 10];
     const width = pen.drawFirstFit(names, textX, textY, maxWidth, FONT.labelStrong, theme.ink);
     if (width === 0) continue;
     const end = endsAfter ? "›" : formatDuration(step.dur);
-    // Next to a step that starts before the view, the duration could be read as that of the visible part.
+    // If a step starts before the view, the duration could be taken for the visible part's.
     const isClear = !startsBefore || endsAfter;
     if (isClear && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
@@ -241,7 +241,7 @@ function drawPhases(pen: CanvasPen, frame: StageFrame, y: number): void {
   }
 }
 
-/** Vertical lines at the start of each step, through all rows. */
+/** Draw vertical lines through all rows at the start of each step. */
 export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number): void {
   const { geometry, theme, scene, view } = frame;
   let last = Number.NEGATIVE_INFINITY;
@@ -255,12 +255,12 @@ export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number)
 }
 
 const TICK_HEIGHT = 13;
-/** Min width of a gap with a name, CSS px. */
+/** A gap needs at least this width, in CSS px, to contain a name. */
 const MIN_NAME_PX = 5;
-/** Min strength of a tick, so that the shortest wait is visible. */
+/** Minimum strength of a tick, so that even the shortest wait is visible. */
 const MIN_STRENGTH = 0.18;
 
-/** The tick of a last arrival, between the ends of the gaps before and after it. */
+/** The tick of a last arrival, with the gaps before and after it. */
 interface ArrivalTick {
   index: number;
   rank: number;
@@ -272,7 +272,7 @@ interface ArrivalTick {
   color: string;
 }
 
-/** Draw the job's row: a tick and a name at each last arrival; red for ranks that delay the job. */
+/** Draw the row of the job: a tick and a name at each last arrival, red for late ranks. */
 function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = frame;
   const { lanesX, lanesWidth } = geometry;
@@ -306,7 +306,7 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   nameTicks(pen, drawn, y + TEXT_Y_PX);
 }
 
-/** Name the ranks of the longest waits first, after or before the tick; use each gap only once. */
+/** Name the ranks with the longest waits first, before or after the tick. A gap holds one name. */
 function nameTicks(pen: CanvasPen, ticks: readonly ArrivalTick[], textY: number): void {
   const usedGaps = new Set<number>();
   for (const { index, rank, gapStart, x, width, gapEnd, color } of [...ticks].sort(
@@ -332,7 +332,7 @@ function maxAbs(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
 }
 
-/** Ticks at round times: at most nine, fewer if labels would touch, which `widthOf` measures. */
+/** Return ticks at round times, at most nine, so that labels of width `widthOf` do not touch. */
 export function timeTicks(
   start: number,
   end: number,
@@ -351,7 +351,7 @@ export function timeTicks(
   const times: number[] = [];
   const first = Math.ceil(start / step - 1e-9);
   const last = Math.floor(end / step + 1e-9);
-  // Multiply instead of adding, so that rounding errors do not accumulate.
+  // Multiplication avoids the accumulated rounding errors of repeated addition.
   for (let index = first; index <= last; index += 1) times.push(index * step);
   return { step, times };
 }

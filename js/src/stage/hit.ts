@@ -10,7 +10,7 @@ import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
-/** Min width of an event that a point can hit; narrower ones count as their cell. */
+/** A point can hit events at least this wide. For narrower ones, the cell is hit. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
 
@@ -26,7 +26,7 @@ function regionOf({ geometry }: StageFrame, x: number, y: number): StageHit["reg
   return y < stripTop ? "axis" : "strip";
 }
 
-/** Describe what is drawn at a point: its region, time, row, lane, and the mark or event there. */
+/** Describe what is at a point: region, time, row, lane, and the mark or event drawn there. */
 export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
   const { geometry, view, job } = frame;
   const region = regionOf(frame, x, y);
@@ -74,7 +74,7 @@ function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
   hit.step = ranges.find(({ start, dur }) => start <= time && time < start + dur) ?? null;
 }
 
-/** Set whether a point is on a row's badge, or on the name of a stack of Python frames. */
+/** Set whether a point is on the badge of a row, or on the name of a Python stack. */
 function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void {
   if (hit.row?.badge !== undefined) {
     const { left, right } = badgeHitArea(frame.layout.foldSizes);
@@ -85,7 +85,7 @@ function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void
 
 function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: number): void {
   const { band } = visibleLane;
-  // In a folded stack, the innermost frames are in front.
+  // In a folded stack, inner frames are drawn in front.
   for (const number of [...(band.stackLanes ?? [band.lane])].reverse()) {
     hit.lane = number;
     const lane = frame.windows.get(number);
@@ -100,7 +100,7 @@ function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: 
   }
 }
 
-/** Distance in ns within which a point hits a mark of a ribbon. */
+/** Return the distance, in ns, within which a point hits a mark of a ribbon. */
 function hitToleranceNs(frame: StageFrame): number {
   return MARK_HIT_PX * nsPerPx(frame);
 }
@@ -109,14 +109,14 @@ function nsPerPx({ geometry, view }: StageFrame): number {
   return (view[1] - view[0]) / geometry.lanesWidth;
 }
 
-/** The rectangle at `x`; the one in front if several overlap. */
+/** Return the rectangle at `x`; if several overlap, the one in front. */
 function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   const perDevicePx = nsPerPx(frame) / frame.geometry.dpr;
   const min = MIN_SLICE_PX * perDevicePx;
   const px = Math.floor((x - frame.geometry.lanesX) * frame.geometry.dpr);
   const start = frame.view[0];
   const time = timeAtX(frame.geometry, frame.view, x);
-  // Sorted by start: a slice that begins a pixel further right cannot contain the point.
+  // Slices are sorted by start. One that starts a pixel further right cannot contain the point.
   let i = lane.countStarted(time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
@@ -129,7 +129,7 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Add to a collective the time in it that is hatched as waiting, if waits are loaded. */
+/** Add to a collective how much of it is hatched as waiting, if the waits are loaded. */
 function withWait(
   frame: StageFrame,
   { band: { over } }: VisibleLane,
@@ -143,7 +143,7 @@ function withWait(
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
-    // Waits of a lane hardly overlap: at most one begins before the slice and ends in it.
+    // Waits in a lane hardly overlap, so at most one starts before the slice and ends in it.
     if (from <= slice.start) break;
   }
   return wait > 0 ? { ...slice, wait } : slice;
@@ -161,7 +161,7 @@ function makeSlice({ scene, windows }: StageFrame, lane: LaneWindow, i: number):
   };
 }
 
-/** Loaded slices of a lane that overlap the view, by start. */
+/** Return the loaded slices of a lane that overlap the view, by start. */
 export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   const out: Slice[] = [];
   for (let i = 0; i < lane.slices; i += 1) {
@@ -172,7 +172,7 @@ export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   return out;
 }
 
-/** The busiest of the cells that share the pixel of `time`. */
+/** Return the busiest of the cells that share the pixel of `time`. */
 function cellAt(
   frame: StageFrame,
   lane: LaneWindow,
@@ -198,7 +198,7 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   const width = 2 ** level;
   const cell = Math.floor(time / width);
   const tile = frame.windows.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
-  // Merged from finer tiles: the window has the sums.
+  // If the cell was merged from finer tiles, the window holds their sum.
   const local = cell - Math.floor(cell / TILE_CELLS) * TILE_CELLS;
   const count = tile?.count[local] ?? lane.count[index]!;
   if (count === 0) return null;

@@ -16,16 +16,16 @@ export type LabelFrame = Pick<
   "geometry" | "theme" | "view" | "windows" | "paints" | "byName" | "lateness"
 >;
 
-/** Min height of a lane with labels; in lower lanes, letters would touch both edges. */
+/** Lanes at least this high have labels. In lower lanes, letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 
-/** The shades of names; null if events have no colours by name. */
+/** Return the function from names to shades; null if names do not determine colours. */
 export function nameShader({ byName, paints, windows }: LabelFrame): NameShader | null {
   const { hashes } = windows.store;
   return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
 }
 
-/** Draw names on the rectangles of a lane that are wide enough; `veiledInk` is the colour over a veil. */
+/** Draw names on the rectangles of a lane that are wide enough. `veiledInk`: colour over a veil. */
 export function drawLabels(
   pen: CanvasPen,
   frame: LabelFrame,
@@ -33,10 +33,10 @@ export function drawLabels(
   veiledInk: string | null = null,
 ): void {
   const { band, y, top, bottom } = visibleLane;
-  // In a folded stack, the innermost frames are in front.
+  // In a folded stack, only the innermost frames, which are in front, have names.
   if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return;
   if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
-  // A name that is partly scrolled away would be cut.
+  // A name that is partly scrolled out of view would be cut.
   if (bottom - top < band.height - 2) return;
   const lane = frame.windows.get(band.lane);
   if (lane === null || lane.slices === 0) return;
@@ -65,7 +65,7 @@ export function drawLabels(
     const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);
     if (label === "") continue;
     const ink = pale ? theme.ink : paints.textOn[kind * 3 + (shade?.(name) ?? 0)]!;
-    // Letters over lines would be hard to read.
+    // Letters on a hatch would be hard to read.
     if (paints.hatched[kind] === 1 && veiledInk === null) {
       const labelWidth = fitter.width(label) + 4;
       pen.fillRect(x0 + 2, baseline - 10, Math.min(labelWidth, x1 - x0 - 4), 13, theme.bg);
@@ -74,19 +74,19 @@ export function drawLabels(
   }
 }
 
-/** The longest visible part of a slice that neither a later slice nor a wait covers. */
+/** Return the longest visible part of a slice that neither a later slice nor a wait covers. */
 function labelSpan(lane: LaneWindow, index: number, waits: LaneWindow | null, view: Span): Span {
   const start = lane.sliceStart[index]!;
   const end = Math.min(start + lane.sliceDur[index]!, view[1]);
-  // Events of several streams overlap in a summary lane.
+  // In a summary lane, events of several streams overlap.
   const uncovered = longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
   if (waits === null) return uncovered;
-  // Letters over the hatch of a wait would be hard to read. Waits hardly overlap: of those that
-  // begin before the slice, only the last one may reach into it.
+  // Letters on the hatch of a wait would be hard to read. Waits hardly overlap, so of those that
+  // start before the slice, only the last one can reach into it.
   return longestUncovered(waits, Math.max(waits.countStarted(start) - 1, 0), uncovered);
 }
 
-/** The longest part of a span that neither slice `first` nor a later one covers. */
+/** Return the longest part of a span that is not covered by slice `first` or later slices. */
 function longestUncovered(
   { slices, sliceStart, sliceDur }: LaneWindow,
   first: number,

@@ -1,10 +1,10 @@
 /**
- * One lane's cells and slices over the visible tiles, ready to draw.
+ * The cells and slices of a lane in the visible tiles, ready to draw.
  *
- * Tiles of the wanted level are copied next to each other, each into its slot. While a tile is
- * missing, a tile of a coarser level is stretched over its slot: its slices are exact, and the rest of
- * its covered time is spread evenly over the finer cells. `pending` is true while a slot has no tile
- * of the wanted level.
+ * The tiles of the required level are copied side by side, each into its slot. While one is
+ * missing, a coarser tile is stretched over the slot: its slices are exact, and its other covered
+ * time is spread evenly over the finer cells. `pending` is true while any slot has no tile of the
+ * required level.
  */
 
 import { countUpTo } from "../engine/columns";
@@ -16,20 +16,20 @@ import { EMPTY_TILE, levelOf, type Tile, tileRange, type TileStore } from "./til
 export const SLOT_STATE = {
   missing: 0,
   exact: 1,
-  /** Cells of a coarser level, without the time of that level's slices. */
+  /** Cells of a coarser level, without the time of its slices. */
   stretched: 2,
 } as const;
 
-/** Max number of levels by which merged tiles are finer. */
+/** Tiles that are up to this many levels finer are merged. */
 const MERGE_LEVELS = 2;
 
-/** Result of `loadRemainder`: busy share and count of each cell without the tile's slices. */
+/** Result of `loadRemainder`: busy share and event count of each cell without the tile's slices. */
 const remainingShare = new Float32Array(TILE_CELLS);
 const remainingCount = new Int32Array(TILE_CELLS);
 
 /**
- * Set `remainingShare` and `remainingCount`. The slices of a coarse tile are drawn as rectangles, so
- * its cells must not count them again when they are split into finer cells.
+ * Set `remainingShare` and `remainingCount`. The slices of a coarse tile are drawn as rectangles,
+ * so they must be subtracted before its cells are split into finer ones.
  */
 function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
@@ -47,14 +47,14 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** Classes by cell and by slice, for colouring by class; `NO_CODE` if tiles lack them. */
+  /** Classes by cell and by slice, for colouring by class; `NO_CODE` where they are unknown. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
-  /** State of each tile: exact, missing or stretched. */
+  /** For each slot: exact, missing or stretched. */
   slots = new Uint8Array(0);
-  /** Level of the tile in each slot. */
+  /** For each slot, the level of its tile. */
   levels = new Uint8Array(0);
   slices = 0;
   sliceStart = new Float64Array(0);
@@ -63,7 +63,7 @@ export class LaneWindow {
   sliceName = new Uint32Array(0);
   sliceKind = new Uint8Array(0);
   sliceFlags = new Uint8Array(0);
-  /** Whether these tiles have no events. */
+  /** Whether the tiles have no events. */
   empty = true;
   /** Whether a tile is missing or stretched. */
   pending = true;
@@ -77,17 +77,17 @@ export class LaneWindow {
     return 2 ** this.level;
   }
 
-  /** Time at which the first cell begins. */
+  /** Start of the first cell. */
   get start(): number {
     return this.first * TILE_CELLS * this.cell;
   }
 
-  /** Number of slices that begin at or before `time`. */
+  /** Return the number of slices that start at or before `time`. */
   countStarted(time: number): number {
     return countUpTo(this.sliceStart.subarray(0, this.slices), time);
   }
 
-  /** Load the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
+  /** Load tiles `first` to `last - 1` of `level` from the store. Cheap if nothing has changed. */
   update(store: TileStore, level: number, first: number, last: number): void {
     const version = store.versions[this.lane] ?? 0;
     if (
@@ -99,7 +99,7 @@ export class LaneWindow {
       if (this.pending) return;
       for (let index = first; index < last; index += 1) {
         store.get(this.lane, level, index);
-        // Classes can be wanted later than the tile was loaded.
+        // Classes may be required after the tile was loaded.
         if (!store.has(this.lane, level, index)) this.pending = true;
       }
       return;
@@ -125,7 +125,7 @@ export class LaneWindow {
   private fill(store: TileStore, slot: number): void {
     const index = this.first + slot;
     const exact = store.get(this.lane, this.level, index);
-    // A tile that lacks requested classes is drawn until it is replaced.
+    // A tile without the required classes is drawn until it is replaced.
     if (!store.has(this.lane, this.level, index)) this.pending = true;
     if (exact !== undefined) {
       this.setTile(slot, exact);
@@ -144,14 +144,14 @@ export class LaneWindow {
     this.busy.set(tile.busy, from);
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
-    // Tiles may lack classes, and only counters' tiles have values.
+    // Tiles may lack classes, and only tiles of counters have values.
     this.classes.fill(NO_CODE, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
     this.addSlices(tile);
   }
 
-  /** Fill a slot with finer tiles, if all of them are loaded; return whether they are. */
+  /** Fill a slot with finer tiles if all of them are loaded. Return whether they are. */
   private merge(store: TileStore, slot: number, index: number): boolean {
     for (let finer = 1; finer <= MERGE_LEVELS && this.level - finer >= 0; finer += 1) {
       const level = this.level - finer;
@@ -170,7 +170,7 @@ export class LaneWindow {
     return false;
   }
 
-  /** Merge each `factor` cells of a tile into one cell of the window, starting at `firstCell`. */
+  /** Merge groups of `factor` cells of a tile into cells of the window, from `firstCell` on. */
   private mergeCells(tile: Tile, firstCell: number, factor: number): void {
     const isCounter = tile.min.length > 0;
     for (let cell = 0; cell < TILE_CELLS / factor; cell += 1) {
@@ -199,7 +199,7 @@ export class LaneWindow {
     }
   }
 
-  /** Fill a slot with the cells of the finest coarser tile loaded; return whether there is one. */
+  /** Fill a slot from the finest coarser tile that is loaded. Return whether there is one. */
   private stretch(store: TileStore, slot: number, index: number): boolean {
     for (let levelsUp = 1; this.level + levelsUp <= MAX_LEVEL; levelsUp += 1) {
       const factor = 2 ** levelsUp;
@@ -233,11 +233,11 @@ export class LaneWindow {
     return false;
   }
 
-  /** Add a tile's slices. A slice that crosses a border is in both tiles, and is added once. */
+  /** Add the slices of a tile. A slice that crosses a border is in both tiles but is added once. */
   private addSlices(tile: Tile): void {
     if (tile !== EMPTY_TILE) this.empty = false;
     const added = tile.sliceStart.length;
-    // One coarse tile may occupy several slots.
+    // A coarse tile may occupy several slots.
     if (added === 0 || tile === this.lastAddedTile) return;
     this.lastAddedTile = tile;
     this.reserveSlices(this.slices + added);
@@ -310,13 +310,12 @@ function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
   return to;
 }
 
-// Cells without the events that are drawn as rectangles. Cells include all events, and rectangles
-// show the time of long events exactly, so this time is subtracted from the cells.
+// Cells include all events. The time of long events, drawn as rectangles, is subtracted.
 
 /**
- * Subtract slices of at least `minNs` from `share` (0..1 of each cell) and from `count`. The cells
- * begin at `origin` and are `cell` ns wide. Only the first `length` slices count; they are sorted by
- * start.
+ * Subtract slices of at least `minNs` from `share` (0..1 per cell) and from `count`. The cells
+ * start at `origin` and are `cell` ns wide. Only the first `length` slices are used; they are
+ * sorted by start.
  */
 export function subtractSlices(
   share: Float32Array,
@@ -329,7 +328,7 @@ export function subtractSlices(
 ): void {
   const { sliceStart, sliceDur } = slices;
   const cells = share.length;
-  // Slices of a summary lane may overlap, and its cells have their union: subtract time only once.
+  // Slices in a summary lane may overlap, but its cells count their union: subtract once.
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
@@ -349,32 +348,29 @@ export function subtractSlices(
   }
 }
 
-// The rest of a lane's cells is drawn as columns next to the rectangles of long events.
+// What remains in the cells is drawn as columns beside the rectangles of long events.
 
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Mapping from pixels to a lane's cells; `start` is the time at x = 0, `nsPerPx` ns per px. */
+/** Map pixels to the cells of a lane. `start` is the time at x = 0, `nsPerPx` the scale. */
 export function pixelMapping(
   lane: LaneWindow,
   { start, nsPerPx }: { start: number; nsPerPx: number },
   width: number,
 ) {
   const cells = (lane.last - lane.first) * TILE_CELLS;
-  /** Cells in a pixel. */
+  /** Number of cells per pixel. */
   const perPx = nsPerPx / lane.cell;
-  /** The cell at x = 0, with its fraction. */
+  /** Fractional index of the cell at x = 0. */
   const origin = (start - lane.start) / lane.cell;
-  /** The first pixel that has cells, and the pixel after the last one. */
+  /** First pixel that has cells, and the pixel after the last one. */
   const first = Math.max(0, Math.floor(-origin / perPx));
   const last = Math.min(width, Math.ceil((cells - origin) / perPx));
   return { cells, perPx, origin, first, last };
 }
 
-/**
- * Busy share and number of events of each cell, without slices of at least `minNs`. The next call
- * reuses the arrays.
- */
+/** Return busy share and count per cell without slices of at least `minNs`. Arrays are reused. */
 export function residualCells(lane: LaneWindow, minNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
@@ -386,7 +382,7 @@ export function residualCells(lane: LaneWindow, minNs: number) {
   if (lane.slices === 0) return { share, counts };
   const { start, cell, slices } = lane;
   subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, minNs);
-  // Stretched cells lack the time of their slices already.
+  // Stretched cells do not contain the time of slices.
   for (let slot = 0; slot < tiles; slot += 1) {
     if (lane.slots[slot] === SLOT_STATE.exact) continue;
     readCells(lane, slot * TILE_CELLS, (slot + 1) * TILE_CELLS);
@@ -401,10 +397,10 @@ function readCells({ busy, count }: LaneWindow, from: number, to: number): void 
   }
 }
 
-/** Number of cached windows in addition to the visible ones. */
+/** Number of windows to cache in addition to the visible ones. */
 const SPARE_WINDOWS = 256;
 
-/** Windows of the visible lanes, and of some lanes that may scroll back into view. */
+/** The windows of the visible lanes, and of lanes that may scroll back into view. */
 export class LaneWindows {
   /** Whether a visible lane has a pending tile. */
   pending = false;

@@ -1,4 +1,4 @@
-/** Draw lanes: ground, cells, events, counters, waits, missing data. */
+/** Draw lanes: background, cells, events, counters, waits, missing data. */
 
 import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
@@ -14,39 +14,39 @@ import type { Hatch, LaneRaster } from "./raster";
 import type { PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
-/** A row's position in device px, and the scale of time; x = 0 is the left edge of the lanes. */
+/** Position of a row in device px, and its time scale. x = 0 is the left edge of the lanes. */
 export interface RowPlacement {
   y0: number;
   y1: number;
   dpr: number;
-  /** Time at x = 0 and ns per device px. */
+  /** Time at x = 0, and ns per device px. */
   start: number;
   nsPerPx: number;
-  /** Span of the rank's data, and span in which any rank has data. */
+  /** When this rank has data, and when any rank has data. */
   dataStart: number;
   dataEnd: number;
   jobStart: number;
   jobEnd: number;
-  /** Whether the page has less detail of the rank than this view can show. */
+  /** Whether the page has less detail of this rank than the view can show. */
   coarse: boolean;
-  /** Hue of host calls by name; null for one colour. */
+  /** Hue of host calls by name; null if they have a single colour. */
   hue?: NameShader | null;
 }
 
 export interface LanePlacement extends RowPlacement {
   form: BandForm;
-  /** Whether the lane is drawn over another one, without a ground. */
+  /** Whether the lane is drawn over another one, without a background. */
   isOver?: boolean;
-  /** Counters only. */
+  /** For counters only. */
   valueRange: readonly [number, number] | null;
 }
 
-/** Min width of a rectangle; shorter events are columns. */
+/** Minimum width of a rectangle. Shorter events are drawn as columns. */
 const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Length and thickness of the dots of a line, and the space between them, CSS px. */
+/** Length and thickness of the dots of a line and the space between them, in CSS px. */
 const DOT_PX = 2;
 
 /** Overlays drawn over or under the events of a communication lane. */
@@ -59,24 +59,24 @@ interface OverlayWindows {
 
 const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: false };
 
-// Ribbons of lateness: a mark at each arrival at a collective, stronger for later arrivals.
+// Ribbons of lateness: one mark per arrival at a collective, stronger if it is later.
 
-/** Width of a mark unless the next one begins before its end, CSS px. */
+/** Width of a mark in CSS px, unless the next mark starts before its end. */
 export const MARK_PX = 2;
 
-/** Strength of a delay: the root of its share, since delays differ by orders of magnitude. */
+/** Return the strength of a delay, a square root because delays differ by orders of magnitude. */
 export function delayStrength(ns: number, max: number): number {
   return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }
 
-/** The entry of a ramp for a strength; only strength 0 has the first entry, the lane's colour. */
+/** Return the index into a ramp. Index 0, the colour of the lane, is used only for share 0. */
 export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }
 
 export type NameShader = (name: number) => number;
 
-/** Draws lanes in memory: ground, cells, events, counters, waits, missing data. */
+/** Draws lanes in memory: background, cells, events, counters, waits, missing data. */
 export class LanePainter {
   constructor(
     private readonly raster: LaneRaster,
@@ -92,7 +92,7 @@ export class LanePainter {
     const { byClass } = this.paints;
     if (place.isOver !== true) this.drawGround(place);
     if (place.y1 <= place.y0) return;
-    // Draw delays below the lane's events, since other calls may run during a delay.
+    // Delays are drawn below the events, because other calls may run during a delay.
     if (late !== null && !byClass) this.drawLate(place, late, isNamed);
     if (lane.empty) return;
     if (place.form === "counter") {
@@ -104,7 +104,7 @@ export class LanePainter {
     if (wait !== null && !byClass) this.drawWaits(place, wait);
   }
 
-  /** The device pixel of a time, clipped to the lanes. */
+  /** Return the device pixel of a time, clipped to the lanes. */
   private xOf(place: RowPlacement, time: number): number {
     const x = Math.round((time - place.start) / place.nsPerPx);
     return Math.min(this.raster.width, Math.max(0, x));
@@ -121,7 +121,7 @@ export class LanePainter {
     this.raster.hatchRect(from, place.y0, to, place.y1, hatchOf(place, ground, line));
   }
 
-  /** Hatch the times at which only other ranks have data: this rank is not known to be idle. */
+  /** Hatch the times at which only other ranks have data: this rank may not be idle then. */
   drawNoDataHatch(place: RowPlacement): void {
     const { jobStart, dataStart, dataEnd, jobEnd } = place;
     this.hatchMissing(place, this.xOf(place, jobStart), this.xOf(place, dataStart));
@@ -231,7 +231,7 @@ export class LanePainter {
     }
   }
 
-  /** Draw waits over their events. The height of a short one is its share of the pixel's time. */
+  /** Draw waits over their events. A short wait is as high as its share of the pixel's time. */
   drawWaits(place: LanePlacement, lane: LaneWindow): void {
     if (lane.empty) return;
     const { y0, y1 } = place;
@@ -246,10 +246,7 @@ export class LanePainter {
     });
   }
 
-  /**
-   * Draw the delay before each late kernel as a dotted line, which does not look like a kernel. It is
-   * red if the rank `isNamed`.
-   */
+  /** Draw the delay before each late kernel as a dotted line, red if the rank `isNamed`. */
   drawLate(place: LanePlacement, lane: LaneWindow, isNamed: boolean): void {
     if (lane.empty) return;
     const { raster } = this;
@@ -259,7 +256,7 @@ export class LanePainter {
     this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
     const pitch = 2 * dot;
     this.forEachSlice(place, lane, (x0, x1) => {
-      // All dots have one grid; otherwise those of overlapping delays would form a line.
+      // All dots are on one grid; otherwise the dots of overlapping delays would form a solid line.
       const first = x1 - x0 < pitch ? x0 : Math.floor(x0 / pitch) * pitch;
       for (let x = first; x < x1; x += pitch)
         raster.fillRect(Math.max(x, x0), top, Math.min(x + dot, x1), top + dot, color);
@@ -276,7 +273,7 @@ export class LanePainter {
     raster.fillRect(x1 - line, y0, x1, y1, color);
   }
 
-  /** Call `draw` for each slice in view that is wide enough for a rectangle. */
+  /** Call `draw` for each visible slice that is wide enough for a rectangle. */
   private forEachSlice(
     { start, nsPerPx }: LanePlacement,
     { slices, sliceStart, sliceDur }: LaneWindow,
@@ -295,7 +292,7 @@ export class LanePainter {
     }
   }
 
-  /** Call `draw` for each pixel that events too short for a rectangle cover, with their share. */
+  /** Call `draw` for each pixel with events too short for a rectangle, and the share they cover. */
   private forEachColumn(
     place: LanePlacement,
     lane: LaneWindow,
@@ -352,26 +349,26 @@ function hatchOf(place: RowPlacement, ground: number, line: number): Hatch {
   return { ground, line, pitch, thickness: hairline(place) };
 }
 
-/** Width of the dark left edge, thinner on marks that it would fill. */
+/** Return the width of the dark left edge, which is thinner on narrow marks. */
 function edgeWidth(width: number, cssPx: number, dpr: number): number {
   if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
   return Math.max(1, Math.round(cssPx * dpr));
 }
 
-// Captions of the hatch: no data of the rank here, or less detail in the page than the view needs.
+// Captions of hatched areas: no data of this rank, or less detail in the page than required.
 
 const NO_DATA = "no data";
 const COARSE_CAPTION = "detail not embedded";
-/** Min height of a row with a caption. */
+/** Rows at least this high have captions. */
 const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 
-/** Whether a view at `nsPerPx` ns per device px needs more detail than a saved page has. */
+/** Return whether a view at `nsPerPx` ns per device px needs more detail than the page has. */
 export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
   return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
-/** Draw captions where a rank has no data, or a saved page has less detail than the view needs. */
+/** Draw captions where a rank has no data, or a saved page has too little detail. */
 export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
@@ -397,7 +394,7 @@ interface CaptionArea {
   height: number;
 }
 
-/** The lanes of a row between two x; null if they are too narrow, or partly scrolled away. */
+/** Return the lanes of a row between two x; null if too narrow or partly scrolled away. */
 function captionArea(placed: PlacedRow, x0: number, x1: number): CaptionArea | null {
   const bands = placed.row.bands();
   const first = bands[0];
@@ -422,7 +419,7 @@ function drawNoDataCaption(
   drawPlate(pen, frame, area, NO_DATA, 0.5);
 }
 
-/** Draw text on a plate, at this share of the area's width. */
+/** Draw text on a plate, at this share of the width of the area. */
 function drawPlate(
   pen: CanvasPen,
   { theme }: StageFrame,

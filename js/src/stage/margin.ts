@@ -70,7 +70,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const offset = isCompact ? Math.round((row.height - barHeight) / 2) : inset;
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
-  // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
+  // Figures of an earlier view would be wrong. A pale bar is at most a hint.
   if (isCompact || frame.isStale) return;
   drawNumbers(pen, frame, row.rank, times, {
     left,
@@ -78,7 +78,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   });
 }
 
-/** Device time of a rank in view, ns. */
+/** Device time of a rank within the view, in ns. */
 interface RowTimes {
   compute: number;
   exposed: number;
@@ -94,7 +94,7 @@ function isLateRank({ lateness }: StageFrame, { rank }: SceneRank): boolean {
   return lateness?.late.has(rank) ?? false;
 }
 
-/** Null without a device, and while the figures are not loaded. */
+/** Return a rank's times; null if it has no device, or until they are loaded. */
 function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   const { stats } = frame;
   const index = stats?.at.get(rank.rank);
@@ -113,7 +113,7 @@ function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   };
 }
 
-/** A bar of the shares of the span; pale while it is that of an earlier view. */
+/** Draw a bar of how the visible time is divided; pale while it still shows an earlier view. */
 function drawTimeBar(
   pen: CanvasPen,
   { theme, isStale }: StageFrame,
@@ -139,7 +139,7 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/** Draw shares of waiting or communication and of idle time, or why they are missing. */
+/** Draw the shares of idle time and of waiting (or communication), or why they are missing. */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,
@@ -152,7 +152,7 @@ function drawNumbers(
     const text = data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
     pen.drawText(text, left, baseline, FONT.label, theme.ink3);
   } else if (rank.truncated !== null) {
-    // The missing part of the file may cover this time, so it is not known to be idle.
+    // This time may lie in the missing part of the file, so it may not have been idle.
     pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
@@ -161,27 +161,27 @@ function drawNumbers(
     const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
     const share = ns > 0 ? formatShare(ns / span) : "";
     const text = share && `${name} ${share}`;
-    // The heading does not name unrecorded time.
+    // The heading does not mention unrecorded time.
     const isIdle = idle >= unrecorded;
     const otherName = isIdle ? "idle" : "unrecorded";
     const restShare = formatShare(Math.max(idle, unrecorded) / span);
     const rest = `${isMpi(rank) ? "other" : otherName} ${restShare}`;
     const pairs: TextPair[] = [[text, rest]];
-    // A heading has the words, so they are left out first. Without it, the second part is left out.
+    // If the heading has the words, they are dropped first. Otherwise, the second part is dropped.
     if (geometry.stripRows > 1 && isIdle) pairs.push([share, rest], [share, restShare]);
     else pairs.push([text, ""]);
     drawFirstPair(pen, theme, pairs, left, left + geometry.margin - 2 * PAD, baseline);
   }
 }
 
-/** Whether waits are known for the window of the totals. */
+/** Return whether waits are known for the window of the totals. */
 function hasWaits({ lateness, stats }: StageFrame): boolean {
   const waits = lateness?.lateness;
   const totals = stats?.stats;
   return waits !== undefined && waits.start === totals?.start && waits.end === totals.end;
 }
 
-/** Time that a rank waits for other ranks without computing; 0 if unknown. */
+/** Return how long a rank waits for other ranks without computing; 0 if unknown. */
 function exposedWait(frame: StageFrame, rank: number): number {
   const index = hasWaits(frame) ? frame.lateness?.at.get(rank) : undefined;
   return index === undefined ? 0 : (frame.lateness?.lateness.exposed_wait[index] ?? 0);
@@ -205,7 +205,7 @@ function drawFirstPair(
   pen.drawText(fits[1], right, baseline, FONT.label, theme.ink3, "right");
 }
 
-/** Whether a rank's rows show only MPI calls. The rest of its time is then work, not idle time. */
+/** Return whether a rank has only MPI rows: the rest of its time is then work, not idle time. */
 export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");

@@ -1,7 +1,7 @@
 /**
  * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
  *
- * Events that are selected or found keep their colours and have an outline; a veil dims the rest.
+ * Selected events and search matches keep their colours and get an outline; a veil dims the rest.
  */
 
 import { countBelow, countUpTo } from "../engine/columns";
@@ -63,7 +63,7 @@ interface SelectedArea {
   tracks: readonly string[] | null;
 }
 
-/** Window and rows of a selection; null if it has neither. */
+/** Return the window and rows of a selection; null if it has neither. */
 function areaOf(selection: SelectionJson | null): SelectedArea | null {
   if (selection === null) return null;
   const { start_ns, end_ns, ranks, tracks } = selection;
@@ -75,7 +75,7 @@ function areaOf(selection: SelectionJson | null): SelectedArea | null {
 /** Opacity of the veil, as the last two digits of a colour. */
 const VEIL = "a8";
 
-/** Min width of a dimmed part whose names are written again, px. */
+/** In dimmed parts at least this wide, in px, names are written again. */
 const NAMES_FROM_PX = 8;
 
 /** Dims parts of the lanes. */
@@ -94,7 +94,7 @@ class Veil {
     if (box.width >= NAMES_FROM_PX) this.boxes.push(box);
   }
 
-  /** Write the names of dimmed events again: those under the veil can hardly be read. */
+  /** Write the names of dimmed events again: under the veil they are hard to read. */
   drawNames(): void {
     for (const lane of this.frame.visible.lanes) {
       const boxes = this.boxes.filter(({ y, height }) => y < lane.bottom && y + height > lane.top);
@@ -106,7 +106,7 @@ class Veil {
   }
 }
 
-/** Draw the edges of an area; with a veil, dim everything outside of it. */
+/** Draw the edges of an area. With a veil, dim everything outside it. */
 function drawArea(
   pen: CanvasPen,
   frame: OverlayFrame,
@@ -138,7 +138,7 @@ function drawArea(
   dimUpTo(rowsBottom, rowsBottom);
 }
 
-/** Vertical ranges of the selected rows, neighbours joined. */
+/** Return the vertical ranges of the selected rows, with adjacent ranges joined. */
 function selectedBands(
   { visible: lanes, geometry }: OverlayFrame,
   ranks: readonly number[] | null,
@@ -150,7 +150,7 @@ function selectedBands(
   const isSelected = ({ rank, track, open }: StageRow): boolean => {
     if (ranks !== null && !ranks.includes(rank.rank)) return false;
     if (tracks === null) return true;
-    // A folded rank represents its tracks.
+    // A folded rank stands for its tracks.
     if (track === null) return !open && rank.tracks.some(({ key }) => tracks.includes(key));
     return tracks.includes(track.key);
   };
@@ -259,7 +259,7 @@ function drawTimeMark(pen: CanvasPen, frame: OverlayFrame, mark: TimeMark): void
   }
 }
 
-/** Draw the last arrival at the selected collective: a line over all ranks, and a flag. */
+/** Draw the last arrival at the selected collective: a line through all ranks, and a flag. */
 function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: OverlayFrame): void {
   if (overlay.collective === null) return;
   const { time, rank } = overlay.collective;
@@ -275,10 +275,10 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-/** Min distance of marked parts with separate outlines, px. */
+/** Marked parts at least this far apart, in px, have separate outlines. */
 const OUTLINE_GAP_PX = 4;
 
-/** Outline the marked parts of the lanes, and dim everything else. */
+/** Outline the marked parts of the lanes and dim everything else. */
 function drawMarks(
   pen: CanvasPen,
   frame: OverlayFrame,
@@ -300,7 +300,7 @@ function drawMarks(
   }
   for (const visibleLane of visible.lanes) {
     const { lane, height, stackLanes = [lane] } = visibleLane.band;
-    // Lanes that have come into view since the request, and inner frames of a folded stack.
+    // Lanes that came into view after the request, and inner frames of a folded stack.
     if (!lanes.includes(lane) || lane !== stackLanes[0]) continue;
     const outlines: [left: number, right: number][] = [];
     let dimmedFrom = xOf(0);
@@ -331,16 +331,16 @@ function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): nu
 // Arrows between the selected event and the events that it launched or that launched it.
 
 const ARROW_WIDTH = 1.75;
-/** Min distance of two ends; closer ends are joined by a curve that bends to the left. */
+/** If the ends of an arrow are closer than this, they are joined by a curve that bends left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
-/** Max distance from the view at which ends outside of it are drawn. */
+/** Ends that are farther outside the view are not drawn. */
 const FAR_PX = 3000;
 
 interface ArrowEnd {
   x: number;
   y: number;
-  /** Whether the event itself is visible, not only the row that hides it. */
+  /** Whether the event itself is visible, rather than the row in which it is folded. */
   isVisible: boolean;
 }
 
@@ -349,7 +349,7 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
   for (const arrow of [...overlay.launches, ...overlay.flows]) {
     const { from, to } = arrow;
     const isFlow = "kind" in arrow;
-    // An operator may be longer than the view: its arrow starts at the time of its target.
+    // An operator may be longer than the view, so its arrow starts at the time of its target.
     const leaves = isFlow ? from.start + from.dur / 2 : Math.min(to.start, from.start + from.dur);
     const a = arrowEnd(frame, from, leaves);
     const b = arrowEnd(frame, to, to.start);
@@ -358,7 +358,7 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
   }
 }
 
-/** End of an arrow at an event, or at the lower edge of the row that hides the event. */
+/** Return where an arrow ends: at an event, or below the row in which the event is folded. */
 function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | null {
   const { geometry, view, visible: lanes } = frame;
   const left = geometry.lanesX;

@@ -2,7 +2,7 @@
  * Paint the regions of a frame that have changed, on two canvases.
  *
  * The base canvas has head, names, lanes and totals; lanes are rasterized in memory and copied. The
- * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
+ * overlay has selection, search matches and hover, so that moving the pointer repaints no lanes.
  */
 
 import type { Band } from "./bands";
@@ -48,11 +48,11 @@ export class Painter {
     this.raster = across > 0 && down > 0 ? new PixelRaster(across, down) : null;
   }
 
-  /** Repaint the dirty regions; returns the number of lanes drawn. */
+  /** Repaint the changed regions. Return the number of lanes drawn. */
   paint(frame: StageFrame, dirty: ReadonlySet<StageRegion>): number {
     const { pen, overPen, raster } = this;
     const { width, height } = frame.geometry;
-    // The overlay has the names of dimmed events.
+    // The names of dimmed events are on the overlay.
     const regions = dirty.has("lanes") ? new Set([...dirty, "overlay" as const]) : dirty;
     if (regions.has("overlay")) overPen.ctx.clearRect(0, 0, width, height);
     const { left, top } = lanesBox(frame.geometry);
@@ -62,7 +62,7 @@ export class Painter {
   }
 }
 
-/** The lanes' place on the canvas, in device px. */
+/** Return the position of the lanes on the canvas, in device px. */
 export function lanesBox({ dpr, lanesX, lanesWidth, rowsTop, rowsHeight }: StageGeometry) {
   const [left, top] = [Math.round(lanesX * dpr), Math.round(rowsTop * dpr)];
   const across = Math.round((lanesX + lanesWidth) * dpr) - left;
@@ -70,7 +70,7 @@ export function lanesBox({ dpr, lanesX, lanesWidth, rowsTop, rowsHeight }: Stage
   return { left, top, across, down };
 }
 
-/** Paint regions of a frame; `put` copies the raster to the canvas. Return the number of lanes. */
+/** Paint regions of a frame. `put` copies the raster to the canvas. Return the number of lanes. */
 export function paintRegions(
   frame: StageFrame,
   dirty: ReadonlySet<StageRegion>,
@@ -151,7 +151,7 @@ function rasterize(raster: LaneRaster, frame: StageFrame): void {
 
 type TimeScale = Omit<RowPlacement, "y0" | "y1" | "dataStart" | "dataEnd" | "coarse">;
 
-/** Paint missing data, ribbon and lanes of a row; `toPx` converts heights to device px. */
+/** Paint missing data, ribbon and lanes of a row. `toPx` converts heights to device px. */
 function rasteriseRow(
   painter: LanePainter,
   frame: StageFrame,
@@ -228,7 +228,7 @@ function makePen(canvas: HTMLCanvasElement, settings: CanvasRenderingContext2DSe
 export type StageRegion = "head" | "gutter" | "lanes" | "margin" | "overlay";
 export const ALL_REGIONS: readonly StageRegion[] = ["head", "gutter", "lanes", "margin", "overlay"];
 
-/** Draws when something has changed, at most once for each frame of the browser. */
+/** Draws after changes, at most once per animation frame of the browser. */
 export class FrameLoop {
   private dirty = new Set(ALL_REGIONS);
   private frame = 0;
@@ -236,7 +236,7 @@ export class FrameLoop {
 
   constructor(private readonly draw: (now: number) => void) {}
 
-  /** Mark these parts to be redrawn. */
+  /** Request that these parts are redrawn. */
   invalidate(...regions: readonly StageRegion[]): void {
     for (const region of regions) this.dirty.add(region);
     this.schedule();
@@ -251,7 +251,7 @@ export class FrameLoop {
     });
   }
 
-  /** Return the changes since the last call and cancel the pending frame: the caller draws now. */
+  /** Return the parts to redraw and cancel the pending frame, because the caller draws now. */
   takeDirty(): ReadonlySet<StageRegion> {
     const { dirty } = this;
     cancelAnimationFrame(this.frame);

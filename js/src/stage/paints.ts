@@ -1,17 +1,17 @@
-/** The theme's colours as packed pixels, by form, kind and shade, ready for the rasterizer. */
+/** The colours of a theme as packed pixels by form, kind and shade, for the rasterizer. */
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { weightOfClass } from "../facts/event_classes";
 import type { Theme } from "../ui/theme";
 import type { BandForm } from "./bands";
 
-/** Number of steps from the lane's colour to the full one, for partly covered pixels. */
+/** Number of steps between the colour of a lane and the full colour, for partly covered pixels. */
 export const STEPS = 16;
 const SHADES = 3;
-/** Alpha of cells of another level, drawn while the level of the view is not loaded. */
+/** Alpha of cells from another level, drawn until the right level is loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
-/** Share of the colour in columns of host events, too short for a tint and an edge. */
+/** Share of the colour in columns of host events, which are too narrow for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR_ALPHA = 0.75;
 /** Opacity of the late colour over the row of a rank that makes the rest of the job wait. */
@@ -28,18 +28,18 @@ export function rgb(hex: string): Rgb {
   return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
 }
 
-/** Mix two colours: `share` of `a`, the rest `b`. */
+/** Mix two colours: `share` of `a`, and the rest of `b`. */
 export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
   return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
 }
 
-/** Colour as a pixel of ImageData read in 32 bits, which are little-endian in all browsers. */
+/** Pack a colour into a pixel of ImageData read as 32 bits, little-endian in all browsers. */
 export function pack({ r, g, b }: Rgb): number {
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 }
 
-/** FNV-1a over the UTF-8 bytes. */
+/** Return the FNV-1a hash of the UTF-8 bytes. */
 export function fnv1a32(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(text)) {
@@ -56,24 +56,24 @@ function luminance({ r, g, b }: Rgb): number {
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
 }
 
-/** Contrast ratio as defined by WCAG. */
+/** Return the contrast ratio as defined by WCAG. */
 export function contrast(a: Rgb, b: Rgb): number {
   const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y) as [number, number];
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** The text colour with the higher contrast. */
+/** Return the text colour with the higher contrast. */
 export function readableOn(background: Rgb, texts: readonly [string, string]): string {
   const [a, b] = texts;
   return contrast(rgb(a), background) >= contrast(rgb(b), background) ? a : b;
 }
 
-/** The theme's dark text, which differs from its ink in the dark theme. */
+/** Return the dark text colour of the theme. In the dark theme, it differs from `ink`. */
 function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
-/** The shade of events by the hash of their name. */
+/** Return the shade of events, given the hash of their name. */
 export function shadeIndex(hash: number): number {
   return hash % SHADES;
 }
@@ -84,7 +84,7 @@ type ColorRamp = Uint32Array;
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
-/** The colours of a ramp: its stops, and the interpolated steps between them. */
+/** Return the colours of a ramp: its stops and the interpolated steps between them. */
 function buildRamp(stops: readonly string[]): Uint32Array {
   const colors = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
   for (let step = 0; step < colors.length; step += 1) {
@@ -95,12 +95,12 @@ function buildRamp(stops: readonly string[]): Uint32Array {
   return colors;
 }
 
-/** Style of a kind or a class of events. */
+/** The style of a kind or class of events. */
 interface EventStyle {
-  /** Colours and the text on them, by shade. */
+  /** Colours by shade, with the text colours for them. */
   colors: readonly Rgb[];
   texts: readonly string[];
-  /** Strength of columns in lanes of each form. */
+  /** Strength of columns, by lane form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
   /** Share of the colour in a tint. */
   tint: number;
@@ -111,7 +111,7 @@ interface EventStyle {
 
 export type StagePaints = Readonly<ReturnType<typeof buildPaints>>;
 
-/** Colours of columns by the form of their lane; `alpha` is their opacity over its background. */
+/** Return the column colours by lane form. `alpha` is their opacity over the background. */
 function buildColumns(
   styles: readonly EventStyle[],
   lane: Rgb,
@@ -129,7 +129,7 @@ function buildColumns(
   return { solid, counter: solid, pale: rampOf("pale", bg), bar: rampOf("bar", bg) };
 }
 
-/** `hostStyle` is the code of calls of the host; -1 if they have no colours by name. */
+/** `hostStyle` is the code of host calls; -1 if names do not determine their colours. */
 function buildPaints(
   theme: Theme,
   styles: readonly EventStyle[],
@@ -141,14 +141,14 @@ function buildPaints(
     pack(mix(rgb(hex), ground, share));
   return {
     host: hostStyle,
-    /** Whether entries are classes carried by tiles, not kinds. */
+    /** Whether entries are event classes instead of kinds. */
     byClass,
-    /** Factors of the share of a pixel, by entry: changed calls stay visible among the others. */
+    /** By entry, the weight of a pixel's share, which keeps changed calls visible among others. */
     columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
-    /** Class of events in tiles without classes. */
+    /** Class of events in tiles that have no classes. */
     unknownClass: styles.length - 1,
     bg: pack(bg),
-    /** Background of the marks: a device lane has its own, to make its idle time visible. */
+    /** Background of the marks. Device lanes have their own, so that their idle time is visible. */
     ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
     rule: packColor(theme.rule),
     hatchLine: packColor(theme.ruleStrong, 0.32),
@@ -162,14 +162,14 @@ function buildPaints(
     ),
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
-    /** By hue: calls of the host by name. */
+    /** By hue, for host calls coloured by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
     /** By kind: whether it is drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** By kind: width of the edge in CSS px. */
     edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),
-    /** By class: drawn as lines over a pale ground, and that ground. */
+    /** By class: whether it is hatched on a pale background, and that background. */
     hatched: Uint8Array.from(styles, ({ hatched }) => (hatched ? 1 : 0)),
     hatchedGround: Uint32Array.from(styles, ({ colors }) =>
       pack(mix(colors[0]!, bg, HATCH_GROUND)),
@@ -179,7 +179,7 @@ function buildPaints(
     counterLine: packColor(theme.ink2, 0.8, lane),
     waitFill: packColor(theme.waitFill),
     waitLine: packColor(theme.waitLine),
-    /** Ramp of a ribbon, from on time to latest. */
+    /** Colour ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
     lateLine: packColor(theme.late),
     /** Colour of late arrivals of a rank that does not make the rest of the job wait. */
@@ -213,15 +213,15 @@ export function kindPaints(
   return buildPaints(theme, styles, { hostStyle, byClass: false });
 }
 
-// Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
+// Colouring by class instead of kind. Tiles contain the class of each event.
 
 const PALE_CLASS_COLUMN = 0.75;
-/** Share of the colour in the ground between the lines, and in a call of the host. */
+/** Share of the colour in the background of a hatch, and in a host call. */
 const HATCH_GROUND = 0.16;
 const CLASS_TINT = 0.3;
 const FAINT_SHARE = 0.45;
 
-/** Paints whose entries are classes of events instead of kinds. */
+/** Return paints whose entries are event classes instead of kinds. */
 export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
   const styles = classes.styles(theme.name).map(({ color, faint, hatched }): EventStyle => {
     const full = faint === true ? mix(rgb(color), rgb(theme.lane), FAINT_SHARE) : rgb(color);
@@ -240,9 +240,9 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
   return buildPaints(theme, styles, { hostStyle: -1, byClass: true });
 }
 
-// Share of each class of events in the device work of the whole job, for the minimap.
+// The class shares of device work over the whole job, for the minimap.
 
-/** Packed colour and share of each class at a time; empty outside of the window. */
+/** Return a function that gives the colour and share of each class at a time. */
 export function classSharesAt(
   { start, end, shares }: ClassShares,
   styles: readonly ClassStyle[],

@@ -1,7 +1,7 @@
 /**
- * The rows of two stages in one place, rank by rank and track by track.
+ * Draw the rows of two stages in one place, rank by rank and track by track.
  *
- * Both stages have the same size, and one is in front of the other. Each draws its rows and leaves
+ * Both stages have the same size, one in front of the other. Each draws its own rows and leaves
  * gaps for the rows of the other. The stage in front is clipped to its rows. With rows 40 px high:
  *
  *   stage behind     rank 0 at 0     rank 1 at 80
@@ -10,17 +10,17 @@
 
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
 
-/** Placement of the rows of a stage among the rows of another stage. */
+/** How the rows of a stage are placed among the rows of another stage. */
 export interface RowPairing {
-  /** Whether this stage is behind the other one. The rows of the stage behind come first. */
+  /** Whether this stage is behind the other one. Its rows come first if so. */
   isBehind: boolean;
-  /** The words for the stage behind and the stage in front, such as "before" and "after". */
+  /** The words for the stages behind and in front, such as "before" and "after". */
   words: readonly [string, string];
-  /** The ranks of the stage in front by the ranks of the stage behind. */
+  /** For each rank of the stage behind, the corresponding rank of the stage in front. */
   partners: ReadonlyMap<number, number>;
 }
 
-/** Consecutive rows of one rank: its head and its tracks. */
+/** Group consecutive rows of one rank: its head and its tracks. */
 function rowsByRank({ rows }: RowLayout): StageRow[][] {
   const blocks: StageRow[][] = [];
   for (const row of rows) {
@@ -31,10 +31,7 @@ function rowsByRank({ rows }: RowLayout): StageRow[][] {
   return blocks;
 }
 
-/**
- * Merge two lists and keep the order of each. Partners are adjacent; entries without a partner come
- * before the next pair.
- */
+/** Merge two lists in their order. Partners are adjacent; others come before the next pair. */
 function mergeInOrder<T>(
   behind: readonly T[],
   front: readonly T[],
@@ -51,9 +48,9 @@ function mergeInOrder<T>(
 }
 
 /**
- * Place the rows of both layouts, tracks below their ranks. A row behind has the name that both
- * share, such as `rank 0`, and its partner below has the word `after`. If a row has no partner, or
- * the names differ, its name and its word are joined.
+ * Place the rows of both layouts, with tracks below their ranks. A row of the stage behind gets the
+ * name that both have, such as `rank 0`, and its partner below gets the word `after`. If a row has
+ * no partner, or the names differ, name and word are joined.
  */
 export function interleaveRows(
   behind: RowLayout,
@@ -85,7 +82,7 @@ export function interleaveRows(
   }
 }
 
-/** Whether two rows of partners are both heads, or tracks of the same kind and name. */
+/** Return whether two rows are both heads, or tracks of the same role and name. */
 function areSameTrack({ track }: StageRow, { track: other }: StageRow): boolean {
   if (track === null || other === null) return track === other;
   // Numbers of processes, threads and devices differ between runs.
@@ -93,7 +90,7 @@ function areSameTrack({ track }: StageRow, { track: other }: StageRow): boolean 
   return track.role === other.role && nameOf(track.label) === nameOf(other.label);
 }
 
-/** The visible rows as the value of `clip-path`. */
+/** Return a `clip-path` value that covers the visible rows. */
 export function rowsClipPath(placed: readonly PlacedRow[], width: number): string {
   if (placed.length === 0) return "inset(50%)";
   const boxes = placed.map(({ row, y, clipTop, clipBottom }) => {

@@ -1,4 +1,4 @@
-/** Text and lines on a canvas in CSS px, on whole device pixels. */
+/** Draw text and lines on a canvas in CSS px, aligned to device pixels. */
 
 import { getOrMake } from "../protocol/maps";
 import { TextFitter } from "../ui/text";
@@ -32,7 +32,7 @@ export class CanvasPen {
     return Math.round(value * this.dpr) / this.dpr;
   }
 
-  /** The width of one device pixel, at least 1 CSS px. */
+  /** Line width of about 1 CSS px in whole device pixels. */
   get hairline(): number {
     return Math.max(1, Math.round(this.dpr)) / this.dpr;
   }
@@ -50,7 +50,7 @@ export class CanvasPen {
     this.ctx.fillRect(left, top, this.snap(x + width) - left, this.snap(y + height) - top);
   }
 
-  /** The border of a rectangle, inside it. */
+  /** Draw a border along the inside of a rectangle. */
   strokeFrame(
     x: number,
     y: number,
@@ -71,7 +71,7 @@ export class CanvasPen {
     this.ctx.fillRect(right - thick, top + thick, thick, bottom - top - 2 * thick);
   }
 
-  /** A rectangle of diagonal lines with a border: time spent waiting. */
+  /** Draw a rectangle of diagonal lines with a border, which means time spent waiting. */
   hatchedRect(
     x: number,
     y: number,
@@ -108,7 +108,7 @@ export class CanvasPen {
     this.ctx.fillRect(this.snap(x0), this.snap(y), this.snap(x1) - this.snap(x0), this.hairline);
   }
 
-  /** A vertical line of dashes: 2 px on, 3 off. */
+  /** Draw a vertical dashed line: 2 px on, 3 px off. */
   dashedLine(x: number, y0: number, y1: number, color: string): void {
     this.setFill(color);
     const left = this.snap(x);
@@ -117,7 +117,7 @@ export class CanvasPen {
     }
   }
 
-  /** Draw all of `text` with its baseline at `y`. */
+  /** Draw the whole text with its baseline at `y`. */
   drawText(
     text: string,
     x: number,
@@ -136,7 +136,7 @@ export class CanvasPen {
     this.ctx.fillText(text, align === "left" ? this.snap(x) : x, y);
   }
 
-  /** Draw as much of the text as fits into `maxWidth`. Return the width used, 0 if nothing fits. */
+  /** Draw as much of the text as fits in `maxWidth`. Return the width used; 0 if nothing fits. */
   drawTruncated(
     text: string,
     x: number,
@@ -152,7 +152,7 @@ export class CanvasPen {
     return Math.min(maxWidth, this.textWidth(label, font));
   }
 
-  /** Draw the first of `texts` that fits untruncated. Return the width used, 0 if none fits. */
+  /** Draw the first of `texts` that fits completely. Return the width used; 0 if none fits. */
   drawFirstFit(
     texts: readonly string[],
     x: number,
@@ -197,7 +197,7 @@ export class CanvasPen {
     ctx.clip();
     draw();
     ctx.restore();
-    // `restore` resets the context, so the cached settings are stale.
+    // `restore` resets the context, so the cached settings are no longer valid.
     this.font = "";
     this.color = "";
     this.align = "left";

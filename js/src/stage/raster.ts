@@ -1,6 +1,6 @@
-/** Fill rectangles and columns of pixels in memory, far faster than with canvas calls. */
+/** Fill rectangles and pixel columns in memory, much faster than with canvas calls. */
 
-/** Colours of a hatch, and the distance and thickness of its lines in device px. */
+/** The colours of a hatch, with the distance and thickness of its lines in device px. */
 export interface Hatch {
   ground: number;
   line: number;
@@ -23,7 +23,7 @@ export class PixelRaster {
     this.bottom = height;
   }
 
-  /** Restrict drawing to the rows `top … bottom - 1`. */
+  /** Restrict drawing to the pixel rows `top` to `bottom - 1`. */
   clip(top: number, bottom: number): void {
     this.top = Math.max(0, Math.min(top, this.height));
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
@@ -49,9 +49,9 @@ export class PixelRaster {
   }
 
   /**
-   * Draw a column one pixel wide, from `base` up to the height `size`. The strength of the topmost
-   * pixel is the share of it that is covered: `ramp[column … column + steps]` goes from the ground to
-   * the full colour.
+   * Draw a column one pixel wide and `size` high, standing on `base`. The strength of the topmost
+   * pixel is its covered share: `ramp[column … column + steps]` goes from the background to the
+   * full colour.
    */
   fillColumn(
     x: number,
@@ -73,7 +73,7 @@ export class PixelRaster {
       px[y * width + x] = ramp[column + remainder]!;
   }
 
-  /** Draw diagonal lines over a plain ground. */
+  /** Draw diagonal lines on a plain background. */
   hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
     const { ground, line, pitch, thickness } = hatch;
     const left = Math.max(0, x0);
@@ -82,7 +82,7 @@ export class PixelRaster {
     const { px, width } = this;
     for (let y = Math.max(y0, this.top); y < to; y += 1) {
       const row = y * width;
-      // Relative to the stage's origin, so that adjacent hatches line up.
+      // Relative to the origin of the stage, so that adjacent hatches line up.
       let phase = (left + y) % pitch;
       for (let x = left; x < right; x += 1) {
         px[row + x] = phase < thickness ? line : ground;
@@ -93,7 +93,7 @@ export class PixelRaster {
   }
 }
 
-/** Drawing functions for lanes. */
+/** The drawing functions for lanes. */
 export type LaneRaster = Pick<
   PixelRaster,
   "width" | "height" | "clip" | "fillRect" | "fillColumn" | "hatchRect"

@@ -1,4 +1,4 @@
-/** Rows and their heights: folded ranks, heads, tracks. */
+/** Lay out rows: folded ranks, and the heads and tracks of open ranks. */
 
 import { rankRuns } from "../facts/rank_text";
 import { sum } from "../expressions/numbers";
@@ -27,46 +27,46 @@ import {
 
 export interface StageRow {
   rank: SceneRank;
-  /** Null for a folded rank or the head of an opened one. */
+  /** Null for a folded rank or the head of an open rank. */
   track: SceneTrack | null;
   /** Name in the gutter. */
   name: string;
   /** Shorter names for a narrow gutter, from long to short. */
   shortNames: readonly string[];
-  /** Only in paired rows: the name to draw, and whether the row is the partner of the one above. */
+  /** In paired rows: the name to draw (null: `name`), and whether its partner is the row above. */
   pairName?: string | null;
   isJoined?: boolean;
   /** The ranks that the row represents, including `rank`. */
   memberRanks: readonly number[];
   badge: "fold" | "unfold" | null;
-  /** Lanes without events in view, drawn as thin lines. */
+  /** Number of lanes without events in view, which are drawn as thin lines. */
   thinLanes: number;
-  /** Whether stacks of Python frames have one row each; null for none. */
+  /** Whether each Python stack has a single row; null if there are no stacks. */
   stacks: "folded" | "open" | null;
-  /** Reason that the rank has its own row while similar ranks are folded; "" for none. */
+  /** Why the rank has its own row while similar ranks are folded; "" if it does not apply. */
   reason: string;
   open: boolean;
   pinned: boolean;
-  /** Offset from the top of the rows, before scrolling. */
+  /** Distance from the top of the rows, before scrolling. */
   top: number;
   height: number;
   bands(): readonly Band[];
-  /** Position of the ribbon of late arrivals, from the top of the row. */
+  /** Return the position of the ribbon of late arrivals, from the top of the row. */
   ribbon(): { top: number; height: number } | null;
 }
 
 export interface RowLayout {
   rows: readonly StageRow[];
-  /** Index of the first row that scrolls; the rows before it stay in place. */
+  /** Number of rows at the top that do not scroll. */
   stickyCount: number;
   stickyHeight: number;
   height: number;
-  /** Whether the rows need no scrolling. */
+  /** Whether all rows fit without scrolling. */
   fits: boolean;
   foldSizes: FoldSizes;
 }
 
-/** Max share of the height for pinned rows. If they need more, they scroll like all rows. */
+/** Pinned rows that need more than this share of the height scroll like all other rows. */
 const STICKY_SHARE = 0.6;
 
 function rankKey(rank: SceneRank): string {
@@ -77,7 +77,7 @@ function trackKey(rank: SceneRank, track: SceneTrack): string {
   return `${rank.rank}/${track.key}`;
 }
 
-/** Return a test for the filter; a filter that is not a regular expression is searched literally. */
+/** Return the test of a filter. If it is not a regular expression, it is matched literally. */
 export function compileRowFilter(filter: string): ((text: string) => boolean) | null {
   if (filter === "") return null;
   let expression: LinearRegExp;
@@ -100,14 +100,14 @@ function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
 
-/** Whether the row of a similar rank represents this rank, which is neither found nor pinned. */
+/** Return whether a similar rank's row represents this rank, which is neither found nor pinned. */
 function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boolean {
   const representative = state.rankGroups?.hidden.get(rank.rank);
   if (representative === undefined || isFound || state.pinned.includes(rankKey(rank))) return false;
   return state.onlyRanks?.has(representative) !== false;
 }
 
-/** By rank with a row, the tracks shown below its head; null if the rank is folded. */
+/** Return, for each rank with a row, its tracks below the head; null if the rank is folded. */
 function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | null> {
   const test = compileRowFilter(state.filter);
   const shown = new Map<number, SceneTrack[] | null>();
@@ -158,7 +158,7 @@ function memoize<T>(make: () => T): () => T {
   };
 }
 
-/** Names of a row that represents several ranks, from long to short. */
+/** Return names for a row of several ranks, from long to short. */
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
   const runs = rankRuns(memberRanks);
@@ -226,7 +226,7 @@ function trackRow(
   };
 }
 
-/** The stacks of a track that are drawn in one row each. */
+/** Return the stacks of a track that are drawn in a single row. */
 function foldedStacks(rank: SceneRank, track: SceneTrack, state: RowState): readonly StackSpan[] {
   return state.openStacks?.has(trackKey(rank, track)) === true ? [] : (track.stacks ?? []);
 }
@@ -234,8 +234,8 @@ function foldedStacks(rank: SceneRank, track: SceneTrack, state: RowState): read
 const NO_LANES: ReadonlySet<number> = new Set();
 
 /**
- * The rows of `scene` in `state`; `availableHeight` is the height that they may fill without
- * scrolling, `emptyLanes` the lanes of tracks without events in view.
+ * Lay out the rows of `scene` in `state`. `availableHeight` is the height that they may fill
+ * without scrolling. `emptyLanes` are the lanes of tracks without events in view.
  */
 export function layoutRows(
   scene: Scene,
@@ -280,13 +280,13 @@ interface RowPlan {
   scene: Scene;
   state: RowState;
   visibleRanks: ReadonlyMap<number, SceneTrack[] | null>;
-  /** Position of each pin by its key. */
+  /** Position of each pin, by its key. */
   pins: ReadonlyMap<string, number>;
   foldSizes: FoldSizes;
   emptyLanes: ReadonlySet<number>;
 }
 
-/** Pinned rows in the order of the pins, and all other rows in the order of the scene. */
+/** Return the pinned rows in pin order, and all other rows in scene order. */
 function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] } {
   const { scene, state, visibleRanks, pins } = plan;
   const { rankGroups } = state;
@@ -296,7 +296,7 @@ function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] 
     visibleRanks.has(rank) || state.onlyRanks?.has(rank) === false;
   for (const rank of scene.ranks) {
     const tracks = visibleRanks.get(rank.rank);
-    // A track stays pinned if its rank is folded away.
+    // A pinned track remains even if its rank is folded away.
     const isHidden = pins.size > 0 && rankGroups?.hidden.has(rank.rank) === true;
     if (tracks === undefined && !isHidden) continue;
     const order = pins.get(rankKey(rank));
@@ -335,22 +335,22 @@ function pinnedTracksHeight(
   return sum(heights);
 }
 
-/** Height of all rows without stretching. */
+/** Return the height of all rows without stretching. */
 export function naturalHeight(scene: Scene, state: RowState): number {
   return layoutRows(scene, state, 0).height;
 }
 
 export interface PlacedRow {
   row: StageRow;
-  /** Top in the stage, as scrolled. */
+  /** Top in the stage, after scrolling. */
   y: number;
-  /** The part of the stage that the row may draw in. */
+  /** The part of the stage in which the row may draw. */
   clipTop: number;
   clipBottom: number;
 }
 
 /**
- * The visible rows, from back to front: rows that scroll, then the head of the opened rank whose
+ * Return the visible rows from back to front: scrolling rows, the head of the open rank whose
  * tracks are at the top, then pinned rows.
  */
 export function placeRows(
@@ -382,7 +382,7 @@ export function placeRows(
   return placed;
 }
 
-/** The head that covers the tracks at `top`, and how far the next rank pushes it up. */
+/** Return the head that covers the tracks at `top`, and how far the next rank pushes it up. */
 function stickyHead(
   layout: RowLayout,
   from: number,
@@ -419,19 +419,19 @@ export function makeRowInfo(row: StageRow, y: number): RowInfo {
   };
 }
 
-// Similar ranks folded into one row: the groups, and the position of their badge.
+// Similar ranks folded into a row: the members of a group, and the position of the badge.
 
-/** Width of the badge in the gutter, CSS px. */
+/** Width of the badge in the gutter, in CSS px. */
 export const BADGE_WIDTH = 14;
-/** Tolerance left and right of the badge, CSS px. */
+/** Tolerance to the left and right of the badge, in CSS px. */
 const BADGE_HIT_MARGIN = 5;
 
-/** Left edge of the badge; while a rank is opened, the rows have arrows to the left of it. */
+/** Return the left edge of the badge. While a rank is open, rows have arrows to the left of it. */
 export function badgeLeft({ mode }: FoldSizes): number {
   return mode === "line" ? 24 : 11;
 }
 
-/** Left and right edge of the area in which a press hits the badge. */
+/** Return the left and right edge of the area in which a press hits the badge. */
 export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   const left = badgeLeft(fold);
   return {
@@ -440,7 +440,7 @@ export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   };
 }
 
-/** Ranks shown in the row of `rank`: first `rank`, then the similar ranks without a row. */
+/** Return the ranks in the row of `rank`: `rank`, then the similar ranks without a row. */
 function membersOf(
   groups: RankGroups | null | undefined,
   rank: number,

@@ -1,4 +1,4 @@
-/** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
+/** The rows at the current scroll position: visible rows, nearby rows, and their lanes. */
 
 import { sum } from "../expressions/numbers";
 import { hasDevice, hasLateness } from "../protocol/scene";
@@ -20,17 +20,17 @@ export class RowsView {
   state: RowState = { open: new Set(), pinned: [], filter: "" };
   layout: RowLayout;
   visible = new VisibleLanes([]);
-  /** Visible lanes, from the top. */
+  /** Visible lanes from top to bottom. */
   lanes: readonly number[] = [];
-  /** Lanes drawn over the visible ones. */
+  /** Lanes drawn over the visible lanes. */
   overlayLanes: readonly number[] = [];
   /** Lanes that scrolling by one screen would make visible. */
   nearbyLanes: readonly number[] = [];
   scroll = 0;
-  /** Visible ranks with a ribbon of late arrivals. */
+  /** Visible ranks that have a ribbon of late arrivals. */
   ribbonRanks: readonly number[] = [];
   private emptyLanes: ReadonlySet<number> = new Set();
-  /** Rows of another stage in the same place. */
+  /** The rows of another stage drawn in the same place. */
   pairing: (RowPairing & { other: RowsView }) | null = null;
 
   constructor(
@@ -40,7 +40,7 @@ export class RowsView {
     this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
   }
 
-  /** Update the layout; the rank at the top keeps its position. */
+  /** Update the layout. The rank at the top keeps its position. */
   update(scene: Scene, geometry: StageGeometry): void {
     const before = this.layout;
     if (scene !== this.scene) {
@@ -58,7 +58,7 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /** The layout in which all rows fit with the fewest thin lanes, the lowest empty ones. */
+  /** Return the layout with the fewest thin lanes, the lowest ones, in which all rows fit. */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
@@ -84,7 +84,7 @@ export class RowsView {
     this.place();
   }
 
-  /** Scroll to a position; returns false if it is the current one. */
+  /** Scroll to a position. Return false if nothing changes. */
   scrollTo(scroll: number): boolean {
     const before = this.scroll;
     this.scroll = this.clampedScroll(scroll);
@@ -94,14 +94,14 @@ export class RowsView {
     return true;
   }
 
-  /** The scroll that brings `lane` into view; null if no row shows it. */
+  /** Return the scroll position that brings `lane` into view; null if no row shows it. */
   scrollFor(lane: number): number | null {
     return scrollToReveal(this.layout, this.geometry.rowsHeight, this.scroll, lane);
   }
 
   rowInfos(): RowInfo[] {
     const { layout, geometry, scroll } = this;
-    // The head of an opened rank may stick to the top, away from its position in the layout.
+    // The head of an open rank may be fixed at the top instead of its position in the layout.
     const shown = new Map(this.visible.placed.map(({ row, y }) => [row, y]));
     return layout.rows.map((row, i) => {
       const y = geometry.rowsTop + row.top - (i < layout.stickyCount ? 0 : scroll);
@@ -109,7 +109,7 @@ export class RowsView {
     });
   }
 
-  /** Height of all rows without stretching, paired ones included. */
+  /** Height of all rows without stretching, including paired rows. */
   get naturalHeight(): number {
     const paired = this.pairing?.other;
     return (
@@ -118,7 +118,7 @@ export class RowsView {
     );
   }
 
-  /** Height of all rows laid out in `maxHeight`, as if no filter or choice of ranks hid any. */
+  /** Return the height of all rows within `maxHeight`, ignoring filter and selected ranks. */
   heightIn(maxHeight: number): number {
     const paired = this.pairing === null ? [] : [this.pairing.other];
     const heights = [this, ...paired].map(
@@ -128,8 +128,8 @@ export class RowsView {
   }
 
   /**
-   * Find the empty lanes of opened ranks; `isEmpty` is null for a lane that is not loaded. Keep
-   * `fixedLane` at its position by scrolling. Return whether the layout has changed.
+   * Find the empty lanes of open ranks. `isEmpty` is null for a lane that is not loaded. Scroll so
+   * that `fixedLane` keeps its position. Return whether the layout has changed.
    */
   updateEmptyLanes(
     isEmpty: (lane: number, rank: SceneRank) => boolean | null,
@@ -137,7 +137,7 @@ export class RowsView {
   ): boolean {
     const emptyLanes = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
-      // Counters, and lanes with waits drawn over them, are not thin.
+      // Counters, and lanes with waits drawn over them, are never thin.
       if (track === null || track.role === "counter") continue;
       const firstLane = track.lane0 + (track.wait === undefined ? 0 : 1);
       for (let lane = firstLane; lane < track.lane0 + track.lanes; lane += 1) {
@@ -181,14 +181,14 @@ export class RowsView {
   }
 }
 
-// Visible lanes and their positions.
+// The visible lanes and their positions.
 
 export interface VisibleLane {
   band: Band;
   placed: PlacedRow;
-  /** Offset in the stage, CSS px, before clipping. */
+  /** Offset in the stage before clipping, in CSS px. */
   y: number;
-  /** Visible part of the lane. */
+  /** The visible part of the lane. */
   top: number;
   bottom: number;
 }
@@ -198,7 +198,7 @@ export class VisibleLanes {
   private readonly byLane = new Map<number, VisibleLane>();
   private readonly heads = new Map<number, PlacedRow>();
 
-  /** End of the last row. */
+  /** Bottom of the last row. */
   readonly bottom: number;
 
   constructor(readonly placed: readonly PlacedRow[]) {
@@ -223,12 +223,12 @@ export class VisibleLanes {
     return this.byLane.get(lane) ?? null;
   }
 
-  /** The row of a rank that is folded, or the head of one that is open. */
+  /** Return the row of a folded rank, or the head of an open one. */
   findHead(rank: number): PlacedRow | null {
     return this.heads.get(rank) ?? null;
   }
 
-  /** The band that represents an event whose own lane is folded away. */
+  /** Return the band of the row into which the lane of an event is folded. */
   findSummaryLane({ rank, lane, kind }: Brief): VisibleLane | null {
     const row = this.findHead(rank)?.row;
     if (row === undefined) return null;
@@ -245,7 +245,7 @@ export class VisibleLanes {
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
-  /** The row at `y`; if rows overlap, the one in front. */
+  /** Return the row at `y`; if rows overlap, the one in front. */
   rowAt(y: number): PlacedRow | null {
     for (let i = this.placed.length - 1; i >= 0; i -= 1) {
       const row = this.placed[i]!;
@@ -256,7 +256,7 @@ export class VisibleLanes {
     return null;
   }
 
-  /** The lane at `y`, or the nearest lane of the row within 2 px. */
+  /** Return the lane at `y`, or the nearest lane of the row within 2 px. */
   laneAt(y: number): VisibleLane | null {
     const row = this.rowAt(y);
     let best: VisibleLane | null = null;
@@ -273,7 +273,7 @@ export class VisibleLanes {
   }
 }
 
-// Scroll position of the rows, and its adjustment to changes of the rows.
+// The scroll position, and how it is adjusted when rows change.
 
 /** Margin around a lane that is scrolled into view. */
 const REVEAL_PAD = 8;
@@ -282,14 +282,14 @@ export function clampScroll(layout: RowLayout, viewportHeight: number, scroll: n
   return Math.min(Math.max(0, scroll), Math.max(0, layout.height - viewportHeight));
 }
 
-/** The rank's first scrolling row; null if it has only sticky rows. */
+/** Return the first scrolling row of a rank; null if all its rows are fixed. */
 function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
   return (
     layout.rows.find((row, i) => i >= layout.stickyCount && row.rank.rank === rank.rank) ?? null
   );
 }
 
-/** The scroll that keeps the rank at the top of `before` at the same height in `after`. */
+/** Return the scroll position that keeps the topmost rank of `before` in place in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
   const top = scroll + before.stickyHeight;
   const topRow = before.rows.find(
@@ -311,7 +311,7 @@ function showsLane(row: StageRow, lane: number): boolean {
   );
 }
 
-/** The scroll that brings `lane` into view; null if no row shows it. */
+/** Return the scroll position that brings `lane` into view; null if no row shows it. */
 export function scrollToReveal(
   layout: RowLayout,
   viewportHeight: number,
@@ -326,7 +326,7 @@ export function scrollToReveal(
   if (band === undefined) return null;
   const top = row.top + band.top;
   const bottom = top + band.height;
-  // An opened rank's head covers rows that scroll under it.
+  // The head of an open rank covers rows that scroll under it.
   const cover = layout.stickyHeight + (row.track === null ? 0 : layout.foldSizes.height);
   if (top - cover - REVEAL_PAD < scroll)
     return clampScroll(layout, viewportHeight, top - cover - REVEAL_PAD);
@@ -335,7 +335,7 @@ export function scrollToReveal(
   return scroll;
 }
 
-/** The positions of a stage's parts, with the rows that the scene needs above its lanes. */
+/** Return the positions of the stage's parts, including the rows above the lanes. */
 export function stageGeometry(
   scene: Scene,
   width: number,
@@ -345,7 +345,7 @@ export function stageGeometry(
 ): StageGeometry {
   const hasLateRow = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
-  // The margin has device times alone.
+  // The margin shows only device times.
   const hasMargin = scene.ranks.some(hasDevice);
   return computeGeometry(width, height, dpr, rows, hasLateRow, rulers, hasMargin);
 }

@@ -36,7 +36,7 @@ import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 import { isLaneEmpty } from "./tile_store";
 
-/** Time without a change of the view before empty lanes shrink, so that gestures shrink none. */
+/** Empty lanes shrink when the view has not changed for this long, so not during gestures. */
 const IDLE_AFTER_MS = 250;
 
 /**
@@ -68,9 +68,9 @@ export class Stage {
   geometry: StageGeometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
-  /** The view last reported to the listeners as final. */
+  /** The view that was last reported to the listeners as final. */
   private reportedView: Span | null = null;
-  /** Whether the geometry is that of this scene. */
+  /** Whether the geometry was computed for this scene. */
   private isMeasured = false;
   /** The stage whose rows are interleaved with the rows of this one; see `Stage.pair`. */
   private paired: Stage | null = null;
@@ -109,7 +109,7 @@ export class Stage {
     );
   }
 
-  /** Replace the scene (another TraceSet in the same widget). */
+  /** Replace the scene, when the same widget gets another TraceSet. */
   setScene(scene: Scene): void {
     const { classed } = this.data.store;
     this.data.destroy();
@@ -137,9 +137,8 @@ export class Stage {
   }
 
   /**
-   * Colour events by the classes in the tiles; null: by kind or name. While `isKnown` is
-   * false, all events are drawn with the last class. `classShares`: shares of the classes in
-   * the minimap; null: the minimap shows kinds.
+   * Colour events by the classes in the tiles; null: by kind or name. While `isKnown` is false, all
+   * events have the last class. `classShares`: class shares for the minimap; null: it shows kinds.
    */
   setClasses(
     classes: ClassPalette | null,
@@ -154,8 +153,8 @@ export class Stage {
   }
 
   /**
-   * Draw two stages in one place, rank by rank, the first behind the second; `partners` are the
-   * ranks of the second by ranks of the first. Only the head of the first is visible.
+   * Draw two stages in one place, rank by rank, the first behind the second. `partners` maps ranks
+   * of the first to ranks of the second. Only the head of the first is visible.
    */
   static pair(
     stages: readonly [Stage, Stage],
@@ -172,7 +171,7 @@ export class Stage {
     for (const stage of stages) stage.measureAgain();
   }
 
-  /** Draw the rows of this stage alone. */
+  /** Draw only the rows of this stage. */
   unpair(): void {
     if (this.paired === null) return;
     this.paired = null;
@@ -187,7 +186,7 @@ export class Stage {
     for (const listener of this.rowListeners) listener();
   }
 
-  /** The window that shows everything: the job, unless set to a longer one. */
+  /** The window that shows everything: the job, or a longer window if one was set. */
   get reach(): Span {
     return this.camera.reach;
   }
@@ -205,7 +204,7 @@ export class Stage {
     return this.rowsView.rowInfos();
   }
 
-  /** Top and bottom of a row together with its partner on the paired stage. */
+  /** Return top and bottom of a row together with its partner on the paired stage. */
   extentOf({ top, height }: RowInfo): { top: number; bottom: number } {
     const bottom = top + height;
     const others = this.paired?.rows() ?? [];
@@ -217,28 +216,28 @@ export class Stage {
     return { top: above?.top ?? top, bottom };
   }
 
-  /** Call `listener` when rows change their height because different lanes are empty in view. */
+  /** Call `listener` when rows change their height because other lanes are empty in view. */
   onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);
   }
 
-  /** The view as shown now. */
+  /** Return the view as it is currently drawn. */
   view(): Span {
     return this.camera.view;
   }
 
-  /** The view that was set. During an animation, `view` differs from it. */
+  /** Return the view that was set. During an animation, `view` differs from it. */
   target(): Span {
     return this.camera.target;
   }
 
-  /** Go to a window in `durationMs` ms; it is clamped to the job and its margin. */
+  /** Move to a window in `durationMs` ms. It is clamped to the job and its margin. */
   setView(view: Span, durationMs = 0): void {
     const ms = this.animates ? durationMs : 0;
     this.onCameraMoved(this.camera.animateTo(view, ms, performance.now()));
   }
 
-  /** Whether the view moves in steps: while hidden, no frame would end the movement. */
+  /** Whether view changes are animated. A hidden stage gets no frames to end an animation. */
   private get animates(): boolean {
     return this.visibility.now && !this.reducedMotion.matches;
   }
@@ -281,7 +280,7 @@ export class Stage {
     return true;
   }
 
-  /** Coordinates relative to `el`, CSS pixels. */
+  /** Return what is at a point. Coordinates are CSS px relative to `el`. */
   hitTest(x: number, y: number): StageHit {
     return hitTest(this.frame(), x, y);
   }
@@ -294,15 +293,15 @@ export class Stage {
     return xAtTime(this.geometry, this.camera.view, time);
   }
 
-  /** Slices of a lane that are loaded and overlap the view, by start. */
+  /** Return the loaded slices of a lane that overlap the view, by start. */
   slices(lane: number): Slice[] {
     const window = this.data.windows.get(lane);
     return window === null ? [] : slicesInWindow(this.frame(), window);
   }
 
   /**
-   * Height of all rows in CSS px, stretched to at most `maxHeight` if given. It then includes rows
-   * hidden by a filter or by a choice of ranks.
+   * Return the height of all rows in CSS px. With `maxHeight`, they are stretched up to that
+   * height, and rows hidden by a filter or by the selected ranks are included.
    */
   contentHeight(maxHeight?: number): number {
     const { rowsTop } = this.geometry;
@@ -315,7 +314,7 @@ export class Stage {
     this.frameListeners.push(listener);
   }
 
-  /** The view as an SVG picture in the light theme: all rows, with texts and a scale around. */
+  /** Return the whole view as an SVG in the light theme: all rows with labels, and a time scale. */
   async toSvg(caption: SvgCaption): Promise<string> {
     const picture = await loadFullPicture(this.source, this.frame(), this.data.store.classed);
     return stageSvg(this.frame(THEMES.light, picture), caption);
@@ -353,7 +352,7 @@ export class Stage {
     if (part === "stats" || part === "lateness") this.request();
   }
 
-  /** Once the view rests and its tiles are loaded, shrink the lanes that are empty in it. */
+  /** Shrink the lanes that are empty in the view, once it rests and its tiles are loaded. */
   private shrinkWhenIdle(): void {
     clearTimeout(this.restTimer);
     this.restTimer = window.setTimeout(() => {
@@ -376,13 +375,13 @@ export class Stage {
   private onResize(): void {
     const before = this.geometry;
     this.measure();
-    // Draw immediately: a resized canvas is blank.
+    // A resized canvas is blank, so draw immediately.
     if (this.geometry !== before) this.draw(performance.now());
   }
 
   private measure(): void {
     const size = sizeOf(this.el);
-    // A hidden output has no size: keep the drawing until it is shown again.
+    // A hidden output has no size. The drawing is kept until it is shown again.
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
@@ -435,7 +434,7 @@ export class Stage {
       this.request();
       this.notifyView(true);
       this.loop.invalidate("head", "lanes", "overlay");
-      // The stage behind has the rulers of both.
+      // The stage behind has the rulers of both stages.
       if (this.rowsView.pairing?.isBehind === false) this.paired?.loop.invalidate("head");
     } else if (this.camera.isMoving) {
       this.request();
@@ -475,7 +474,7 @@ export class Stage {
   }
 
   private draw(now: number): void {
-    // A blank canvas is black, also in prints and screenshots: draw at least once.
+    // A canvas that was never drawn is black, also in prints and screenshots.
     if (!this.visibility.now && !this.isBlank) return;
     if (this.camera.step(now)) {
       this.loop.invalidate("head", "lanes", "overlay");
@@ -510,7 +509,7 @@ export class Stage {
     }));
   }
 
-  /** Input of a painter; `picture` overrides the visible part. */
+  /** Return the content to paint. `picture` overrides the visible part. */
   private frame(theme = this.theme, picture: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
     const { view = camera.view } = picture;
@@ -546,7 +545,7 @@ export class Stage {
   }
 }
 
-/** Parts of the stage that show a reply. */
+/** The parts of the stage that show each reply. */
 const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly StageRegion[]>> = {
   stats: ["gutter", "margin"],
   lateness: ["gutter", "lanes", "margin"],
@@ -555,7 +554,7 @@ const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly Stag
   marks: ["overlay"],
 };
 
-/** Return `make` with a cache of its last result, for calls with the same arguments. */
+/** Return `make` with a cache of its last result, used for calls with the same arguments. */
 function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {

@@ -1,4 +1,4 @@
-/** Draw a timeline as SVG through a canvas-like context. */
+/** Draw a timeline as SVG through an object that imitates a canvas context. */
 
 import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
@@ -20,7 +20,7 @@ import { LaneWindows } from "./lane_window";
 import { levelOf, missingTiles, TileStore, type TileTarget } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
-/** Size of text without an attribute of its own, px. */
+/** Font size of texts without an attribute of their own, in px. */
 const FONT_PX = "11";
 
 class SvgContext {
@@ -42,7 +42,7 @@ class SvgContext {
   ) {}
 
   setTransform(): void {
-    // No transform is needed: all arguments are in CSS px.
+    // No transform is needed, because all arguments are in CSS px.
   }
 
   save(): void {
@@ -84,7 +84,7 @@ class SvgContext {
     this.data += `M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}z`;
   }
 
-  /** Whole circles only. */
+  /** Only whole circles are supported. */
   arc(x: number, y: number, radius: number): void {
     const r = formatNumber(radius);
     this.data += `M${formatNumber(x - radius)} ${formatNumber(y)}a${r} ${r} 0 1 0 ${formatNumber(2 * radius)} 0`;
@@ -148,7 +148,7 @@ class SvgContext {
     return this.measureContext.measureText(text);
   }
 
-  /** Draw a bitmap of a few plain colours: a box per run of equal pixels in a column. */
+  /** Draw a bitmap of a few plain colours as boxes, one per run of equal pixels in a column. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
     const { width: across, height: down } = image;
     const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
@@ -169,7 +169,7 @@ class SvgContext {
   }
 }
 
-/** Record the drawing of `paint` as an SVG document. */
+/** Record the drawing calls of `paint` as an SVG document. */
 export function recordSvg(
   { width, height }: { width: number; height: number },
   title: string,
@@ -185,7 +185,7 @@ export function recordSvg(
   return sheet.svg(width, height, title);
 }
 
-// The stage as one SVG, drawn by the same code as on the screen.
+// The stage as a single SVG, drawn by the same code as on the screen.
 
 const LEGEND_PX = 10;
 const SCALE_PX = 48;
@@ -202,7 +202,7 @@ export function stageSvg(frame: StageFrame, caption: SvgCaption): string {
   );
 }
 
-/** Draw title, legend, stage and scale; `above`: the height of title and legend. */
+/** Draw title, legend, stage and scale. `above`: the height of title and legend. */
 function drawPicture(
   context: CanvasRenderingContext2D,
   sheet: SvgSheet,
@@ -281,7 +281,7 @@ function classKeys(pen: CanvasPen, { classes, theme }: StageFrame): LegendKey[] 
 
 function kindKeys(pen: CanvasPen, frame: StageFrame): LegendKey[] {
   const { classes, geometry, theme, stats } = frame;
-  // With classes, the legend of kinds belongs to the totals on the right.
+  // If events are coloured by class, the legend of kinds explains the totals on the right.
   if (classes !== null && geometry.margin === 0) return [];
   const kinds = visibleKinds(frame).filter((kind) => classes === null || OF_DEVICE.has(kind));
   return kinds.flatMap((kind) => {
@@ -310,7 +310,7 @@ function waitKeys(pen: CanvasPen, { theme, stats, lateness }: StageFrame): Legen
   ];
 }
 
-/** Kinds that visible rows may have, device kinds first. */
+/** Return the kinds that visible rows may have, device kinds first. */
 function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   const rows = visible.placed.map(({ row }) => row);
   const ranks = rows.map(({ rank }) => rank);
@@ -319,7 +319,7 @@ function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
-/** By kind, device kinds first: whether tracks of these ranks can have events of the kind. */
+/** Return, by kind, whether tracks of these ranks can have such events; device kinds first. */
 export function possibleKinds(
   ranks: readonly SceneRank[],
   { steps }: Scene,
@@ -344,7 +344,7 @@ class SvgRaster implements LaneRaster {
   private bottom: number;
   private readonly fills = new Map<number, string>();
 
-  /** `width` and `height` are in device px, `origin` in CSS px of the sheet. */
+  /** `width` and `height` are in device px, `origin` is in CSS px of the sheet. */
   constructor(
     private readonly sheet: SvgSheet,
     readonly width: number,
@@ -372,7 +372,7 @@ class SvgRaster implements LaneRaster {
     column: number,
     steps: number,
   ): void {
-    // Vector pictures may use fractions of a px; quarters are precise enough.
+    // Vector pictures can use fractions of a px. Quarters are precise enough.
     const top = base - Math.round(size * 4) / 4;
     this.box(x, top, x + 1, base, this.fill(ramp[column + steps]!));
   }
@@ -414,12 +414,12 @@ function pixelToCss(pixel: number): string {
   return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// Collects shapes and text as SVG, bottom first.
+// Collects shapes and texts as SVG, bottom first.
 
-/** Max number of shapes of other colours between two shapes that are merged into one path. */
+/** Two shapes are merged into one path if at most this many other batches lie between them. */
 const MERGE_DISTANCE = 12;
 
-/** The outline of adjacent boxes on one base, up to the right end of the last one. */
+/** The outline of adjacent boxes on the same base, up to the right end of the last box. */
 interface Skyline {
   right: number;
   base: number;
@@ -427,7 +427,7 @@ interface Skyline {
   data: string;
 }
 
-/** Boxes of one colour that no shape drawn between them covers. */
+/** Boxes of one colour that are not covered by shapes drawn between them. */
 interface Batch {
   fill: string;
   data: string[];
@@ -442,7 +442,7 @@ function formatNumber(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
 
-/** Text that is valid in XML: most control characters and lone surrogates are not allowed. */
+/** Escape text for XML, which forbids most control characters and lone surrogates. */
 export function escapeXml(text: string): string {
   return (
     text
@@ -455,7 +455,7 @@ export function escapeXml(text: string): string {
   );
 }
 
-/** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
+/** Return the attributes of a colour: six hex digits and an opacity, known to all SVG readers. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;
@@ -473,14 +473,14 @@ export class SvgSheet {
     this.parts.push(markup);
   }
 
-  /** Define a named element; elements of the same body share a name. */
+  /** Define a named element. Elements with the same key share it. */
   define(body: (id: string) => string, key: string): string {
     const id = `hta-${key}`;
     if (!this.defs.has(id)) this.defs.set(id, body(id));
     return id;
   }
 
-  /** Add a filled rectangle; `fill` is the attribute. Adjacent boxes on one base become one shape. */
+  /** Add a filled rectangle. Adjacent boxes on the same base become a single shape. */
   addBox(x0: number, y0: number, x1: number, y1: number, fill: string): void {
     if (!(x1 > x0) || !(y1 > y0)) return;
     const batch = this.batchFor(x0, y0, y1, fill);
@@ -511,7 +511,7 @@ export class SvgSheet {
     ].join("\n");
   }
 
-  /** The latest batch of this colour, unless a later batch overlaps the new box; else a new batch. */
+  /** Return the latest batch of this colour, or a new one if a later batch overlaps the box. */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
     for (
@@ -544,12 +544,12 @@ function closeOutline(batch: Batch): void {
   batch.open = null;
 }
 
-// Data for a picture of all rows, not only of the visible ones.
+// The data for a picture of all rows, not only the visible ones.
 
 /** The fields of a frame that differ in a picture of all rows. */
 export type FullPicture = Pick<StageFrame, "geometry" | "visible" | "view" | "windows" | "ribbon">;
 
-/** Load the data of all rows in the shown view; with `classed`, also the classes of events. */
+/** Load the data of all rows in the current view; with `classed`, also the event classes. */
 export async function loadFullPicture(
   source: Source,
   shown: StageFrame,
@@ -578,7 +578,7 @@ async function loadTiles(
   target: TileTarget,
   classed: boolean,
 ): Promise<TileStore> {
-  // Use a separate store without a limit: no tile may be evicted before it is drawn.
+  // A separate store without a limit: no tile may be evicted before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
   store.classed = classed;
   for (;;) {

@@ -1,8 +1,8 @@
 /**
- * Request tiles: one request at a time, for the lanes and the level that are visible now.
+ * Request tiles, one request at a time, for the currently visible lanes and level.
  *
- * A request is planned when the previous one has been answered, so tiles that have scrolled out of view
- * meanwhile are never requested. When the view is complete and at rest, tiles around it follow.
+ * The next request is planned after the previous reply, so tiles that have scrolled out of view are
+ * never requested. When the view is complete and at rest, the tiles around it are requested.
  */
 
 import { LIMITS } from "../facts/limits";
@@ -39,9 +39,9 @@ import {
   TileStore,
 } from "./tile_store";
 
-/** Time without a change of the view before hidden tiles are fetched, ms. */
+/** Tiles outside the view are requested when it has not changed for this long, in ms. */
 export const IDLE_MS = 90;
-/** Delay before a failed request is repeated. It is repeated once, and then after the view changes. */
+/** Delay before a failed request is repeated once. Later repeats need a change of the view. */
 export const RETRY_MS = 1500;
 const MAX_REPLY_BYTES = 800_000;
 
@@ -59,14 +59,14 @@ export class TileLoader {
     private readonly onTiles: () => void,
   ) {}
 
-  /** Load the tiles of what is visible now, in place of what was visible before. */
+  /** Load the tiles of what is visible now; requests for the previous view are dropped. */
   show(viewport: TileViewport): void {
     this.viewport = viewport;
     this.failures = 0;
     this.pump();
   }
 
-  /** Send no more requests until the next `show`. */
+  /** Send no requests until the next `show`. */
   pause(): void {
     this.viewport = null;
     clearTimeout(this.idleTimer);
@@ -145,7 +145,7 @@ function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly Ti
   });
 }
 
-// All requests of the stage: tiles, totals of the view, the minimap, marks.
+// All requests of the stage: tiles, totals of the view, minimap, marks.
 
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
@@ -156,14 +156,14 @@ export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "r
 /** What the stage is about to draw. */
 interface PictureRequest {
   viewport: TileViewport;
-  /** Lanes drawn over the visible ones. */
+  /** Lanes drawn over the visible lanes. */
   overlayLanes: readonly number[];
   /** The view at the end of an animation. */
   target: Span;
-  /** Width of the lanes, CSS px. */
+  /** Width of the lanes in CSS px. */
   width: number;
   overlay: Overlay;
-  /** Number of bins and ranks of the ribbons; null if none are drawn. */
+  /** The bins and ranks of the ribbons; null if no ribbon is drawn. */
   ribbons: { bins: number; ranks: readonly number[] } | null;
 }
 
@@ -177,7 +177,7 @@ export class StageData {
   readonly selectionMarks: ThrottledQuery<"marks", PlacedMarks>;
   /** Null until the collectives are matched. */
   readonly lateness: ThrottledQuery<"lateness", LatenessByRank>;
-  /** Late arrivals at collectives; null until they are known. */
+  /** Late arrivals at collectives; null until they are loaded. */
   readonly ribbon: ThrottledQuery<"ribbon", Ribbon>;
   private readonly queries: Pick<ThrottledQuery<never, never>, "retry" | "destroy">[] = [];
   private readonly hasDevice: boolean;
@@ -213,13 +213,13 @@ export class StageData {
   show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
     const lanes =
       this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
-    // Load tiles for the end of an animation, not for its path: one request instead of five.
+    // Tiles are loaded only for the end of an animation, not for the frames before it.
     const zoom = (target[1] - target[0]) / (viewport.view[1] - viewport.view[0]);
     this.loader.show({ ...viewport, lanes, view: target, nsPerPx: viewport.nsPerPx * zoom });
     const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };
     const [start, end] = overlay.figures?.span ?? [window.start, window.end];
     if (this.hasDevice) this.stats.ask({ start, end });
-    // The first matching of collectives is slow: request everything independent of it first.
+    // Matching collectives is slow at first, so everything that does not need it comes first.
     if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
       this.lateness.ask({ start, end });
     }
@@ -233,7 +233,7 @@ export class StageData {
     if (overlay.search === "") this.searchMarks.clear();
     else this.searchMarks.ask({ text: overlay.search, ...marks });
     const { selection } = overlay;
-    // Selections that do not choose events are shown as an area.
+    // Selections that do not restrict events are drawn as an area.
     if (selection !== null && (selection.query !== null || selection.ids !== null)) {
       this.selectionMarks.ask({ selection, ...marks });
     } else {
@@ -241,12 +241,12 @@ export class StageData {
     }
   }
 
-  /** Let the next `show` repeat the requests that failed. */
+  /** Make the next `show` repeat failed requests. */
   retry(): void {
     for (const query of this.queries) query.retry();
   }
 
-  /** Send no request until the next `show`. */
+  /** Send no requests until the next `show`. */
   pause(): void {
     this.loader.pause();
   }

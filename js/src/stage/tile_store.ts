@@ -1,8 +1,8 @@
 /**
  * Cache of tiles by lane, level and index.
  *
- * At level L a cell has 2^L ns and a tile 256 cells, so tile 5 of level 10 begins at
- * 5 · 256 · 1024 ns. A tile without events is kept as `EMPTY_TILE`, which differs from a missing tile.
+ * At level L, a cell is 2^L ns wide, and a tile has 256 cells: tile 5 of level 10 begins at 5 · 256
+ * · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from a missing tile.
  */
 
 import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";
@@ -10,7 +10,7 @@ import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
 import { fnv1a32 } from "./paints";
 
-/** 256 cells of one lane. Slices are in lane order. */
+/** 256 cells of a lane. Slices are in lane order. */
 export interface Tile {
   readonly busy: Uint16Array;
   readonly count: Uint16Array;
@@ -21,10 +21,10 @@ export interface Tile {
   readonly sliceName: Uint32Array;
   readonly sliceKind: Uint8Array;
   readonly sliceFlags: Uint8Array;
-  /** By cell and by slice; length 0 if they were not requested. */
+  /** By cell and by slice. Empty if classes were not requested. */
   readonly classes: Uint8Array;
   readonly sliceClass: Uint8Array;
-  /** Counter lanes only; length 0 for others. */
+  /** For counter lanes. Empty for other lanes. */
   readonly min: Float32Array;
   readonly max: Float32Array;
   readonly bytes: number;
@@ -42,10 +42,10 @@ interface CachedTile {
   used: number;
 }
 
-/** Memory of an entry in addition to its arrays (objects, map slots); a generous estimate. */
+/** Estimated memory of an entry besides its arrays, such as objects and map slots. */
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
-/** Share of the limit to which an eviction reduces the store, so that evictions are rare. */
+/** An eviction reduces the store to this share of the limit, so that evictions are rare. */
 const EVICT_TO_SHARE = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
@@ -74,14 +74,14 @@ export const EMPTY_TILE: Tile = {
 };
 
 export class TileStore {
-  /** Short names by key. The store assigns the keys, since kernel and page use different ones. */
+  /** Short names by key. The store assigns its own keys: those of kernel and page differ. */
   readonly names = new Map<number, string>();
   /** Hashes of the names, for colours. */
   readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
-  /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
+  /** Incremented when tiles of a lane change, to invalidate data derived from them. */
   readonly versions: Uint32Array;
-  /** Whether tiles without classes count as missing. They are drawn until tiles with classes arrive. */
+  /** Whether tiles without classes count as missing. They are drawn until they are replaced. */
   classed = false;
   /** By lane, level and index. */
   private readonly lanes = new Map<number, Map<number, Map<number, CachedTile>>>();
@@ -95,7 +95,7 @@ export class TileStore {
     this.versions = new Uint32Array(lanes);
   }
 
-  /** Advance the clock of use: later reads count as more recent than earlier ones. */
+  /** Advance the clock: later reads count as more recent. */
   tick(): void {
     this.clock += 1;
   }
@@ -116,7 +116,7 @@ export class TileStore {
     return entry.tile;
   }
 
-  /** Add the names of a reply; return the store's key for each key of the reply. */
+  /** Add the names of a reply. Return the store's key for each key of the reply. */
   private storeNames(names: TilesReply["names"]): Map<number, number> {
     const keyOfReplyKey = new Map<number, number>();
     for (const [replyKey, name] of Object.entries(names)) {
@@ -129,8 +129,8 @@ export class TileStore {
   }
 
   /**
-   * Add the reply to a request of `parts`. Requested tiles that the reply lacks are empty. The reply's
-   * keys of names are replaced by the store's keys.
+   * Add the reply to a request for `parts`. Requested tiles that are not in the reply are empty.
+   * The name keys of the reply are replaced by those of the store.
    */
   add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();
@@ -146,7 +146,7 @@ export class TileStore {
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
-          // Keep a tile of an earlier reply, even if it has no classes.
+          // A tile from an earlier reply is kept, even if it has no classes.
           if (this.entry(lane, level, index) === undefined)
             this.putTile(lane, level, index, EMPTY_TILE);
         }
@@ -167,7 +167,7 @@ export class TileStore {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
-    // Evict all tiles that were last read at the same time: a view needs all of its tiles.
+    // Tiles that were last read at the same time are evicted together: a view needs all its tiles.
     let index = 0;
     while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
       const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
@@ -198,7 +198,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const first = reply.sliceFirst[i]!;
   const last = reply.sliceFirst[i + 1]!;
   const classed = reply.classes.length > 0;
-  // Copy: a subarray would keep the whole reply alive as long as any one of its tiles.
+  // Copy: a subarray would keep the whole reply in memory as long as any of its tiles.
   return {
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
@@ -228,9 +228,9 @@ function counterTile(reply: TilesReply, i: number): Tile {
   };
 }
 
-// Selection of the tiles to request next.
+// The choice of the tiles to request next.
 
-/** Max number of tiles in one request: the reply is well below 1 MB even if every tile is full. */
+/** Limit of tiles per request. The reply is well below 1 MB even if every tile is full. */
 const REQUEST_TILES = 512;
 
 export interface TileRequest {
@@ -239,16 +239,16 @@ export interface TileRequest {
   tiles: number;
 }
 
-/** Visible part of the stage, as needed to choose tiles. */
+/** The visible part of the stage, as far as needed to choose tiles. */
 export interface TileViewport {
   view: Span;
   /** ns per device px. */
   nsPerPx: number;
-  /** Visible lanes, from the top. */
+  /** Visible lanes from top to bottom. */
   lanes: readonly number[];
   /** Lanes that scrolling would bring into view. */
   nearbyLanes: readonly number[];
-  /** No tiles exist outside of this span. */
+  /** No tiles exist outside this span. */
   range: Span;
 }
 
@@ -257,17 +257,17 @@ export function levelOf(nsPerPx: number): number {
   return Math.min(Math.floor(Math.log2(nsPerPx)), MAX_LEVEL);
 }
 
-/** Indices of the tiles of `level` that overlap `view` within `range`; `last` is exclusive. */
+/** Return the tile indices of `level` that overlap `view` within `range`; `last` is exclusive. */
 export function tileRange(view: Span, level: number, range: Span): { first: number; last: number } {
   const width = TILE_CELLS * 2 ** level;
   const start = Math.max(view[0], range[0]);
-  // An event of length 0 may be exactly at the end of the job.
+  // A zero-length event may be exactly at the end of the job.
   const end = Math.min(view[1], range[1] + 1);
   const first = Math.floor(start / width);
   return { first, last: Math.max(first, Math.ceil(end / width)) };
 }
 
-/** Whether a lane has no event in view; null if a tile is not loaded. */
+/** Return whether a lane has no event in view; null if a tile is not loaded. */
 export function isLaneEmpty(
   store: TileStore,
   lane: number,
@@ -288,14 +288,14 @@ export function isLaneEmpty(
   return true;
 }
 
-/** Tiles of one level of some lanes, in a window. */
+/** Tiles of one level for some lanes in a window. */
 export interface TileTarget {
   lanes: readonly number[];
   level: number;
   window: Span;
 }
 
-/** The missing tiles of a target within `range` as rectangles, at most `maxTiles` tiles. */
+/** Return the missing tiles of a target within `range` as rectangles, at most `maxTiles` tiles. */
 export function missingTiles(
   store: TileStore,
   { lanes, level, window }: TileTarget,
@@ -324,7 +324,7 @@ export function missingTiles(
   return tiles === 0 ? null : { level, parts: [...groups.values()], tiles };
 }
 
-/** The tiles still missing from the viewport, or null. */
+/** Return the tiles that are missing from the viewport; null if there are none. */
 export function planVisible(
   store: TileStore,
   { lanes, nsPerPx, view, range }: TileViewport,
@@ -333,8 +333,8 @@ export function planVisible(
 }
 
 /**
- * Tiles likely to be needed next, most likely first: a screen to either side, the next level in,
- * the next level out, the lanes above and below, the whole job.
+ * Return tiles likely to be needed next, most likely first: a screen to either side, one level in,
+ * one level out, the lanes above and below, the whole job.
  */
 export function planAhead(store: TileStore, viewport: TileViewport): TileRequest | null {
   const { view, lanes, nearbyLanes, range } = viewport;

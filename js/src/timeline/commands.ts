@@ -1,4 +1,4 @@
-/** Commands of the timeline; keys, buttons and menus call these. */
+/** The commands of a timeline, which keys, buttons and menus run. */
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
@@ -30,12 +30,12 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
-/** What arrow keys do while no event is selected. */
+/** What the arrow keys do if no event is selected. */
 const ARROW_PANS: Partial<Record<Command, Command>> = { previous: "pan-left", next: "pan-right" };
 
 const BUTTON_ZOOM = 2;
 
-/** Commands on the selected event. They wait for the replies to earlier keys, which may select it. */
+/** Commands for the selected event. They wait for replies to earlier keys, which may select it. */
 const EVENT_COMMANDS: ReadonlySet<Command> = new Set<Command>([
   "zoom-selection",
   "mark",
@@ -59,7 +59,7 @@ interface CommandParts {
   readonly hover: HoverController;
   readonly pointer: PointerInput;
   readonly help: Popover;
-  /** Null in a panel of a dashboard: the dashboard fills the window. */
+  /** Null if the timeline is a panel of a dashboard, because the dashboard fills the window. */
   readonly fullWindow: FullWindow | null;
 }
 
@@ -100,7 +100,7 @@ export class Commands {
     return this.run(command);
   }
 
-  /** The action of each command, which returns false if there was nothing to do. */
+  /** Return the action of each command. An action returns false if there was nothing to do. */
   private makeActions(app: CommandParts): CommandActions {
     const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
@@ -182,7 +182,7 @@ export class Commands {
     return true;
   }
 
-  /** Fold or unfold the group of the row under the pointer, else of the selected event's row. */
+  /** Fold or unfold the group of the row under the pointer, or else of the selected event. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.app;
     if (rows.rankGroups.value === null) return false;
@@ -256,7 +256,7 @@ export class Commands {
       status.flashMessage(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
-  /** On Escape, cancel a drag, close a panel with its event, clear the selection or leave: the first that applies. */
+  /** On Escape, cancel a drag, close a panel with its event, clear the selection, or leave. */
   private leave(): boolean {
     const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
     ctx.requests.cancel();

@@ -17,7 +17,7 @@ import type { TimeMark } from "../stage/overlay";
 import type { Stage } from "../stage/stage";
 import type { CardMessage } from "./messages";
 
-/** An event and its listeners. */
+/** An event with its listeners. */
 export class Emitter {
   private readonly listeners: (() => void)[] = [];
 
@@ -32,19 +32,19 @@ export class Emitter {
 
 /** State that the parts of a timeline share. */
 export class TimelineContext {
-  /** The last failure, shown in a strip under the toolbar. */
+  /** The last failure, which is shown below the toolbar. */
   readonly failure = signal<CardMessage | null>(null);
   readonly theme = signal<ThemeName>("light");
   /** Window of the figures in legend and margin; null for the view. */
   readonly figures = signal<FigureWindow | null>(null);
-  /** Emitted when the user repeats the requests that failed. */
+  /** Emitted when the user repeats failed requests. */
   readonly retryRequested = new Emitter();
-  /** Requests of keys and clicks that select an event. */
+  /** Requests by keys and clicks that select an event. */
   readonly requests = new RequestQueue();
   private readonly sceneSignal;
   private readonly laneIndex = computed(() => new LaneIndex(this.scene));
 
-  /** The property that colours events: the chosen one, if this job has it. */
+  /** The property by which events are coloured: the selected one, if this job supports it. */
   readonly color = computed((): TimelineColor => {
     const { color } = this.shared.stateSignal.value;
     return color === "bound" && !this.hasBounds ? "kind" : color;
@@ -52,19 +52,19 @@ export class TimelineContext {
 
   constructor(
     scene: Scene,
-    /** The widget's element, which listens to keys. */
+    /** The widget's element, which receives the keys. */
     readonly root: HTMLElement,
     readonly stage: Stage,
     readonly source: ObservedSource,
     readonly shared: SharedStateStore,
     readonly signal: AbortSignal,
-    /** Whether the timeline is a panel linked with others, which can choose the ranks it shows. */
+    /** Whether the timeline is a panel linked with others, which may limit the ranks it shows. */
     readonly isLinkedPanel: boolean,
   ) {
     this.sceneSignal = new Signal(scene);
   }
 
-  /** The scene, which is replaced when the widget gets another TraceSet. */
+  /** The scene. It is replaced when the widget gets another TraceSet. */
   get scene(): Scene {
     return this.sceneSignal.value;
   }
@@ -87,7 +87,7 @@ export class TimelineContext {
     return this.laneIndex.value;
   }
 
-  /** The summary lane of the folded rank with the events of a stream's lane; null for other lanes. */
+  /** Return the summary lane that shows the events of a stream's lane; null for other lanes. */
   foldedLane(lane: number): number | null {
     const place = this.lanes.locate(lane);
     if (place?.track?.role !== "stream") return null;
@@ -135,7 +135,7 @@ export class LatestRequest {
     this.isPending.value = false;
   }
 
-  /** Send a request; unless it is aborted, pass on its reply or its failure. */
+  /** Send a request. Pass on its reply or failure, unless it is aborted. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -160,20 +160,20 @@ export class LatestRequest {
 }
 
 /**
- * Requests for keys and clicks, sent one at a time. A key that is pressed before the reply to an
- * earlier key acts on what that reply selects.
+ * Requests by keys and clicks, sent one at a time. A key pressed before the reply to an earlier key
+ * acts on what that reply selects.
  */
 export class RequestQueue {
   private waiting: (() => void)[] = [];
   private inFlight: AbortController | null = null;
 
-  /** Act now, or after the requests that were made before. */
+  /** Act now, or after all earlier requests. */
   run(act: () => void): void {
     if (this.inFlight === null) act();
     else this.waiting.push(act);
   }
 
-  /** Send a request after earlier ones. Unless it is cancelled, pass on its reply or failure. */
+  /** Send a request after all earlier ones. Unless cancelled, pass on its reply or failure. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -195,7 +195,7 @@ export class RequestQueue {
     });
   }
 
-  /** Drop the request in flight, and all that wait for it. */
+  /** Cancel the request in flight, and drop all that wait for it. */
   cancel(): void {
     this.inFlight?.abort();
     this.inFlight = null;
@@ -203,7 +203,7 @@ export class RequestQueue {
   }
 }
 
-/** Return a function that calls `call` at most once per `ms`, and always after its last call. */
+/** Return a function that runs `call` at most once per `ms`, and always after the last request. */
 export function throttle(ms: number, signal: AbortSignal, call: () => void): () => void {
   let timer = 0;
   let last = -Infinity;
@@ -219,7 +219,7 @@ export function throttle(ms: number, signal: AbortSignal, call: () => void): () 
   };
 }
 
-/** Return a function that calls `call` once, `ms` after its last call unless that is cancelled. */
+/** Return a function that runs `call` once, `ms` after it was last called, unless cancelled. */
 export function debounce(
   ms: number,
   signal: AbortSignal,
@@ -235,9 +235,9 @@ export function debounce(
   return Object.assign(restart, { cancel });
 }
 
-// Marks over the lanes, set with M.
+// Time marks over the lanes, set with M.
 
-/** Add a mark of a time range. Of the marks that are not kept, only the last one remains. */
+/** Add a mark for a time range. Of the marks that are not kept, only the last one remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(
@@ -246,7 +246,7 @@ export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: bool
   return [...others, { start, end, kept: isKept }];
 }
 
-/** Remove the mark nearest to a time, or the last of several that are equally near. */
+/** Remove the mark nearest to a time; of several equally near marks, the last one. */
 export function removeNearestTimeMark(marks: readonly TimeMark[], time: number): TimeMark[] {
   const distances = marks.map(({ start, end }) => Math.max(start - time, time - end, 0));
   const nearest = distances.lastIndexOf(Math.min(...distances));

@@ -1,4 +1,4 @@
-/** Folding of similar ranks into one row: the request for it, and the rows that it hides. */
+/** Fold similar ranks into one row: request the groups, and hide their rows. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { getOrMake } from "../protocol/maps";
@@ -10,12 +10,12 @@ import type { EventSelection } from "./selected_event";
 import { foldedText } from "./text";
 
 const MIN_RANKS = 3;
-/** Max number of ranks that are not folded, unless the user or Python chose otherwise. */
+/** With more ranks, similar ranks are folded, unless the user or Python chose otherwise. */
 const MAX_UNFOLDED = 16;
-/** Max number of selected ranks of a partly selected group that are shown. */
+/** If more ranks of a group are selected, they do not get rows of their own. */
 const MAX_KEPT_OPEN = 8;
 
-/** Groups of similar ranks. Ranks of unfolded groups, and those in `keptOpen`, are not hidden. */
+/** Return the groups of similar ranks. Ranks of unfolded groups or in `keptOpen` are not hidden. */
 export function rankGroupsOf(
   { clusters, outliers }: Clusters,
   unfolded: ReadonlySet<number>,
@@ -41,7 +41,7 @@ export function rankGroupsOf(
   };
 }
 
-/** Selected ranks of partly selected groups, if they are few: each has its own row. */
+/** Return the selected ranks that get their own rows: the few of each partly selected group. */
 export function ranksShownAlone(
   { clusters }: Clusters,
   selection: SelectionJson | null,
@@ -54,17 +54,17 @@ export function ranksShownAlone(
 }
 
 export interface FoldingState {
-  /** Whether ranks can be folded. For a saved page, this is not known before its first reply. */
+  /** Whether ranks can be folded. In a saved page, this is not known before the first reply. */
   isOffered: boolean;
   isOn: boolean;
-  /** The ranks that share a row. */
+  /** Groups of ranks that share a row. */
   groups: readonly (readonly number[])[];
 }
 
 export interface FoldingOptions {
-  /** Fold similar ranks; null or left out: only if there are many. */
+  /** Whether to fold similar ranks; null or missing: only if there are many. */
   folded?: boolean | null;
-  /** Called when the user has folded or unfolded them. */
+  /** Called when the user has folded or unfolded ranks. */
   saveFolded?: (folded: boolean) => void;
 }
 
@@ -100,24 +100,24 @@ export class FoldingController {
     const { ctx, rows } = app;
     this.isEnabled = signal(options.folded ?? ctx.scene.ranks.length > MAX_UNFOLDED);
     this.newest = new LatestRequest(ctx.signal);
-    // Finding similar ranks takes longer than the requests of the first picture.
+    // Finding similar ranks takes longer than the requests for the first picture.
     ctx.source.onReply((op) => {
       if (op === "stats") this.ready();
     });
     onSignal(this.rankGroups, (rankGroups) => (rows.rankGroups.value = rankGroups), ctx.signal);
   }
 
-  /** Whether the reply had no groups of similar ranks. */
+  /** Whether the reply contains no groups of similar ranks. */
   get foldsNothing(): boolean {
     return this.clusters.value?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
   }
 
-  /** Reason why there is nothing to fold, if the analysis gives one. */
+  /** Why there is nothing to fold, if the analysis gives a reason. */
   get note(): string {
     return this.clusters.value?.note ?? "";
   }
 
-  /** Number of ranks shown while some are folded, or a note that the request is running. */
+  /** How many ranks are shown, or a note that the request is running; "" if all are shown. */
   get rankCountText(): string {
     if (this.isEnabled.value && this.newest.isPending.value) return " Finding similar ranks …";
     const hidden = this.rankGroups.value?.hidden.size ?? 0;
@@ -144,7 +144,7 @@ export class FoldingController {
     if (on) this.ask();
   }
 
-  /** Show the ranks that a row represents, or fold them again. Return false if there are none. */
+  /** Unfold the ranks that a row represents, or fold them again. Return false if there are none. */
   toggleGroup(rank: number): boolean {
     if (this.rankGroups.value === null) return false;
     const group = this.clusters.value?.clusters.find(({ ranks }) => ranks.includes(rank));
@@ -162,9 +162,9 @@ export class FoldingController {
     });
   }
 
-  /** Called after the first replies: find similar ranks if they are to be folded. */
+  /** Find similar ranks, if they are to be folded. Called after the first replies. */
   ready(): void {
-    // Without a kernel, folding is offered only if the page has the reply.
+    // Without a kernel, folding is offered only if the page contains the reply.
     if (this.isEnabled.value || this.app.ctx.source.status === "none") this.ask();
   }
 
@@ -177,7 +177,7 @@ export class FoldingController {
       ({ reply }) => (this.clusters.value = reply),
       (error) => {
         this.isUnavailable.value = true;
-        // A page without data on similar ranks does not offer to fold them.
+        // A page without data about similar ranks does not offer to fold them.
         if (ctx.source.status !== "none") ctx.fail("Similar ranks cannot be found", error);
       },
     );

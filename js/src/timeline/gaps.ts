@@ -1,4 +1,4 @@
-/** The selected gap of a device: found at a click, or because a selected window is one. */
+/** The selected gap of a device, found by a click or because the selected window is a gap. */
 
 import { signal } from "@preact/signals";
 import { windowSelection } from "../protocol/selection";
@@ -17,14 +17,14 @@ export class GapSelection {
     onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);
   }
 
-  /** Whether a lane shows work of a device. */
+  /** Return whether a lane shows device work. */
   isDevice(lane: number | null): boolean {
     const place = lane === null ? null : this.app.ctx.lanes.locate(lane);
     if (place === null) return false;
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  /** The gaps of a rank's device and of one of its lanes at an instant; null if there is none. */
+  /** Return the device gap and the lane gap at an instant; null where there is no gap. */
   async gapsAt(
     rank: number,
     lane: number | null,
@@ -35,7 +35,7 @@ export class GapSelection {
     return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /** Select the gap of the device, else that of the lane. Return false if there is neither. */
+  /** Select the gap of the device or, without one, of the lane. Return false without either. */
   select(rank: number, lane: number, { gap, lane_gap: laneGap }: GapReply): boolean {
     const { ctx, picking } = this.app;
     const { start, end } = gap ?? laneGap ?? {};
@@ -58,13 +58,13 @@ export class GapSelection {
     this.newest.ask(
       (signal) => this.gapsAt(rank, null, start, signal),
       ({ gap }) => (this.gap.value = gap?.start === start && gap.end === end ? gap : null),
-      // The selection itself is still shown.
+      // The selection itself remains visible.
       () => (this.gap.value = null),
     );
   }
 }
 
-/** Rank and edges of a selected window that may be a gap; null for other selections. */
+/** Return rank and edges of a selected window that may be a gap; null for other selections. */
 function gapEdges(window: SelectionJson | null) {
   if (window === null || window.query !== null || window.ids !== null) return null;
   const { start_ns: start, end_ns: end, ranks, tracks } = window;

@@ -1,15 +1,15 @@
-/** The lower edge of a timeline's rows, which sets their height when it is dragged or moved by keys. */
+/** The lower edge of a timeline's rows. Dragging it, or keys, set the height. */
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import type { Stage } from "../stage/stage";
 
-/** Same as in the widgets' trait. */
+/** Must equal the minimum of the widget's trait. */
 const MIN_PX = 120;
 const STEP_PX = 24;
 
 export class HeightControl {
-  /** Height of the drawing: less than requested if the rows need less. */
+  /** Height as drawn, which is less than requested if the rows need less. */
   readonly userHeight = signal(MIN_PX);
   readonly naturalHeight = signal(MIN_PX);
   private requestedHeight = MIN_PX;
@@ -24,7 +24,7 @@ export class HeightControl {
     this.fit();
   }
 
-  /** Limit the height to that of the rows. */
+  /** Limit the height to what the rows need. */
   fit(): void {
     this.userHeight.value = Math.max(this.stage.contentHeight(this.requestedHeight), MIN_PX);
     this.naturalHeight.value = this.stage.contentHeight();
@@ -37,7 +37,7 @@ export class HeightControl {
 
 export function HeightEdge({ height }: { height: HeightControl }) {
   const userHeight = height.userHeight.value;
-  /** Start of a drag, and the height then. */
+  /** Where a drag started, and the height at that time. */
   const from = useRef<{ y: number; height: number } | null>(null);
   const endDrag = (): void => {
     if (from.current !== null) height.save();

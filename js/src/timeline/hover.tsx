@@ -36,13 +36,13 @@ import type { RowPin } from "./pin";
 import type { RowsController } from "./rows";
 import { arrivalText, cutText } from "./text";
 
-/** Hover time on a cell before its exact figures are requested. */
+/** Exact figures of a cell are requested when the pointer has rested on it for this long. */
 const DWELL_MS = 140;
-/** Time without a change of the view before the tooltip is updated. */
+/** The tooltip is updated when the view has not changed for this long. */
 const SETTLE_MS = 90;
 const MARK_HIT_PX = 40;
 
-/** `12.4 %`: with a decimal, so that shares of neighbouring cells can be compared. */
+/** Return `12.4 %`, with a decimal to distinguish the shares of adjacent cells. */
 export function busyText(share: number): string {
   if (share <= 0) return "0\u202f%";
   if (share >= 1) return "100\u202f%";
@@ -147,7 +147,7 @@ export class HoverController {
     this.setRow(null, null);
   }
 
-  /** Hide the tooltip when the view moves under the pointer, and update it once the view rests. */
+  /** Hide the tooltip when the view moves under the pointer, and update it when the view rests. */
   private requestRefresh(): void {
     this.laneExtent = null;
     if (this.point === null) return;
@@ -234,7 +234,7 @@ export class HoverController {
     ];
   }
 
-  /** The longest event of a cell once it is known; until then, and without one, the main kind. */
+  /** Return the longest event of a cell as text; as long as it is unknown, the main kind. */
   private longestText(mainKind: Kind | null): string {
     const { exactCell, cellError } = this;
     if (exactCell?.longest) {
@@ -321,7 +321,7 @@ export class HoverController {
     return gaps.lane_gap === null ? [] : this.laneGapLines(gaps.lane_gap, lane);
   }
 
-  /** Describe what other streams do while a lane of the device has no work. */
+  /** Describe what other streams do while a device lane has no work. */
   private laneGapLines({ start, end, running }: LaneGap, lane: number): string[] {
     const { lanes } = this.app.ctx;
     const place = lanes.locate(lane);
@@ -345,7 +345,7 @@ export class HoverController {
     return gap !== null && gap.start <= time && time < gap.end ? hoveredGaps : null;
   }
 
-  /** Once the pointer rests on a cell, a counter or a gap, request the exact figures. */
+  /** Request exact figures when the pointer rests on a cell, a counter or a gap. */
   private requestDetails(x: number, hit: StageHit): void {
     const { slice, cell, lane } = hit;
     if (slice !== null || lane === null) this.reset();
@@ -383,7 +383,7 @@ export class HoverController {
     this.requestLater(`gap ${lane}/${Math.floor(hit.time)}`, () =>
       this.newest.ask(
         (signal) => gapSelection.gapsAt(rank, lane, hit.time, signal),
-        // A failure is shown only at a click.
+        // A failure is shown only after a click.
         (gaps) => {
           this.hoveredGaps = { ...gaps, lane };
           this.refreshNow();
@@ -407,7 +407,7 @@ export class HoverController {
     this.cellError = null;
   }
 
-  /** Top and bottom of the lane at the pointer, found by hit tests above and below. */
+  /** Return top and bottom of the lane under the pointer, found by hit tests above and below it. */
   private markExtent(
     point: { x: number; y: number },
     hit: StageHit,

@@ -1,9 +1,9 @@
 /**
- * Keys while the widget has the focus. Keys that the widget uses do not propagate, since a notebook
- * would add or delete cells. All other keys propagate to the host and the browser.
+ * Handle keys while the widget has the focus. Keys that the widget uses do not propagate: a
+ * notebook would add or delete cells. All other keys reach the host and the browser.
  *
- * Pages of the package (`data-hta-page`) are not notebooks. There, keys act on the timeline under the
- * pointer, or on the first one, even without the focus.
+ * Our own pages (`data-hta-page`) are not notebooks. There, keys apply to the timeline under the
+ * pointer, or to the first one, even without the focus.
  */
 
 import { isTextEntry } from "../ui/dom";
@@ -41,9 +41,9 @@ export function listenToKeys(parts: KeyboardParts): void {
   };
   root.addEventListener("focusin", enter, { signal });
   root.addEventListener("focusout", leave, { signal });
-  // No keyup event arrives if the key is released in another window.
+  // There is no keyup event if the key is released in another window.
   window.addEventListener("blur", stop, { signal });
-  // Listen in the capture phase, since a dashboard stops the propagation of characters.
+  // In the capture phase, because a dashboard stops the propagation of characters.
   const options = { signal, capture: true };
   const isForThis = (event: KeyboardEvent): boolean => isKeyFor(ctx, event);
   document.addEventListener(
@@ -54,28 +54,28 @@ export function listenToKeys(parts: KeyboardParts): void {
   document.addEventListener("keyup", (event) => isForThis(event) && onUp(parts, event), options);
 }
 
-/** Whether a key in a page of the package acts on this timeline, which does not have the focus. */
+/** Return whether a key in one of our pages applies to this timeline although it has no focus. */
 function isKeyFor({ root, stage }: TimelineContext, event: KeyboardEvent): boolean {
   const { target } = event;
   const page = root.closest("[data-hta-page]");
   if (page === null || !(target instanceof Element)) return false;
   if (root.contains(target) || isTextEntry(target)) return false;
-  // Nothing in the view has the focus: an element around the view has it.
+  // The focus is not inside the view but on an element around it.
   if (target.contains(root)) {
     const hovered = target.querySelector(".hta-stage:hover");
     return (hovered ?? target.querySelector(".hta-stage")) === stage.el;
   }
-  // Another part of the page has the focus. It gets all keys but characters.
+  // Another part of the page has the focus, and gets all keys except characters.
   const isCharacter = event.key.length === 1 && event.key !== " ";
   const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
   const isHovered = stage.el.matches(":hover") && page.contains(target);
   return isHovered && isCharacter && isPlain;
 }
 
-/** Keys that notebooks act on in command mode, in addition to letters and digits. */
+/** Keys that notebooks use in command mode, besides letters and digits. */
 const GRID_CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
 
-/** Whether the control that has the focus uses this key. */
+/** Return whether the focused control uses this key. */
 function belongsToControl(event: KeyboardEvent): boolean {
   const target = event.target;
   if (!(target instanceof HTMLElement)) return false;
@@ -91,7 +91,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
   if (event.isComposing) return;
   const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isTextEntry(event.target)) {
-    // In a text field only Escape is a shortcut; letters must not reach the host.
+    // In a text field, only Escape is a shortcut, and letters must not reach the host.
     if (event.key === "Escape") dispatchKey(parts, event);
     else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
     return;
@@ -108,7 +108,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
     return;
   }
   if (dispatchKey(parts, event)) return;
-  // Unused keys must not reach the notebook either, where D D deletes the cell.
+  // Unused keys must not reach the notebook either: there, D D deletes the cell.
   if (plainKey && (event.key.length === 1 || GRID_CELL_KEYS.has(event.key)))
     event.stopPropagation();
 }

@@ -1,17 +1,17 @@
-/** Key bindings. The help sheet, the tooltips and the key handler all read this table. */
+/** The key bindings, used for the help sheet, the tooltips and the key handler. */
 
 interface Binding<Name = string> {
   command: Name;
   /** `KeyboardEvent.code`: the position on the keyboard. */
   code?: string;
-  /** `KeyboardEvent.key`, lower case: the character. */
+  /** `KeyboardEvent.key` in lower case: the character. */
   key?: string;
   ctrl?: boolean;
-  /** Undefined if the binding holds with and without Shift. */
+  /** Undefined if the binding applies with and without Shift. */
   shift?: boolean;
 }
 
-/** Positions take precedence over characters: on AZERTY, W zooms although Z is printed on it. */
+/** Positions take precedence over characters: on AZERTY, the key that zooms is labelled Z. */
 const BINDINGS = [
   { command: "zoom-in", code: "KeyW" },
   { command: "zoom-out", code: "KeyS" },
@@ -65,15 +65,15 @@ export type KeyPress = Pick<
 
 export interface KeyMatch {
   command: Command;
-  /** Whether Shift is held, for a bigger step. */
+  /** Whether Shift is held, for larger steps. */
   fast: boolean;
   /** For bookmarks: 1 to 9. */
   digit: number;
 }
 
-/** The command of a key press, or null if the key is not used. */
+/** Return the command of a key press; null if the key is not used. */
 export function matchKey(press: KeyPress): KeyMatch | null {
-  // AltGr writes brackets on many layouts and arrives as Ctrl+Alt.
+  // On many layouts, AltGr types brackets and is reported as Ctrl+Alt.
   const hasAltGr = press.getModifierState?.("AltGraph") ?? false;
   const ctrl = (press.ctrlKey || press.metaKey) && !hasAltGr;
   if (press.altKey && !hasAltGr) return null;
@@ -97,13 +97,13 @@ export function matchKey(press: KeyPress): KeyMatch | null {
   return null;
 }
 
-/** The `code` of a letter's key on a US keyboard, for layouts that type other letters with it. */
+/** Return the `code` of a letter on a US keyboard, for layouts that have it in another place. */
 function letterCode(key: string | undefined): string | null {
   return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
 }
 
 export interface HelpLine {
-  /** Alternatives, each a chord of keys: `[["Ctrl", "Z"], ["B"]]`. */
+  /** Alternative key chords, such as `[["Ctrl", "Z"], ["B"]]`. */
   keys: string[][];
   text: string;
 }
@@ -113,7 +113,7 @@ export interface HelpGroup {
   lines: HelpLine[];
 }
 
-/** Keys of panels that are linked with the timeline. */
+/** Keys of the panels that are linked with the timeline. */
 export const PANEL_HELP: HelpGroup = {
   title: "In the other panels",
   lines: [

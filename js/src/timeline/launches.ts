@@ -1,15 +1,15 @@
-/** Arrows of the event under the pointer: from its launch, or to what it launches. */
+/** The arrows of the event under the pointer, from its launch or to what it launches. */
 
 import type { Launches, Overlay, Slice } from "../protocol/source";
 import { briefFromSlice } from "../protocol/selection";
 import { formatDuration, plural } from "../ui/formats";
 import { type TimelineContext, LatestRequest } from "./context";
 
-/** Hover time on an event before its arrows are requested. */
+/** Arrows of an event are requested when the pointer has rested on it for this long. */
 const DWELL_MS = 120;
 
 export class LaunchArrows {
-  /** Text for the tooltip; "" for none. */
+  /** Text for the tooltip; "" if there is none. */
   tooltipText = "";
   private key = "";
   private timer = 0;
@@ -22,7 +22,7 @@ export class LaunchArrows {
     this.newest = new LatestRequest(ctx.signal);
   }
 
-  /** Draw the arrows of another event, or of none. */
+  /** Show the arrows of another event, or of none. */
   show(slice: Slice | null): void {
     const { ctx } = this;
     const rank = slice === null ? undefined : ctx.lanes.locate(slice.lane)?.rank.rank;

@@ -1,4 +1,4 @@
-/** Kinds as chips: legend, share of the window in view, and a switch to dim a kind. */
+/** The legend: a chip per kind, with its share of the visible window, that can dim the kind. */
 
 import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -18,7 +18,7 @@ import { waitingShare } from "./text";
 
 const MORE_GAP = 6;
 
-/** Marks drawn over communication; they are not switches. */
+/** Entries for marks drawn over communication. They cannot be switched. */
 const WAIT_STATES = [
   {
     name: "wait",
@@ -36,7 +36,7 @@ const WAIT_STATES = [
   },
 ] as const;
 
-/** Kinds that a job of these tracks can have, device kinds first. */
+/** Return the kinds that a job with these tracks can have, device kinds first. */
 export function legendKinds(scene: Scene): Kind[] {
   const present = possibleKinds(scene.ranks, scene);
   const { kinds, host_kinds: withoutDevice = [] } = scene;
@@ -47,7 +47,7 @@ export function legendKinds(scene: Scene): Kind[] {
 
 interface KindShares {
   kinds: Partial<Stats["kinds"]>;
-  /** Their ranks and window: `of all 8 ranks in view`. */
+  /** The ranks and window that the shares refer to: `of all 8 ranks in view`. */
   of: string;
 }
 
@@ -63,7 +63,7 @@ export class Legend {
   readonly isPending = signal(false);
   readonly dimmed = signal<ReadonlySet<Kind>>(new Set());
   readonly shares = signal<KindShares>(UNKNOWN_SHARES);
-  /** The waiting part of communication; null for none. */
+  /** The waiting part of communication; null if there is none. */
   readonly waits = signal<WaitShares | null>(null);
 
   constructor(readonly ctx: TimelineContext) {}
@@ -91,12 +91,12 @@ export class Legend {
   }
 }
 
-/** `12 % of the NPU span of all 8 ranks in view.`, if that is known. */
+/** Return `12 % of the NPU span of all 8 ranks in view.`, or "" if the share is unknown. */
 function shareTitle(share: string, { of }: KindShares, device: string): string {
   return share === "" || of === "" ? "" : ` ${share} of the ${device} span ${of}.`;
 }
 
-/** Number of chips that do not fit, "all" if none fits; null if all fit. */
+/** Number of chips that do not fit; "all" if none fits, null if all do. */
 type HiddenCount = number | "all" | null;
 
 function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
@@ -108,7 +108,7 @@ function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   if (bar.scrollWidth <= availableWidth) return null;
   more.hidden = false;
   const end = availableWidth - more.offsetWidth - MORE_GAP;
-  // Measure all chips before any is hidden, because that moves the chips after it.
+  // All chips are measured before any is hidden, because hiding moves the following ones.
   const overflowing = chips.filter(
     (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
   );
@@ -116,7 +116,7 @@ function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   return overflowing.length < chips.length ? overflowing.length : "all";
 }
 
-/** A legend of the kinds of events, or of what limits them. Chips that do not fit are in a menu. */
+/** The legend of event kinds, or of what limits events. Chips that do not fit are put in a menu. */
 export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<boolean> }) {
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -195,10 +195,10 @@ function LegendMenu({ legend }: { legend: Legend }) {
   );
 }
 
-/** The legend explains the hatch if a rank lacks data of more than this share of the job. */
+/** The hatch is explained if a rank lacks data for more than this share of the job. */
 const MIN_MISSING_SHARE = 0.01;
 
-/** Whether a rank has visibly less data than the job, which is hatched. */
+/** Return whether a rank has visibly less data than the job; the rest is hatched. */
 export function lacksData({ ranks, range: [start, end] }: Scene): boolean {
   const missing = ranks.map(({ range }) => end - start - (range[1] - range[0]));
   return Math.max(...missing) > MIN_MISSING_SHARE * (end - start);

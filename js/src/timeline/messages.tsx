@@ -1,4 +1,4 @@
-/** Messages over the lanes: nothing in this window, nothing matches, a failed request. */
+/** Messages over the lanes: an empty window, no matches, a failed request. */
 
 import type { ReadonlySignal, Signal } from "@preact/signals";
 import { Button, type ButtonProps, Icon, Kbd } from "../ui/controls";
@@ -9,7 +9,7 @@ export interface CardMessage {
   buttons: readonly ButtonProps[];
 }
 
-/** A card in the middle of the lanes: a sentence and buttons. Lanes stay usable around it. */
+/** A card at the centre of the lanes: a sentence and buttons. The lanes around it can be used. */
 export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMessage | null> }) {
   const { value: message } = messageSignal;
   return (
@@ -25,7 +25,7 @@ export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMess
   );
 }
 
-/** A hint over the lanes after a plain turn of the wheel, which does not zoom. */
+/** A hint shown when the wheel is turned without Ctrl, which does not zoom. */
 export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
   return (
     <div class="hta-wheel-hint" role="status" hidden={!shown.value}>
@@ -34,7 +34,7 @@ export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
   );
 }
 
-/** A strip under the toolbar with the last failure. */
+/** A strip below the toolbar that shows the last failure. */
 export function ErrorStrip({ shown }: { shown: Signal<CardMessage | null> }) {
   const { value: message } = shown;
   return (

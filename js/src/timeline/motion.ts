@@ -1,4 +1,4 @@
-/** Arithmetic of gestures: drags, pinches, wheels, held keys. */
+/** The arithmetic of gestures: drags, pinches, wheel turns, held keys. */
 
 import type { Signal } from "@preact/signals";
 import type { Slice, Span } from "../protocol/source";
@@ -6,10 +6,10 @@ import { activeElement } from "../ui/dom";
 import type { TimelineContext } from "./context";
 import type { Navigation } from "./navigation";
 
-/** Min movement of a drag; a shorter press is a click. */
+/** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
 export const SNAP_PX = 15;
-/** Distance to an edge of a selection or of the minimap's frame at which the pointer grabs it. */
+/** The pointer grabs an edge of a selection or of the minimap's frame within this distance. */
 export const EDGE_PX = 5;
 
 export type WheelTurn = Pick<
@@ -19,16 +19,16 @@ export type WheelTurn = Pick<
 
 type WheelAction = { type: "zoom"; factor: number } | { type: "pan" | "rows"; pixels: number };
 
-/** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
+/** Length in px of the wheel units by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
 
-/** Return the action of a turn of the wheel; a `factor` above 1 zooms in. */
+/** Return the action of a wheel turn. A `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
   const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;
   const y = turn.deltaY * unit;
   if (turn.ctrlKey || turn.metaKey) {
-    // A pinch on a trackpad comes as many small turns, a notch of a wheel as one of about 100.
+    // A pinch on a trackpad causes many small turns; a notch of a wheel causes one of about 100.
     const gain = Math.abs(y) < 30 ? 0.01 : 0.0025;
     const exponent = Math.min(Math.max(-y * gain, -0.7), 0.7);
     return { type: "zoom", factor: Math.exp(exponent) };
@@ -37,13 +37,13 @@ export function wheelAction(turn: WheelTurn): WheelAction {
   return { type: turn.shiftKey ? "pan" : "rows", pixels: y };
 }
 
-/** The window after it was dragged by `pixels` to the right. */
+/** Return the window after dragging it by `pixels` to the right. */
 export function draggedSpan(span: Span, pixels: number, width: number): Span {
   const shift = (-pixels * (span[1] - span[0])) / Math.max(width, 1);
   return [span[0] + shift, span[1] + shift];
 }
 
-/** The window after a pinch, in which the times under both fingers stay under them. */
+/** Return the window after a pinch, which keeps the times under both fingers in place. */
 export function pinchedSpan(
   span: Span,
   width: number,
@@ -59,7 +59,7 @@ export function pinchedSpan(
   return [start, start + newScale * width];
 }
 
-/** The event edge nearest to a time, within a tolerance. */
+/** Return the event edge nearest to a time, within a tolerance. */
 export function nearestEdge(
   time: number,
   slices: readonly Pick<Slice, "start" | "dur">[],
@@ -73,7 +73,7 @@ export function nearestEdge(
   return nearest;
 }
 
-/** The edge of a window that is near an x position; null if neither is. */
+/** Return the edge of a window that is near `x`; null if neither is. */
 export function edgeAt(
   x: number,
   start: number,
@@ -83,7 +83,7 @@ export function edgeAt(
   const toStart = Math.abs(x - start);
   const toEnd = Math.abs(x - end);
   if (Math.min(toStart, toEnd) > tolerance) return null;
-  // Even in a window narrower than the tolerance, both edges can be grabbed from their outer side.
+  // Both edges can be grabbed from outside, even if the window is narrower than the tolerance.
   return toStart < toEnd || (toStart === toEnd && x <= start) ? "start" : "end";
 }
 
@@ -91,7 +91,7 @@ export function sortPair(a: number, b: number): Span {
   return a <= b ? [a, b] : [b, a];
 }
 
-// The wheel zooms and pans. Plain turns scroll the rows while the timeline has the focus, else the page.
+// Zoom and pan with the wheel. Without Ctrl, it scrolls the focused timeline's rows or the page.
 
 const END_MS = 140;
 const HINT_MS = 2500;
@@ -107,7 +107,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   const { root, stage, signal } = ctx;
   let wheelTimer = 0;
   let hintTimer = 0;
-  /** Whether the next plain turn shows the hint: only the first, unless the user has zoomed. */
+  /** The first wheel turn without Ctrl shows the hint, unless the user has already zoomed. */
   let isHintDue = true;
   const showHint = (): void => {
     isHintDue = false;
@@ -129,7 +129,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
     const action: WheelAction = wheelAction(event);
     if (action.type === "rows") {
       if (action.pixels !== 0 && isHintDue) showHint();
-      // At the end of the rows the page scrolls.
+      // At the end of the rows, the page scrolls.
       return root.contains(activeElement(root)) && stage.scrollBy(action.pixels);
     }
     isHintDue = wheelHint.value = false;
@@ -155,7 +155,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   );
 }
 
-// Movement by held keys. It starts immediately, speeds up and ends softly, at any frame rate.
+// Motion by held keys. It starts at once, accelerates and stops softly, at any frame rate.
 
 type Axis = "zoom" | "pan" | "rows";
 
@@ -172,7 +172,7 @@ export const PRESS_STEPS: Readonly<Record<Axis, number>> = {
   rows: 44,
 };
 
-/** Speed of a held key before it grows: factors of zoom, widths of the view, and px a second. */
+/** Initial speed of held keys per second: zoom factors, view widths, and px. */
 const RATES: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
 
 const FAST_FACTOR = 3;
@@ -181,13 +181,13 @@ const FULL_SPEED_MS = 1600;
 const MAX_SPEED_FACTOR = 2.6;
 const SOFT_MS = 38;
 
-/** Speed factor of a key's motion after it was held this long. */
+/** Return the speed factor for a key that has been held this long. */
 export function speedUp(heldMs: number): number {
   const progress = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
   return 1 + (MAX_SPEED_FACTOR - 1) * progress ** 2;
 }
 
-/** Share of the remaining way to move within `dt` ms. */
+/** Return the share of the remaining distance to move within `dt` ms. */
 export function softShare(dt: number): number {
   return 1 - Math.exp(-dt / SOFT_MS);
 }
@@ -208,7 +208,7 @@ export class KeyMotion {
     return this.frame !== 0;
   }
 
-  /** Start the motion of a key; repeats of the keyboard are ignored. */
+  /** Start the motion of a key. Key repeats are ignored. */
   press(id: string, push: KeyPush, now: number): void {
     const before = this.heldKeys.get(id);
     if (before !== undefined) {
@@ -238,7 +238,7 @@ export class KeyMotion {
     this.frame = 0;
   }
 
-  /** Advance to `now`. Tests call it, so that they need no clock. */
+  /** Advance to `now`, which tests pass in. */
   step(now: number): void {
     // A late frame must not cause a jump.
     const dt = Math.min(Math.max(now - this.last, 1), 64);

@@ -1,4 +1,4 @@
-/** Move the view and keep the shared state in step. */
+/** Move the view and keep the shared state in sync. */
 
 import { wholeNsWindow } from "../connection/answering";
 import { areSpansNearlyEqual } from "../protocol/selection";
@@ -9,16 +9,16 @@ import { type TimelineContext, debounce, Emitter } from "./context";
 const SETTLE_MS = 120;
 
 export class Navigation {
-  /** Emitted once the view stops moving. */
+  /** Emitted when the view stops moving. */
   readonly onSettled = new Emitter();
-  /** Whether the user moves this view, so that it writes the shared state. */
+  /** Whether the user is moving this view; if so, the view writes the shared state. */
   private isOwnChange = false;
   private gestures = 0;
   private readonly settleLater: () => void;
 
   constructor(private readonly ctx: TimelineContext) {
     this.settleLater = debounce(SETTLE_MS, ctx.signal, () => {
-      // A movement without a frame for this long does not wait for the next one.
+      // A movement that got no frame for this long does not wait for the next one.
       this.finish();
       this.reconcileShared();
       this.onSettled.emit();
@@ -27,12 +27,12 @@ export class Navigation {
     ctx.shared.onFlush(() => this.finish());
   }
 
-  /** The view at the end of the current animation: a key acts on what the previous key shows. */
+  /** Return the view after the current animation, so that a key continues the previous one. */
   view(): Span {
     return this.ctx.stage.target();
   }
 
-  /** Begin a gesture of many steps; only its end is recorded. */
+  /** Begin a gesture with many steps. Only its end is recorded. */
   begin(): void {
     this.gestures += 1;
   }
@@ -42,7 +42,7 @@ export class Navigation {
     if (this.gestures === 0) this.commitView();
   }
 
-  /** Zoom by the user, immediately or in `ms`. */
+  /** Zoom as requested by the user, at once or within `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
     this.beginOwnChange();
     this.ctx.stage.setView(span, ms);
@@ -62,13 +62,13 @@ export class Navigation {
     this.zoomTo(this.ctx.stage.reach);
   }
 
-  /** Zoom to a window; if it is shown already, to the whole job. */
+  /** Zoom to a window or, if it is already in view, to the whole job. */
   toggleZoom(span: Span | null): void {
     if (span === null || areSpansNearlyEqual(this.view(), span)) this.fit();
     else this.zoomTo(span);
   }
 
-  /** Bring a time range into view without changing the scale, unless half of it is visible. */
+  /** Bring a time range into view at the same scale, unless half of it is already visible. */
   show(start: number, end: number): void {
     const [from, to] = this.view();
     const length = to - from;
@@ -79,7 +79,7 @@ export class Navigation {
     this.zoomTo([middle - length / 2, middle + length / 2]);
   }
 
-  /** Follow the shared state; this does not count as a change by the user. */
+  /** Move to the view of the shared state. This does not count as a change by the user. */
   follow(view: Span | null, animate: boolean): void {
     this.isOwnChange = false;
     const target = view ?? this.ctx.stage.reach;
@@ -87,7 +87,7 @@ export class Navigation {
     this.ctx.stage.setView(target, animate ? MOTION.zoomFit : 0);
   }
 
-  /** Show the window of the state, immediately. */
+  /** Show the window of the shared state at once. */
   showState(): void {
     this.follow(this.ctx.shared.state.view, false);
   }
@@ -113,8 +113,8 @@ export class Navigation {
   }
 
   /**
-   * Write the view into the shared state if they differ. A zoom to the current view neither moves the
-   * view nor reports a change, but it replaces a window of the state that the view does not show yet.
+   * Write the view to the shared state if they differ. A zoom to the current view neither moves it
+   * nor reports a change, but must replace a window in the state that is not shown yet.
    */
   private reconcileShared(): void {
     if (!this.isOwnChange) return;

@@ -1,4 +1,4 @@
-/** Mouse, pen and touch on the stage. */
+/** Mouse, pen and touch input on the stage. */
 
 import {
   type RowSelection,
@@ -29,7 +29,7 @@ import type { EventSelection } from "./selected_event";
 import type { StatusLine } from "./status";
 import { brushText } from "./text";
 
-/** Zoom factor of a double-click on a cell without a single event to zoom to. */
+/** Zoom factor of a double-click on a cell that has no single event to zoom to. */
 const CELL_ZOOM = 8;
 
 interface Press {
@@ -52,7 +52,7 @@ interface PointerParts {
 export class PointerInput {
   /** Whether Space is held, so that drags pan. */
   isSpaceDown = false;
-  /** Position of the pointer relative to the stage; null outside. */
+  /** Position of the pointer relative to the stage; null if it is outside. */
   lastPoint: PointerPoint | null = null;
   private press: Press | null = null;
   private drag: Drag | null = null;
@@ -71,11 +71,11 @@ export class PointerInput {
     on("pointercancel", (event) => this.onLost(event));
     on("pointerleave", (event) => this.onLeave(event));
     on("dblclick", (event) => this.onDoubleClick(event));
-    // The middle button scrolls pages in some browsers and pastes in others.
+    // In some browsers, the middle button scrolls the page; in others it pastes.
     on("mousedown", (event) => event.button === 1 && event.preventDefault());
   }
 
-  /** The time that a zoom by keys keeps at its position: under the pointer, else the middle. */
+  /** Return the time that stays in place when keys zoom: under the pointer, or in the middle. */
   focusTime(): number {
     const [start, end] = this.app.ctx.stage.view();
     const time = this.lastPoint === null ? Number.NaN : this.app.ctx.stage.timeAt(this.lastPoint.x);
@@ -195,7 +195,7 @@ export class PointerInput {
     return [first!.x - left, second!.x - left];
   }
 
-  /** Return the drag that a press starts once it moves. */
+  /** Return the drag that a press becomes when it moves. */
   private begin(press: Press): Drag | null {
     const { app } = this;
     const { hit, point, event } = press;
@@ -221,7 +221,7 @@ export class PointerInput {
     return frameDrag(this.app, part, from, timeOf);
   }
 
-  /** The time at the pointer in the minimap, clipped to its ends. */
+  /** Return the time under the pointer in the minimap, clipped to its ends. */
   private minimapTime(x: number, y: number): number {
     const { stage } = this.app.ctx;
     const [start, end] = stage.view();
@@ -229,7 +229,7 @@ export class PointerInput {
     return stage.hitTest(Math.min(Math.max(x, left), right), y).time;
   }
 
-  /** The handle or body of the minimap's frame at a point; null elsewhere, or if all is in view. */
+  /** Return the part of the minimap's frame at a point; null if there is none or all is in view. */
   private selectionPartAt(point: PointerPoint): "start" | "end" | "frame" | null {
     const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
@@ -301,7 +301,7 @@ export class PointerInput {
     else if (row.thinLanes !== undefined || rows.keepEmptyLanes.value) rows.toggleEmptyLanes();
   }
 
-  /** Move the view so that `time` is in its middle, as far as the job reaches. */
+  /** Centre the view on `time`, as far as the job extends. */
   private moveViewTo(time: number): void {
     const { nav, ctx } = this.app;
     const [start, end] = nav.view();
@@ -410,7 +410,7 @@ interface Drag {
 
 type DragParts = Pick<PointerParts, "ctx" | "nav" | "picking" | "status">;
 
-/** The time under a point, or a nearby edge of an event on the same lane. */
+/** Return the time under a point, or a nearby event edge in the same lane. */
 function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   const { stage } = ctx;
   const [start, end] = stage.view();
@@ -422,7 +422,7 @@ function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   return nearestEdge(time, stage.slices(lane), tolerance) ?? time;
 }
 
-/** The rows from one row to another, in the order of the screen. */
+/** Return the rows between two rows, inclusive, in screen order. */
 function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
   const rows = ctx.stage.rows();
   const indexOfRow = (row: RowInfo | null): number =>
@@ -433,7 +433,7 @@ function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | n
   return rows.slice(low, high + 1);
 }
 
-/** The row at a height; the nearest one if the pointer is outside the rows. */
+/** Return the row at `y`; if the pointer is outside the rows, the nearest one. */
 function rowAt(ctx: TimelineContext, x: number, y: number): RowInfo | null {
   const height = ctx.stage.el.clientHeight;
   const inside = Math.min(Math.max(y, 0), height - 1);
@@ -441,7 +441,7 @@ function rowAt(ctx: TimelineContext, x: number, y: number): RowInfo | null {
   if (hit.row !== null) return hit.row;
   for (let step = 4; step < height; step += 4) {
     const below = ctx.stage.hitTest(x, Math.min(inside + step, height - 1)).row;
-    // From the minimap or the axis, this finds the first row; from below the rows, the last one.
+    // Above the rows, this finds the first row; below them, the last one.
     if (below !== null) return below;
     const above = ctx.stage.hitTest(x, Math.max(inside - step, 0)).row;
     if (above !== null) return above;
@@ -454,9 +454,9 @@ interface BrushDragSpec {
   cursor: string;
   from: number;
   timeOf(point: PointerPoint): number;
-  /** The rows that the brush covers up to a point. */
+  /** Return the rows that the brush covers when the pointer is at a point. */
   rowsTo(point: PointerPoint): RowSelection;
-  /** Text after the length of the brush; if undefined, a ruler also shows the length. */
+  /** Text after the length of the brush. If undefined, a ruler also shows the length. */
   hint?: string;
   onDone(span: Span): unknown;
 }
@@ -501,7 +501,7 @@ function selectDrag(parts: DragParts, start: PointerPoint): Drag {
   });
 }
 
-/** Drag an edge of the selected window; the other edge is at `fixed`. */
+/** Drag an edge of the selected window. The other edge stays at `fixed`. */
 function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Drag {
   const { ranks, tracks } = selection;
   return brushDrag(parts, {
@@ -516,7 +516,7 @@ function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Dr
   });
 }
 
-/** Drag along the axis or over the minimap to zoom to a range. */
+/** Drag along the axis or in the minimap to zoom to a range. */
 function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"]): Drag {
   return brushDrag(parts, {
     cursor: "col-resize",
@@ -528,7 +528,7 @@ function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"
   });
 }
 
-/** A gesture that moves the view; if it is cancelled, the view moves back. */
+/** A gesture that moves the view. If it is cancelled, the view moves back. */
 function viewDrag(
   { ctx, nav }: DragParts,
   cursor: string,
@@ -557,7 +557,7 @@ function panDrag(parts: DragParts, start: PointerPoint): Drag {
   });
 }
 
-/** The minimap's frame, or one of its handles, follows the pointer. */
+/** Drag the frame of the minimap, or one of its handles. */
 function frameDrag(
   parts: DragParts,
   part: "start" | "end" | "frame",

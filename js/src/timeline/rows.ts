@@ -1,4 +1,4 @@
-/** Rows of the timeline: which ranks are open, pinned or filtered. */
+/** The rows of a timeline: which ranks are open, pinned or filtered. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { isSameJson } from "../connection/store";
@@ -7,12 +7,12 @@ import type { RankGroups, RowInfo } from "../protocol/source";
 import { onSignal } from "../ui/react";
 import type { TimelineContext } from "./context";
 
-/** The name of a row in the shared list of pins. */
+/** Return the name of a row in the shared list of pins. */
 export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
   return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
 }
 
-/** Reason that a filter is invalid, or null. */
+/** Return why a filter is invalid, or null. */
 export function filterError(text: string): string | null {
   try {
     new LinearRegExp(text, { ignoreCase: true });
@@ -23,18 +23,18 @@ export function filterError(text: string): string | null {
 }
 
 export class RowsController {
-  /** The rows as they are drawn. */
+  /** The rows as drawn. */
   readonly stateSignal = signal<readonly RowInfo[]>([]);
-  /** Text of the filter while it is typed; rows are filtered by the last valid text. */
+  /** The filter as typed. Rows are filtered by the last valid text. */
   readonly filterText = signal("");
-  /** Groups of similar ranks folded into rows; null if none are folded. */
+  /** Groups of similar ranks that share rows; null if none are folded. */
   readonly rankGroups = signal<RankGroups | null>(null);
-  /** Whether lanes without events in view have their full height. */
+  /** Whether lanes without events in view keep their full height. */
   readonly keepEmptyLanes = signal(false);
   /** Tracks whose stacks of Python frames are unfolded. */
   private readonly openStacks = signal<ReadonlySet<string>>(new Set());
   private readonly open;
-  /** Ranks that were chosen elsewhere; null shows all. */
+  /** Ranks that were selected elsewhere; null shows all. */
   private readonly onlyRanks = signal<ReadonlySet<number> | null>(null);
   private readonly validFilter = signal("");
   private openedAlone: number | null = null;
@@ -68,22 +68,22 @@ export class RowsController {
     return this.validFilter.value;
   }
 
-  /** Number of lanes that are thin because they are empty in view. */
+  /** Number of lanes that are thin because they are empty in the view. */
   get thinLaneCount(): number {
     return this.stateSignal.value.reduce((sum, { thinLanes = 0 }) => sum + thinLanes, 0);
   }
 
-  /** Give empty lanes their full height, or make them thin. */
+  /** Give empty lanes their full height, or make them thin again. */
   toggleEmptyLanes(): void {
     this.keepEmptyLanes.value = !this.keepEmptyLanes.value;
   }
 
-  /** Unfold the stacks of Python frames of a track, or fold them. */
+  /** Unfold the Python stacks of a track, or fold them. */
   toggleStacks(row: Pick<RowInfo, "rank" | "track">): void {
     this.openStacks.value = toggleMember(this.openStacks.value, pinName(row));
   }
 
-  /** Unfold all stacks of the rows, or fold them if none is folded. Return false for no stacks. */
+  /** Unfold all Python stacks, or fold them if none is folded. Return false if there are none. */
   toggleAllStacks(): boolean {
     const rows = this.stateSignal.value.filter(({ stacks }) => stacks !== undefined);
     const isFolded = rows.some(({ stacks }) => stacks === "folded");
@@ -91,7 +91,7 @@ export class RowsController {
     return rows.length > 0;
   }
 
-  /** Ranks that have a row, or are folded into one; null for all of the job. */
+  /** The ranks that have a row or share one; null if these are all ranks of the job. */
   get shownRanks(): readonly number[] | null {
     const only = this.onlyRanks.value;
     const ranks = this.stateSignal.value.flatMap(({ rank, memberRanks = [rank] }) => memberRanks);
@@ -105,7 +105,7 @@ export class RowsController {
     if (isSameJson(ranks, onlyRanks.value && [...onlyRanks.value])) return;
     const open = new Set(this.open.value);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
-    // A rank that is shown alone has the space to show its tracks.
+    // A rank that is shown alone has enough space for its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
     this.openedAlone = alone === null || this.open.value.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
@@ -138,7 +138,7 @@ export class RowsController {
     this.validFilter.value = text;
   }
 
-  /** Pin a row, or unpin it. Return whether it is pinned now. */
+  /** Pin a row, or unpin it. Return whether it is now pinned. */
   togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
     const name = pinName(row);
     const pinned = this.ctx.shared.state.pinned;
@@ -150,8 +150,8 @@ export class RowsController {
   }
 
   /**
-   * Bring a lane into view. A folded rank is opened only if its folded row does not draw the lane's
-   * events. Return false if the filter hides the lane.
+   * Bring a lane into view. A folded rank is opened only if its folded row does not show the events
+   * of the lane. Return false if the filter hides the lane.
    */
   show(lane: number): boolean {
     const { stage, lanes } = this.ctx;
@@ -164,21 +164,21 @@ export class RowsController {
     return stage.reveal(lane);
   }
 
-  /** Scroll to the row of a rank: to its communication if it has any. */
+  /** Scroll to the row of a rank: to its communication lane if it has one. */
   showRank(rank: number): void {
     const summary = this.ctx.lanes.findRank(rank)?.summary ?? [];
     const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
     if (lane !== undefined) this.ctx.stage.reveal(lane.lane);
   }
 
-  /** Drop ranks that are missing from the new scene. */
+  /** Drop ranks that do not exist in the new scene. */
   reset(): void {
     const sceneRanks = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
     this.open.value = new Set([...this.open.value].filter((rank) => sceneRanks.has(rank)));
   }
 }
 
-/** Return the set with the member added or, if it has the member, removed. */
+/** Return the set with the member added or, if it was in the set, removed. */
 export function toggleMember<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
   const next = new Set(set);
   if (!next.delete(member)) next.add(member);

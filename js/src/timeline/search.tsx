@@ -1,4 +1,4 @@
-/** Search by name: counts, and stepping from hit to hit. */
+/** Search by name: count the matches, and step from match to match. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { asError, type Brief, isAbort } from "../protocol/source";
@@ -12,9 +12,9 @@ import { type HitCount, isWholeRange } from "./text";
 const TYPE_MS = 160;
 
 interface SearchResult {
-  /** Count of the hits; null without a search. */
+  /** Number of matches; null without a search. */
   hits: HitCount | null;
-  /** Reason for a lack of hits: an invalid pattern, or a failed request. */
+  /** Why there are no matches: an invalid pattern, or a failed request. */
   error: string | null;
   isPending: boolean;
 }
@@ -23,7 +23,7 @@ const NO_RESULT: SearchResult = { hits: null, error: null, isPending: false };
 
 export class SearchController {
   readonly result = signal<SearchResult>(NO_RESULT);
-  /** Text of the field. The search follows once the user stops typing. */
+  /** Text in the field. The search starts when the user stops typing. */
   readonly fieldText = signal("");
   readonly ctx;
   private readonly newest: LatestRequest;
@@ -48,7 +48,7 @@ export class SearchController {
     return this.ctx.shared.state.search;
   }
 
-  /** Focus the field; in a narrow toolbar, open it first. */
+  /** Focus the field. In a narrow toolbar, open it first. */
   focus(): void {
     const { root } = this.ctx;
     const field = (): HTMLInputElement | null => root.querySelector(".hta-search > input");
@@ -62,7 +62,7 @@ export class SearchController {
     this.focus();
   }
 
-  /** Whether an event is the current hit. */
+  /** Return whether an event is the current match. */
   isAt(brief: Brief): boolean {
     const { currentHit } = this;
     return (
@@ -72,7 +72,7 @@ export class SearchController {
     );
   }
 
-  /** Search for text once the user stops typing. */
+  /** Search for a text when the user stops typing. */
   type(text: string): void {
     this.fieldText.value = text;
     this.requestLater();
@@ -89,7 +89,7 @@ export class SearchController {
     this.load();
   }
 
-  /** Go to the next or previous hit of the text in the field. */
+  /** Go to the next or previous match of the text in the field. */
   step(direction: 1 | -1): void {
     this.commit();
     const { text, ctx } = this;
@@ -112,7 +112,7 @@ export class SearchController {
     );
   }
 
-  /** Start of the search: the start of the view, or null if the view is the whole job. */
+  /** Return where the search starts: at the start of the view; null if all is in view. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;
@@ -142,7 +142,7 @@ export class SearchController {
     this.newest.ask(
       (signal) => source.ask("search", { text }, signal),
       ({ reply: { total, ranks, error } }) => {
-        // The reply to a step may come first.
+        // The reply to a step may arrive before the count.
         const { index = 0, inView = null } = this.result.value.hits ?? {};
         const hits = error === null ? { text, index, total, inView } : null;
         stage.setOverlay({ hits: new Map(ranks) });
@@ -153,7 +153,7 @@ export class SearchController {
   }
 }
 
-/** The search field; in narrow toolbars a button that opens it. */
+/** The search field; in narrow toolbars, a button that opens it. */
 export function SearchBox(props: { search: SearchController; isNarrow: ReadonlySignal<boolean> }) {
   const { search, isNarrow } = props;
   return (

@@ -1,4 +1,4 @@
-/** The selected event, its details and arrows. */
+/** The selected event with its details and arrows. */
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import { isSameJson } from "../connection/store";
@@ -39,14 +39,14 @@ interface SelectedEvent {
   key: EventKey | null;
   brief: Brief | null;
   detail: EventDetail | null;
-  /** The same call on all ranks, of events that are part of a matched collective. */
+  /** The call on all ranks, for events of a matched collective. */
   collective: Collective | null;
   /** FLOPs, bytes and rates of the operator call that the event belongs to. */
   figures: CallFigures | null;
   error: Error | null;
 }
 
-/** Kinds of operators, and of their work on the device. */
+/** Kinds of operators and of their device work. */
 const WORKING_KINDS: readonly Kind[] = ["compute", "memory", "cpu"];
 
 const NO_EVENT: SelectedEvent = {
@@ -61,12 +61,12 @@ const NO_EVENT: SelectedEvent = {
 export class EventSelection {
   /** The selected event, as far as it is loaded. */
   readonly stateSignal = signal(NO_EVENT);
-  /** Identifies the selected event; "" for none. */
+  /** Identifies the selected event; "" if there is none. */
   readonly key = computed(() => {
     const { key } = this.stateSignal.value;
     return key === null ? "" : `${key.rank}/${key.table}/${key.id}`;
   });
-  /** The window or set of events. */
+  /** The selected window or set of events. */
   readonly selectionSignal: ReadonlySignal<SelectionJson | null>;
   private readonly newest: LatestRequest;
   private readonly ctx;
@@ -105,7 +105,7 @@ export class EventSelection {
   }
 
   /**
-   * Top and bottom in the browser's window of the row of the selected event, or of the first
+   * Top and bottom, in the browser window, of the row of the selected event or of the first
    * selected rank, and the top of all rows; null if there is no such row.
    */
   get rowExtent(): { top: number; bottom: number; minTop: number } | null {
@@ -139,7 +139,7 @@ export class EventSelection {
     this.load(key, knownBrief);
   }
 
-  /** Select an event that may not be visible, and go there. */
+  /** Select an event that may not be visible, and bring it into view. */
   goTo(brief: Brief): void {
     this.pick(brief, brief);
     this.app.nav.show(brief.start, brief.start + brief.dur);
@@ -165,7 +165,7 @@ export class EventSelection {
     this.unload();
   }
 
-  /** Clear the selection made here; selections of linked panels stay. */
+  /** Clear the selection made here. Selections made in linked panels remain. */
   clearOwnSelection(): void {
     const { selection, ranks_from: ranksFrom } = this.ctx.shared.state;
     const remaining = this.ctx.isLinkedPanel ? withoutTimelineParts(selection, ranksFrom) : null;
@@ -201,7 +201,7 @@ export class EventSelection {
     this.commit({ selection: next });
   }
 
-  /** Select all events of the selected event's name, on its rank. */
+  /** Select all events with the name of the selected event on its rank. */
   selectName(): void {
     if (this.brief === null) return;
     this.setSelection({
@@ -215,7 +215,7 @@ export class EventSelection {
     this.setSelection({ ...FULL_SELECTION, ids: ids.map((id) => [rank, id]) });
   }
 
-  /** Make the selected event a window on its track. */
+  /** Replace the selected event with a window on its track. */
   eventToWindow(): void {
     const brief = this.brief;
     if (brief === null) return;
@@ -224,7 +224,7 @@ export class EventSelection {
     this.setSelection(windowSelection([brief.start, brief.start + brief.dur], row));
   }
 
-  /** Select the window in view on all ranks; if it is selected, the whole job. */
+  /** Select the visible window on all ranks; if it is already selected, the whole job. */
   selectAll(): void {
     const { scene } = this.ctx;
     const all = { ranks: null, tracks: null };
@@ -242,7 +242,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to a neighbouring event of the lane. Call `fail` without one, or without a selection. */
+  /** Step to the next or previous event in the lane. Call `fail` if there is none. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {
@@ -262,7 +262,7 @@ export class EventSelection {
     });
   }
 
-  /** Act once the replies to earlier keys have selected an event, and this part of it is loaded. */
+  /** Act when the replies to earlier keys have selected an event and this part of it is loaded. */
   whenLoaded(part: "brief" | "detail", act: () => void): void {
     const { requests } = this.ctx;
     requests.run(() => {
@@ -279,13 +279,13 @@ export class EventSelection {
     });
   }
 
-  /** The time range of a zoom to the event. */
+  /** Return the time range for a zoom to the event. */
   target(): Span | null {
     if (this.brief !== null) return padSpan(this.brief.start, this.brief.dur);
     return this.windowTarget();
   }
 
-  /** The time of the selected window or set of events. */
+  /** Return the time range of the selected window or set of events. */
   windowTarget(): Span | null {
     const window = selectionSpan(this.window, this.ctx.scene);
     if (window !== null) return window;
@@ -305,7 +305,7 @@ export class EventSelection {
     this.follow();
   }
 
-  /** Change the state. The panel that chose the ranks changes only if the selected ranks do. */
+  /** Change the state. `ranks_from` changes only if the selected ranks do. */
   private commit(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
     const ranks = patch.selection?.ranks ?? null;
     const keepsRanks = isSameJson(ranks, this.window?.ranks ?? null);
@@ -336,7 +336,7 @@ export class EventSelection {
     );
   }
 
-  /** Request the collective; a failure leaves the details as they are. */
+  /** Request the collective. If that fails, the details remain as they are. */
   private askCollective(event: Brief): void {
     const { source, scene, stage } = this.ctx;
     const { rank, id, kind, table } = event;
@@ -350,7 +350,7 @@ export class EventSelection {
     );
   }
 
-  /** Request FLOPs and rates; a failure leaves the details as they are. */
+  /** Request FLOPs and rates. If that fails, the details remain as they are. */
   private askFigures(event: Brief): void {
     const { rank, id, kind, table } = event;
     if (table !== "events" || !WORKING_KINDS.includes(kind)) return;
@@ -371,7 +371,7 @@ export class EventSelection {
 
   private showSelection(): void {
     const { ranks_from: ranksFrom } = this.ctx.shared.state;
-    // If another panel chose the ranks, only they have rows, so an outline around all adds nothing.
+    // If another panel selected the ranks, all rows belong to them and need no outline.
     const all =
       this.ctx.isLinkedPanel &&
       ranksFrom !== "timeline" &&
@@ -380,7 +380,7 @@ export class EventSelection {
   }
 }
 
-/** The last arrival at the collective of an event, on the event's clock. */
+/** Return the last arrival at the collective of an event, on the clock of the event. */
 function arrivalOf(collective: Collective | null, event: Brief): Overlay["collective"] {
   if (collective === null) return null;
   const last = lastRankOf(collective);

@@ -1,11 +1,11 @@
 /**
- * The user's own line of code behind an event: the innermost Python frame outside of torch, of
- * other packages and of Python itself. If all frames are in packages, it is the innermost one
- * outside of torch and of Python.
+ * The line of the user's own code behind an event: the innermost Python frame that belongs neither
+ * to torch nor to another package nor to Python itself. If there is no such frame, frames of other
+ * packages are allowed.
  *
- * A kernel that `softmax` launched has the frames `torch/nn/functional.py(2103): softmax`,
- * `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`; its source line is
- * `train.py:82`. Without the last frame it is `vllm/worker.py:9`.
+ * For example, a kernel launched by `softmax` has the frames `torch/nn/functional.py(2103):
+ * softmax`, `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`. Its source
+ * line is `train.py:82`. Without the last frame, it would be `vllm/worker.py:9`.
  */
 
 import LIBRARIES from "../../../hta_widgets/facts/library_paths.json";
@@ -17,11 +17,11 @@ export interface SourceLine {
   function: string;
 }
 
-/** `train.py(82): step`; names of built-in functions have no file. */
+/** `train.py(82): step`. Names of built-in functions have no file. */
 const FRAME = /^(.+\.pyx?)\((\d+)\): (.+)$/s;
 /**
- * Files of Python and torch, and of other packages. Profiles shorten paths to those below an entry
- * of `sys.path`, so that the name of a package or module is at the start.
+ * Files of Python and torch, and of other packages. Profiles shorten paths relative to the entries
+ * of `sys.path`, so the name of a package or module comes first.
  */
 const IN_PYTHON_OR_TORCH = new RegExp(
   `^(${[...LIBRARIES.python, "torch"].join("|")})(\\.pyx?$|[\\\\/])|^<` +
@@ -31,7 +31,7 @@ const IN_PACKAGE = new RegExp(
   `^(${LIBRARIES.packages.join("|")})[\\\\/]|(^|[\\\\/])(site|dist)-packages[\\\\/]`,
 );
 
-/** The line of an event, or of the nearest frame around it or its launch; null if unknown. */
+/** Return the line of an event, or of the nearest frame around it or its launch, or null. */
 export function findSourceLine({ event, launched_by, parents }: EventDetail): SourceLine | null {
   let packageLine: SourceLine | null = null;
   for (const { name } of [event, ...(launched_by?.frames ?? []), ...parents]) {
@@ -44,7 +44,7 @@ export function findSourceLine({ event, launched_by, parents }: EventDetail): So
   return packageLine;
 }
 
-/** Ask the host to open a file; false if it cannot. */
+/** Ask the host to open a file. Return false if it cannot. */
 export function openInHost({ path, line }: SourceLine): boolean {
   const offer = new CustomEvent("hta-open", { detail: { path, line }, cancelable: true });
   return !document.dispatchEvent(offer);

@@ -1,4 +1,4 @@
-/** The status line and the state of the connection. */
+/** The status line, with the state of the connection. */
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -25,7 +25,7 @@ const SEARCH: RichText = [{ key: "/" }, " search · "];
 const KEYS: RichText = [{ key: "?" }, " keys"];
 const LEAVE: RichText = [" · ", { key: "Esc" }, " ", { key: "Esc" }, " leave"];
 
-/** Hints of keys, from long to short. */
+/** Hints about keys, from long to short. */
 const HINTS: readonly RichText[] = [
   [...ZOOM, ...PAN, ...SEARCH, ...KEYS, ...LEAVE],
   [...ZOOM, ...KEYS, ...LEAVE],
@@ -52,7 +52,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
   },
 };
 
-/** Text of the badge for the clock of the drawn times, and the title that explains it. */
+/** Return the text of the badge for the current clock, and its explanatory title. */
 function clockTexts(
   { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
@@ -83,24 +83,24 @@ function clockTexts(
 export type ClockName = "recorded" | "fitted";
 
 export interface StatusOptions {
-  /** Called when the user chooses a clock; left out if no kernel can draw another one. */
+  /** Called when the user selects a clock. Missing if no kernel can provide another one. */
   setClock?: ((clock: ClockName) => void) | undefined;
   linkedPanel?: {
-    /** Describe the source's status; null for the default text. */
+    /** Describe the status of the source; null for the default text. */
     kernelStatus(): KernelStatus | null;
   };
 }
 
 export class StatusLine {
-  /** Text for work in the background. */
+  /** Text about work in the background. */
   readonly asideText = signal("");
-  /** Numbers of ranks shown and of all ranks, which differ if a linked panel selects ranks. */
+  /** Number of ranks shown and of all ranks. They differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
-  /** Disagreement of the recorded clocks; null while this is not known. */
+  /** By how much the recorded clocks disagree; null until it is known. */
   readonly clocks = signal<ClockFacts | null>(null);
-  /** Show hints of keys while focused, until a key is pressed. */
+  /** Whether to show hints about keys: while focused, until a key is pressed. */
   readonly isHinting = signal(false);
-  /** Text about a source that does not answer from a live kernel. */
+  /** Text about a source other than a live kernel. */
   readonly kernel = signal<KernelStatus | null>(null);
   readonly announcement = signal("");
   private readonly messages = signal<Partial<Record<Layer, RichText>>>({});
@@ -134,7 +134,7 @@ export class StatusLine {
           : (options.linkedPanel?.kernelStatus() ?? KERNEL_STATUSES[source.status]),
       (status) => {
         this.kernel.value = status;
-        // The badge of a saved view shows that it is saved, so the line is free for other texts.
+        // In a saved view, the badge shows that it is saved, so the line is free for other texts.
         this.setMessage("kernel", source.status === "busy" ? (status?.text ?? null) : null);
       },
       abortSignal,
@@ -174,7 +174,7 @@ export function Status({ line }: { line: StatusLine }) {
 
 const TOOLBAR_PX = 36;
 
-/** The result of a command, at the top of the widget's visible part if the line is out of sight. */
+/** Shows the result of a command at the top of the visible part if the line is out of sight. */
 function Flash({ line }: { line: StatusLine }) {
   const place = useRef<HTMLDivElement>(null);
   const text = line.flash.value;
@@ -209,7 +209,7 @@ function StatusMessage({ line }: { line: StatusLine }) {
   );
 }
 
-/** The longest hint that does not truncate the message before it, or the shortest one. */
+/** Shows the longest hint that does not truncate the message before it, or the shortest one. */
 function KeyHint() {
   const place = useRef<HTMLSpanElement>(null);
   const hintIndex = useSignal(0);
@@ -224,7 +224,7 @@ function KeyHint() {
   );
 }
 
-/** The state of the connection, or a saved page's content; a press explains it in the line. */
+/** The state of the connection, or what a saved page contains. A press explains it. */
 function KernelBadge({ line }: { line: StatusLine }) {
   const status = line.kernel.value;
   if (status === null) return null;
@@ -261,7 +261,7 @@ function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
   );
 }
 
-/** Names the clock of the drawn times and switches it. */
+/** Names the clock of the displayed times, and switches it. */
 function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;
@@ -293,7 +293,7 @@ function ClockBadge({ line }: { line: StatusLine }) {
 function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   const { scene, source } = app.ctx;
   const { truth } = scene;
-  // Without a kernel and with a part of the data, the badge's claim could be wrong.
+  // Without a kernel and with only a part of the data, the badge could be wrong.
   if (kernel.value?.isWarning === true && source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");
@@ -311,7 +311,7 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   );
 }
 
-/** Text about the origin of replies: the kernel, or data stored in the page; null for a live kernel. */
+/** Return the text about where replies come from if not from a live kernel; null if they do. */
 export function kernelStatusOf(source: HybridSource): KernelStatus | null {
   const { status, pageExtent: extent, terms } = source;
   if (status === "live") return null;
@@ -329,7 +329,7 @@ export function kernelStatusOf(source: HybridSource): KernelStatus | null {
   return { badge: `${badge} ${state} · page data`, text: [text], isWarning: !isGone };
 }
 
-/** Progress of fetching the page's offline data; "" if there is nothing to report. */
+/** Return the progress of fetching data for use without a kernel; "" if there is none to report. */
 export function progressText({ state, receivedBytes, totalBytes }: Progress): string {
   if (state === "preparing") return "preparing the offline copy …";
   if (state === "fetching")

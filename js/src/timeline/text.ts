@@ -22,7 +22,7 @@ import { isMpi } from "../stage/margin";
 import { formatCount, formatDuration, formatRange, formatShare, plural } from "../ui/formats";
 import { type RichText, type TextRun, withPrefix } from "../ui/text";
 
-/** Name, length in ns, and most decimals. */
+/** Name, length in ns, and maximum number of decimals. */
 const UNITS = [
   ["s", 1e9, 9],
   ["ms", 1e6, 6],
@@ -30,7 +30,7 @@ const UNITS = [
   ["ns", 1, 0],
 ] as const;
 
-/** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
+/** Return `451.32–453.36 ms`: one unit for both ends, with as many decimals as needed. */
 export function spanText(span: Span): string {
   const [start, end] = span;
   const maxMagnitude = Math.max(Math.abs(start), Math.abs(end));
@@ -55,7 +55,7 @@ export function isWholeRange(view: Span, scene: Scene): boolean {
   return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
 }
 
-/** Name of the step that fills the view; null if none does. */
+/** Return the name of the step that fills the view; null if none does. */
 function stepInView(view: Span, scene: Scene): string | null {
   const length = view[1] - view[0];
   for (const step of scene.steps) {
@@ -65,7 +65,7 @@ function stepInView(view: Span, scene: Scene): string | null {
   return null;
 }
 
-/** Describe the part of an event that the window of an export kept; empty for a whole event. */
+/** Describe which part of an event the window of an export kept; "" if it kept all. */
 export function cutText(event: { start: number; dur: number }, { part, range }: Scene): string {
   if (!part) return "";
   const before = range[0] - event.start;
@@ -94,9 +94,9 @@ const SHARES = ["compute", "communication", "exposed", "memory", "unrecorded", "
 
 type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
-/** Shares of the devices' spans in view, over all ranks with device events; null if none. */
+/** Return how the devices in view spend their time; null if no rank has device events. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
-  // Events that a truncated file lacks may be at any time, so its empty time is not known to be idle.
+  // What is missing from a truncated file may be at any time, so empty times may not be idle.
   const complete = scene.ranks.filter((rank) => rank.truncated === null && hasDevice(rank));
   const device = new Set(complete.map(({ rank }) => rank));
   const times = { compute: 0, communication: 0, exposed: 0, memory: 0 };
@@ -115,13 +115,13 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
 }
 
 /**
- * The cost of waiting for late ranks: the time in which ranks wait and do not compute, as a share of
- * their devices' spans. Null if unknown.
+ * Return the cost of late ranks: the time in which ranks wait without computing, as a share of
+ * their device spans. Null if it is unknown.
  */
 export function waitingShare(
   lateness: Lateness | null,
   stats: Stats | null,
-  /** Ranks to count; null for all. */
+  /** The ranks to include; null for all. */
   ranks: readonly number[] | null = null,
 ): number | null {
   if (lateness === null || stats === null || !lateness.wait.some((ns) => ns > 0)) return null;
@@ -131,7 +131,7 @@ export function waitingShare(
   return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
 }
 
-/** `7 ranks wait for rank 5: 14 % of each GPU span.`; null unless exactly one rank is late. */
+/** Return `7 ranks wait for rank 5: 14 % of each GPU span.`; null unless one rank is late. */
 export function lateText(
   lateness: Lateness | null,
   stats: Stats | null,
@@ -163,7 +163,7 @@ export function viewText(
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
-  /** Text about folded ranks, with a space before it. */
+  /** Text about folded ranks, starting with a space. */
   folded = "",
 ): RichText {
   const sentence: RichText = [viewHead(view, scene)];
@@ -177,7 +177,7 @@ export function viewText(
   const isSingleRank = shares.ranks === 1;
   const device = deviceOf(scene);
   const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
-  // The line may be truncated, so the late rank comes before the shares of time.
+  // The line may be truncated, so the late rank is named before the shares of time.
   sentence.push(...(lateText(lateness, stats, isJobOfMpi ? "the time" : spanName) ?? []));
   if (isJobOfMpi) {
     const subject = isSingleRank ? "The rank is" : "Ranks are";
@@ -187,7 +187,7 @@ export function viewText(
   return [...sentence, sharesText(shares, device), ` of ${spanName}.${truncatedText(scene)}`];
 }
 
-/** The ranks that shares do not include because their files end early; "" for none. */
+/** Return a note about ranks that shares exclude because their files end early; "" if none. */
 function truncatedText({ ranks }: Scene): string {
   const [rank, ...others] = ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (rank === undefined) return "";
@@ -195,10 +195,10 @@ function truncatedText({ ranks }: Scene): string {
   return ` Without ${formatCount(others.length + 1)} ranks: their files end early.`;
 }
 
-/** Copies that take less of the time are not named. */
+/** Copies that take a smaller share of the time are not mentioned. */
 const MIN_COPY_SHARE = 0.05;
 
-/** ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %` */
+/** Return ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %`. */
 function sharesText(shares: DeviceShares, device: string): string {
   const isSingle = shares.ranks === 1;
   const verb = (name: string): string => (isSingle ? `${name}s` : name);
@@ -217,11 +217,11 @@ function sharesText(shares: DeviceShares, device: string): string {
   return `${text} and ${verb("idle")} ${formatShare(shares.idle)}`;
 }
 
-/** Why there are no shares of devices; "" for files that never have them. */
+/** Return why there are no device shares; "" for files that never have any. */
 function noSharesText(scene: Scene, stats: Stats): string {
   const device = scene.ranks.filter(hasDevice);
   if (device.length === 0) {
-    // Files of BytePS and MPI never have GPU events.
+    // Files from BytePS and MPI never contain GPU events.
     const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
     return mayHave ? " No GPU events in these files." : "";
   }
@@ -251,7 +251,7 @@ export function eventText(
   view: Span,
   collective: Collective | null = null,
 ): RichText {
-  // `on rank 5, stream 40: 3.50 ms`
+  // For example: `on rank 5, stream 40: 3.50 ms`.
   const trackText = withPrefix(", ", track ?? "");
   const placeAndTime = `on rank ${event.rank}${trackText}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
@@ -263,7 +263,7 @@ export function eventText(
   return [{ strong: event.short }, ` ${placeAndTime}.`, ` ${viewClause}.`];
 }
 
-/** `including 5.49 ms waiting for rank 5`, or when the rank arrived if it came last. */
+/** Return `including 5.49 ms waiting for rank 5`, or how late the rank was if it came last. */
 function arrivalClause(collective: Collective, { rank, wait }: Member): string {
   const last = lastRankOf(collective);
   if (last?.rank === rank) {
@@ -313,7 +313,7 @@ export function selectionText(
 
 export interface HitCount {
   text: string;
-  /** Number of the hit that is shown, from 1; 0 for none. */
+  /** Number of the match that is shown, starting at 1; 0 if there is none. */
   index: number;
   total: number;
   inView: number | null;
@@ -333,13 +333,13 @@ export function brushText(span: Span): RichText {
   return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
 }
 
-// Python code for the view, which is valid for any names in the trace.
+// Python code for the view, valid for any names in the trace.
 
 export function pythonString(text: string): string {
   return toPythonString(text, '"');
 }
 
-/** An integer with the digit groups that make nanoseconds readable. */
+/** Format an integer with digit groups, which make nanoseconds readable. */
 export function pythonInt(value: number): string {
   const digits = BigInt(Math.round(value)).toString();
   return digits.replace(/\B(?=(\d{3})+(?!\d))/g, "_");
@@ -349,7 +349,7 @@ function pythonList(items: readonly string[]): string {
   return `[${items.join(", ")}]`;
 }
 
-/** The keyword arguments of `traces.select` for a selection. */
+/** Return the keyword arguments of `traces.select` for a selection. */
 function selectionArguments(selection: SelectionJson | null): string[] {
   const out: string[] = [];
   if (selection === null) return out;
@@ -367,14 +367,14 @@ function selectionArguments(selection: SelectionJson | null): string[] {
   return out;
 }
 
-/** Python code of a selection; `clock` is the clock of its times if that is not the recorded one. */
+/** Return Python code for a selection. `clock`: the clock of its times, unless as recorded. */
 export function selectionCode(selection: SelectionJson | null, clock?: "fitted"): string {
   const isTimed = selection !== null && (selection.start_ns ?? selection.end_ns) !== null;
   const traces = isTimed && clock !== undefined ? `traces.with_clock("${clock}")` : "traces";
   return `${traces}.select(${selectionArguments(selection).join(", ")})`;
 }
 
-/** Python code that gets one event and its arguments. */
+/** Return Python code that gets an event and its arguments. */
 export function eventCode(event: Brief): string {
   const trace = `traces[${event.rank}]`;
   if (event.table !== "events") return `${trace}.${event.table}.loc[${event.id}]`;
@@ -399,7 +399,7 @@ export function exportCode(choice: ExportChoice, clock?: "fitted"): string {
   return `hw.export_trace(${parts.join(", ")})`;
 }
 
-/** A pandas query for events of exactly this name, and of one category if it is known. */
+/** Return a pandas query for events of exactly this name and, if given, this category. */
 export function nameFilter(name: string, category: string | null = null): string {
   const query = `name == ${pythonString(name)}`;
   return category === null ? query : `${query} and category == ${pythonString(category)}`;
@@ -407,18 +407,18 @@ export function nameFilter(name: string, category: string | null = null): string
 
 // Descriptions of a collective.
 
-/** The rank that came last; null if several came last together. */
+/** Return the rank that came last; null if several came last together. */
 export function lastRankOf(collective: Collective): Member | null {
   if (collective.late <= 0) return null;
   return collective.ranks.find(({ rank }) => rank === collective.last_rank) ?? null;
 }
 
-/** `Collective 13 of 21` */
+/** Return a text such as `Collective 13 of 21`. */
 export function countText({ number, of }: Collective): string {
   return `Collective ${formatCount(number)} of ${formatCount(of)}`;
 }
 
-/** `7 ranks waited 5.49–6.23 ms, transfer 1.21 ms` */
+/** Return a text such as `7 ranks waited 5.49–6.23 ms, transfer 1.21 ms`. */
 export function waitsText({ ranks }: Collective): string {
   const waits = ranks.map(({ wait }) => wait).filter((wait) => wait > 0);
   const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-/** The toolbar of a timeline, with the filter for tracks. */
+/** The toolbar of a timeline, with the track filter. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import { Button, CutName, UndoRedoPair } from "../ui/controls";
@@ -12,7 +12,7 @@ import { type Legend, LegendChips } from "./legend";
 import { filterError, type RowsController } from "./rows";
 import { SearchBox, type SearchController } from "./search";
 
-/** The parts of a timeline that its toolbar shows or operates. */
+/** The parts of a timeline that its toolbar shows or controls. */
 interface ToolbarParts {
   readonly ctx: TimelineContext;
   readonly rows: RowsController;
@@ -28,7 +28,7 @@ interface AppProps {
 }
 
 interface TimelineToolbarProps extends AppProps {
-  /** Default: the title of the job. */
+  /** Defaults to the title of the job. */
   title: string | undefined;
   narrow: ReadonlySignal<boolean>;
 }

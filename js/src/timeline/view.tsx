@@ -1,4 +1,4 @@
-/** One view of a timeline: creates its parts and puts them into the page. */
+/** The view of a timeline: creates its parts and adds them to the page. */
 
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -50,18 +50,18 @@ export interface AppOptions extends FoldingOptions, StatusOptions {
   signal: AbortSignal;
   /** Called when the user has dragged the lower edge. */
   saveHeight?: (height: number) => void;
-  /** Status line and settings of the enclosing view, if this is one of its linked panels. */
+  /** Status line and settings of the enclosing view, if the timeline is a linked panel of it. */
   linkedPanel?: LinkedPanelOptions;
 }
 
 interface LinkedPanelOptions {
-  /** Name of its toolbar; default "Timeline". */
+  /** Name of the toolbar. Default: "Timeline". */
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
-  /** Keys and gestures of the enclosing view; default: keys and gestures of a dashboard. */
+  /** Keys and gestures of the enclosing view. Default: those of a dashboard. */
   help?: HelpGroup;
-  /** Describe the source's status; null for the default text. */
+  /** Describe the status of the source; null for the default text. */
   kernelStatus(): KernelStatus | null;
 }
 
@@ -84,7 +84,7 @@ export class TimelineApp {
   readonly legend: Legend;
   readonly pointer: PointerInput;
   readonly commands: Commands;
-  /** Null in a panel of a dashboard: the dashboard fills the window. */
+  /** Null if the timeline is a panel of a dashboard, because the dashboard fills the window. */
   readonly fullWindow: FullWindow | null;
   private readonly facts: ViewFacts;
   private readonly heightEdge: HeightControl;
@@ -108,7 +108,7 @@ export class TimelineApp {
       />
     );
     this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, ctx.signal);
-    // Parts use those before them.
+    // Each part may use those created before it.
     this.nav = new Navigation(ctx);
     this.rows = new RowsController(ctx);
     this.picking = new EventSelection(this);
@@ -176,13 +176,13 @@ export class TimelineApp {
     this.facts.reset();
   }
 
-  /** Call `listener` with the window in view, now and whenever it moves. */
+  /** Call `listener` with the visible window, now and whenever it moves. */
   onView(listener: (view: Span) => void): void {
     this.ctx.stage.onView(listener);
     listener(this.ctx.stage.view());
   }
 
-  /** Outline an event as if the pointer were on it, in its rank's summary lane or in its own lane. */
+  /** Outline an event as if the pointer were on it, in its own lane or in a summary lane. */
   outlineEvent(event: Brief | null, inSummary = false): void {
     const { ctx, rows } = this;
     if (event === null) {
@@ -194,7 +194,7 @@ export class TimelineApp {
     ctx.stage.setOverlay({ hover: { lane: folded ?? lane, start, dur } });
   }
 
-  /** Max height of the drawing in px, without toolbar, status line and panels. */
+  /** Height limit of the drawing in px, without toolbar, status line and panels. */
   get height(): number {
     return this.heightEdge.userHeight.value;
   }
@@ -227,7 +227,7 @@ export class TimelineApp {
     this.installEffects();
     listenToWheel(this);
     listenToKeys(this);
-    // A toolbar that wraps changes the observed height, which an observer may not do.
+    // A toolbar that wraps changes the observed height, which must not happen in an observer.
     const setWidth = (): void => this.setWidth(root.clientWidth);
     watchBoxes([root], () => requestAnimationFrame(setWidth), abortSignal);
     if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
@@ -248,7 +248,7 @@ export class TimelineApp {
     onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
     onSignal(ctx.color, (color) => stage.setColor(color), abortSignal);
-    // This is not called when other colors change, because a comparison sets its own classes.
+    // Not called for other changes of colour, because a comparison sets its own classes.
     onSignal(
       computed(() => ctx.color.value === "bound"),
       (isByBound) => stage.setClasses(isByBound ? BOUND_PALETTE : null, true, null),
@@ -262,7 +262,7 @@ export class TimelineApp {
       (text) => status.setMessage("search", text),
       abortSignal,
     );
-    // If an event other than the current hit is selected, its text replaces that of the search.
+    // If an event other than the current match is selected, its text replaces the search's text.
     onSignal(
       () => picking.brief,
       (brief) => brief !== null && !search.isAt(brief) && status.setMessage("search", null),
@@ -287,7 +287,7 @@ export class TimelineApp {
     if (keys.has("selected_event")) this.picking.follow();
   }
 
-  /** In a dashboard, show only the ranks that another panel selected. */
+  /** In a dashboard, show only the ranks selected in another panel. */
   private showRanks(): void {
     const { isLinkedPanel, scene, shared } = this.ctx;
     if (!isLinkedPanel) return;
@@ -298,7 +298,7 @@ export class TimelineApp {
     this.status.ranks.value = [ranks?.length ?? all, all];
   }
 
-  /** Set the width; ignore 0, the width while hidden. */
+  /** Set the width. 0 is ignored: it is the width of a hidden element. */
   private setWidth(width: number): void {
     if (width === 0) return;
     setWidthClass(this.ctx.root, width);
@@ -306,7 +306,7 @@ export class TimelineApp {
   }
 }
 
-/** Add the view's element to the page, and make what the view's parts share. */
+/** Add the element of a view to the page. Create the context that its parts share. */
 function makeContext(host: HTMLElement, options: AppOptions): TimelineContext {
   const { scene, signal, linkedPanel } = options;
   const isPart = linkedPanel !== undefined;

@@ -1,4 +1,4 @@
-/** Contents of the visible window: requested when it rests, shown as text, chips and a card. */
+/** What the visible window contains: requested when it rests, shown as text, chips and a card. */
 
 import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";
@@ -34,7 +34,7 @@ export class ViewFacts {
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
   private shares: Stats | null = null;
-  /** Ranks of the rows at the request of the legend's shares; null for all. */
+  /** Ranks of the rows when the shares of the legend were requested; null for all. */
   private shown: readonly number[] | null = null;
 
   constructor(private readonly app: ViewFactsParts) {
@@ -47,7 +47,7 @@ export class ViewFacts {
     });
     nav.onSettled.on(() => this.requestFacts());
     ctx.retryRequested.on(() => this.reset());
-    // The stage sends the requests.
+    // These requests are sent by the stage.
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
@@ -79,7 +79,7 @@ export class ViewFacts {
     );
   }
 
-  /** Reset for a new scene, or retry. */
+  /** Reset for a new scene, or to retry. */
   reset(): void {
     const { status, legend } = this.app;
     this.stats = null;
@@ -116,7 +116,7 @@ export class ViewFacts {
     });
   }
 
-  /** Request figures of a window; `show` them unless the view has moved meanwhile. */
+  /** Request the figures of a window, and `show` them unless the view has moved since. */
   private askStats(
     ranks: readonly number[] | null,
     window: Span,
@@ -136,14 +136,14 @@ export class ViewFacts {
       });
   }
 
-  /** Show the share of waits, if it covers the same window as the legend's other shares. */
+  /** Show the share of waits, if it covers the same window as the other shares in the legend. */
   private showWaits(): void {
     const { lateness, shares: stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
     this.app.legend.setLateness(lateness, isSameWindow ? stats : null, shown);
   }
 
-  /** `of rank 5 in view, 12.3–18.9 ms`. */
+  /** Return `of rank 5 in view, 12.3–18.9 ms`. */
   private shownRowsText(): string {
     const { stage, scene } = this.app.ctx;
     const { shown } = this;
@@ -191,7 +191,7 @@ export class ViewFacts {
     const empty = stats !== null && stats.data.length > 0 && stats.data.every((ns) => ns <= 0);
     if (!outside && !empty) return null;
     if (scene.events === 0) {
-      // MPI profiles, and servers without requests, have no events at any time.
+      // MPI profiles, and servers without requests, never have events.
       const text = "If the files have totals, the tables and charts show them.";
       return { title: "No events in these files", text, buttons: [] };
     }

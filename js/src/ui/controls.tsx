@@ -7,7 +7,7 @@ import { activeElement, h, renderElement } from "./dom";
 import { type RichText, wordEdge } from "./text";
 import { applyTheme } from "./theme";
 
-/** The name of a key on this keyboard; on Macs, ⌘ replaces Ctrl. */
+/** Return the name of a key on this keyboard: on Macs, ⌘ replaces Ctrl. */
 function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
@@ -17,14 +17,14 @@ export function Kbd({ name }: { name: string }) {
 }
 
 export interface ButtonProps {
-  /** Shown text; an icon button has only a name. */
+  /** Visible text. An icon button has only a name. */
   text?: string;
   icon?: IconName;
   /** Accessible name, also shown as a tooltip. */
   name?: string;
   /** The key that does the same. */
   keys?: string;
-  /** Show the key on the button, not only in the tooltip. */
+  /** Whether the key is shown on the button, in addition to the tooltip. */
   showKey?: boolean;
   class?: string;
   title?: string;
@@ -85,12 +85,12 @@ export function UndoRedoPair(history: {
   );
 }
 
-/** Max number of letters after the cut of a longer name, where names of kernels differ. */
+/** Number of letters kept at the end of a truncated name, because kernel names differ there. */
 const NAME_END_LENGTH = 12;
-/** Words in parentheses that distinguish equal labels; they are not cut. */
+/** Words in parentheses that distinguish equal labels. They are not cut. */
 const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 
-/** A name that is truncated before its last letters if it is too long. */
+/** A name that is truncated in front of its last letters if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
   const usualLength = Math.min(NAME_END_LENGTH, Math.floor(letters.length / 2));
@@ -114,7 +114,7 @@ export function Link(props: { text: ComponentChildren; title?: string; press(): 
   );
 }
 
-/** Bars in place of content that is being computed. */
+/** Bars shown instead of content that is being computed. */
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
@@ -129,7 +129,7 @@ export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }
 
-/** A row of buttons; one is chosen. */
+/** A row of buttons, one of which is selected. */
 export function ChoiceButtons<T extends string>(props: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];
@@ -156,7 +156,7 @@ export function ChoiceButtons<T extends string>(props: {
   );
 }
 
-/** A list from which one option is chosen. */
+/** A list from which one option can be selected. */
 export function Select(props: {
   name: string;
   class?: string;
@@ -183,7 +183,7 @@ export function Select(props: {
   );
 }
 
-/** A failed request, shown in place of its content. */
+/** A failed request, shown instead of its content. */
 export function FailureNote(props: { title: string; error: Error; retry(): void }) {
   return (
     <div class="hta-failure" role="alert">
@@ -194,7 +194,7 @@ export function FailureNote(props: { title: string; error: Error; retry(): void 
   );
 }
 
-/** A sentence of text, strong words and keys. */
+/** A sentence made of text, strong words and keys. */
 export function RichTextSpan({ words }: { words: RichText }) {
   return (
     <>
@@ -206,7 +206,7 @@ export function RichTextSpan({ words }: { words: RichText }) {
   );
 }
 
-/** A checkbox that writes a signal. */
+/** A checkbox that sets a signal. */
 export function Checkbox({ text, hint, on }: { text: string; hint: string; on: Signal<boolean> }) {
   return (
     <label class="hta-check" title={hint}>
@@ -231,12 +231,12 @@ export const renderButton = ({
 export const renderFailure = (title: string, error: Error, retry: () => void): HTMLElement =>
   renderElement(<FailureNote title={title} error={error} retry={retry} />);
 
-/** Display name of a kind. */
+/** Return the display name of a kind. */
 export function kindName(kind: Kind): string {
   return kind === "cpu" ? "CPU" : kind;
 }
 
-// Small line icons in the colour of their text; drawn here, because fonts differ.
+// Small line icons in the colour of their text. They are drawn here, because fonts differ.
 
 const ICON_PATHS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
@@ -267,9 +267,9 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-// Copying text, also if the page may not use the clipboard API (plain http).
+// Copy text, even if the page may not use the clipboard API (plain http).
 
-/** Copy text to the clipboard; return a status message. */
+/** Copy text to the clipboard. Return a status message. */
 export async function copyAndReport(
   text: string,
   subject: string,
@@ -284,7 +284,7 @@ async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Refused, or plain http, which has no clipboard. A selection may still be copied.
+    // The clipboard was refused, or is missing over plain http. A selection may still be copied.
     return copyBySelection(text, inside);
   }
 }
@@ -306,9 +306,9 @@ function copyBySelection(text: string, inside: HTMLElement): boolean {
   }
 }
 
-// Elements common to several panels.
+// Elements used by several panels.
 
-/** Copies text and shows a message; `what` names the text in it. */
+/** Copy text and show a message. `what` names the text in it. */
 export type Copy = (text: string, what: string) => void;
 
 export function CloseButton({ close, words = "" }: { close(): void; words?: string }) {
@@ -328,7 +328,7 @@ export function CloseButton({ close, words = "" }: { close(): void; words?: stri
   );
 }
 
-/** Switch between the event and the window while both are selected. */
+/** Switches between the event and the window if both are selected. */
 export function Tabs({ current, other }: { current: "event" | "area"; other(): void }) {
   return (
     <span class="hta-tabs" role="tablist">
@@ -352,7 +352,7 @@ export interface FactRow {
   name: string;
   value: ComponentChildren;
   title?: string | undefined;
-  /** Layout of the value: `line` truncates its link, `chain` its beginning, `wrapped` wraps. */
+  /** Layout of the value: `line` truncates its link, `chain` its beginning; `wrapped` wraps. */
   className?: "chain" | "line" | "wrapped" | undefined;
 }
 
@@ -388,7 +388,7 @@ export function CopyButton(props: { copy: Copy; text: () => string; what: string
   );
 }
 
-/** Show the reason for a failure in place of the widget, until the signal aborts. */
+/** Show why the widget failed, instead of the widget, until the signal aborts. */
 export function showFailurePanel(
   el: Element,
   title: string,

@@ -1,4 +1,4 @@
-/** Create elements. All text becomes text nodes, so that no name in a trace is read as HTML. */
+/** Create elements. All text becomes text nodes, so no name in a trace is parsed as HTML. */
 
 import { type ComponentChild, render } from "preact";
 
@@ -18,30 +18,30 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Replace the children of an element; null, undefined and false are skipped. */
+/** Replace the children of an element. null, undefined and false are skipped. */
 export function replaceChildren(node: Element, ...children: Child[]): void {
   const shown = children.filter((child) => child !== null && child !== undefined);
   node.replaceChildren(...shown.filter((child) => child !== false));
 }
 
-/** Set a state for screen readers as `true` or `false`; null removes the attribute. */
+/** Set an ARIA attribute; null removes it. */
 export function aria(node: Element, name: string, value: string | boolean | number | null): void {
   if (value === null) node.removeAttribute(`aria-${name}`);
   else node.setAttribute(`aria-${name}`, String(value));
 }
 
-/** The element that has the focus, also inside a shadow root. */
+/** Return the element that has the focus, even inside a shadow root. */
 export function activeElement(node: Node): Element | null {
   const root = node.getRootNode();
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
 }
 
-/** The parent of a node; for a shadow root, its host. */
+/** Return the parent of a node; for a shadow root, its host. */
 export function composedParent(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
-/** Whether keys enter text in this element. */
+/** Return whether keys enter text in this element. */
 export function isTextEntry(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement) return true;
@@ -49,14 +49,14 @@ export function isTextEntry(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !/^(checkbox|radio|button)$/.test(target.type);
 }
 
-/** Draw components into an element until the signal aborts; they are redrawn by signals. */
+/** Draw components into an element until the signal aborts. Signals redraw them. */
 export function renderInto(children: ComponentChild, host: Element, signal: AbortSignal): void {
   if (signal.aborted) return;
   render(children, host);
   signal.addEventListener("abort", () => render(null, host), { once: true });
 }
 
-/** Render a component, and return its element for code that does not use components. */
+/** Render a component and return its element, for code that does not use components. */
 export function renderElement(node: ComponentChild): HTMLElement {
   const place = document.createDocumentFragment();
   render(node, place);

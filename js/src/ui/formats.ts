@@ -1,4 +1,4 @@
-/** Numbers as words. Spaces within a number or before its unit are thin and do not break. */
+/** Format numbers. Spaces within a number or before its unit are thin and do not break. */
 
 import { THIN_SPACE, groupDigits } from "../facts/rank_text";
 
@@ -14,13 +14,13 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
 function toSignificant(value: number, digits: number): string {
   const integerDigits = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
   const text = value.toFixed(Math.max(0, digits - integerDigits));
-  // Rounding may add a digit: 9.996 is 10.0, not 10.00.
+  // Rounding may add a digit: 9.996 becomes 10.0, not 10.00.
   return text.replace(".", "").length > digits && text.includes(".")
     ? value.toFixed(Math.max(0, digits - integerDigits - 1))
     : text;
 }
 
-/** `1.21 ms`, `148 ms`, `415 ns`: three significant digits. */
+/** Format a duration with three significant digits: `1.21 ms`, `148 ms`, `415 ns`. */
 export function formatDuration(ns: number | null): string {
   if (ns === null || !Number.isFinite(ns)) return UNKNOWN;
   const size = Math.abs(ns);
@@ -33,13 +33,13 @@ export function formatDuration(ns: number | null): string {
   return `${sign}${text}${THIN_SPACE}ns`;
 }
 
-/** `+24.8 ms`, `−3.00 µs`, `±0 ns`. */
+/** Format a difference of durations: `+24.8 ms`, `−3.00 µs`, `±0 ns`. */
 export function formatDurationDelta(ns: number): string {
   if (ns === 0) return `±0${THIN_SPACE}ns`;
   return (ns > 0 ? "+" : MINUS) + formatDuration(Math.abs(ns));
 }
 
-/** A point in time with its microseconds: `451.975 ms`; `3.451 975 s` from 1 s. */
+/** Format a point in time with its microseconds: `451.975 ms`, or `3.451 975 s` from 1 s on. */
 export function formatTime(ns: number): string {
   const size = Math.abs(ns);
   const sign = ns < 0 ? MINUS : "";
@@ -48,14 +48,14 @@ export function formatTime(ns: number): string {
   return `${sign}${groupDigits(integerPart)}.${fraction.slice(0, 3)}${THIN_SPACE}${fraction.slice(3)}${THIN_SPACE}s`;
 }
 
-/** Every nanosecond: `451 975 123 ns`. */
+/** Format a time with every nanosecond: `451 975 123 ns`. */
 export function formatExact(ns: number): string {
   return `${ns < 0 ? MINUS : ""}${groupDigits(String(Math.abs(Math.round(ns))))}${THIN_SPACE}ns`;
 }
 
 /**
- * Label of an axis tick, with the decimals that the step between ticks needs. `maxMagnitude` is the
- * largest time of the axis, for `95.15 ms` instead of `95 150 µs`.
+ * Format an axis tick with the decimals that the tick distance requires. `maxMagnitude` is the
+ * largest time on the axis, which gives `95.15 ms` instead of `95 150 µs`.
  */
 export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
   let [unit, scale] = TIME_UNITS[2]!;
@@ -66,7 +66,7 @@ export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
   return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${groupDigits(text)}${THIN_SPACE}${unit}`;
 }
 
-/** `66 %`, `2.8 %`, `<1 %`; `–` for unknown, never `0`. */
+/** Format a share: `66 %`, `2.8 %`, `<1 %`. An unknown share is `–`, never `0`. */
 export function formatShare(share: number | null): string {
   if (share === null || !Number.isFinite(share)) return UNKNOWN;
   if (share <= 0) return `0${THIN_SPACE}%`;
@@ -75,7 +75,7 @@ export function formatShare(share: number | null): string {
   return `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)}${THIN_SPACE}%`;
 }
 
-/** `+60 %`, `−2.8 %`, `±0 %`. */
+/** Format a relative change: `+60 %`, `−2.8 %`, `±0 %`. */
 export function formatShareDelta(share: number): string {
   const size = Math.abs(share);
   const text = size >= 0.0995 ? (size * 100).toFixed(0) : (size * 100).toFixed(1);
@@ -83,7 +83,7 @@ export function formatShareDelta(share: number): string {
   return `${share > 0 ? "+" : MINUS}${groupDigits(text)}${THIN_SPACE}%`;
 }
 
-/** `215 456`. */
+/** Format a count: `215 456`. */
 export function formatCount(count: number | null): string {
   if (count === null || !Number.isFinite(count)) return UNKNOWN;
   return (count < 0 ? MINUS : "") + groupDigits(String(Math.abs(Math.round(count))));
@@ -91,14 +91,14 @@ export function formatCount(count: number | null): string {
 
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"] as const;
 
-/** Decimal: `26.6 MB`. */
+/** Format a number of bytes with decimal units: `26.6 MB`. */
 export function formatBytes(bytes: number | null): string {
   return formatScaled(bytes, BYTE_UNITS);
 }
 
 const FLOP_UNITS = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"] as const;
 
-/** `51.6 GFLOP`. */
+/** Format a number of FLOPs: `51.6 GFLOP`. */
 export function formatFlops(flops: number | null): string {
   return formatScaled(flops, FLOP_UNITS);
 }
@@ -115,7 +115,7 @@ function formatScaled(amount: number | null, units: readonly string[]): string {
   return `${amount < 0 ? MINUS : ""}${text}${THIN_SPACE}${units[unit]}`;
 }
 
-/** `64 KiB`, for the limits of bins of sizes, which are powers of two. */
+/** Format a bin limit of message sizes, which is a power of two: `64 KiB`. */
 export function formatBinarySize(high: number): string {
   if (high < 0) return "none";
   for (const [unit, scale] of [
@@ -128,14 +128,14 @@ export function formatBinarySize(high: number): string {
   return `${high}${THIN_SPACE}B`;
 }
 
-/** `5–8 B`; `no size` for calls without one. */
+/** Format a range of sizes: `5–8 B`, or `no size` for calls without a size. */
 export function formatSizeRange(low: number, high: number): string {
   if (high < 0) return "no size";
   const [from, to] = [formatBinarySize(low), formatBinarySize(high)];
   return from === to ? to : joinRange(from, to);
 }
 
-/** A value of a counter: up to four significant digits, large ones grouped. */
+/** Format a counter value with up to four significant digits; large values are grouped. */
 export function formatValue(value: number, unit = ""): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   if (unit === "bytes" || unit === "B") return formatBytes(value);
@@ -146,31 +146,31 @@ export function formatValue(value: number, unit = ""): string {
   return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
-/** The p value of a test, on one line: `p 0.043`, `p 1`, `p < 0.0001`. */
+/** Format the p value of a test without line breaks: `p 0.043`, `p 1`, `p < 0.0001`. */
 export function formatPValue(p: number): string {
   return p < 0.0001 ? "p\u00a0<\u00a00.0001" : `p\u00a0${Number(p.toPrecision(2))}`;
 }
 
-/** "1 problem", "3 problems". */
+/** Return "1 problem", "3 problems". */
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** `13.0–31.0 ms`, or both with their units. */
+/** Return `13.0–31.0 ms`, or both durations with their units if these differ. */
 export function formatRange(min: number, max: number): string {
   return joinRange(formatDuration(min), formatDuration(max));
 }
 
-/** Two formatted amounts as a range, with the unit once if both have the same. */
+/** Join two formatted amounts into a range. A unit that both have is written once. */
 export function joinRange(low: string, high: string): string {
-  // Digits of large numbers are grouped by the same space that precedes a unit.
+  // The digits of large numbers are grouped by the same space that precedes a unit.
   const unit = /\u202f[^\d\u202f]+$/u.exec(low)?.[0] ?? "";
   return high.endsWith(unit)
     ? `${low.slice(0, low.length - unit.length)}–${high}`
     : `${low}–${high}`;
 }
 
-/** The name for everything that is loaded: a job, or an export of a part of it. */
+/** Return the term for everything that is loaded: a job, or an export of a part of one. */
 export function wholeRunName(scene: { part?: unknown }): string {
   return scene.part ? "whole export" : "whole job";
 }

@@ -6,7 +6,7 @@ import { composedParent } from "./dom";
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
 
-/** Theme of an element by the conventions of known hosts, or null. */
+/** Return the theme of an element by the conventions of known hosts, or null. */
 function themeOf(node: HTMLElement): ThemeName | null {
   const jupyter = node.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
@@ -65,7 +65,7 @@ export function watchTheme(
   signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 }
 
-/** The size of an element; null while it is hidden, as in a hidden output. */
+/** Return the size of an element; null while it is hidden, as in a hidden output. */
 export function sizeOf(el: HTMLElement) {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
@@ -88,7 +88,7 @@ export function watchBoxes(
   signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
-/** Call `onChange` when the density changes. A query matches one density, so each needs its own. */
+/** Call `onChange` when the pixel density changes. Each query matches only one density. */
 function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const onDensityChange = () => {
@@ -98,9 +98,9 @@ function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   query.addEventListener("change", onDensityChange, { once: true, signal });
 }
 
-// Whether an element is visible: near enough to the window, in a page in the foreground.
+// Whether an element is visible: near the window, in a page in the foreground.
 
-/** Elements within this distance of the window count as visible: the height of the window. */
+/** Elements within one window height above or below the window count as visible. */
 const VISIBILITY_MARGIN = "100% 0px";
 
 export class ElementVisibility {
@@ -132,15 +132,15 @@ export class ElementVisibility {
   }
 }
 
-// Classes for the available width, used by the styles.
+// Classes for the available width, used by the style sheets.
 
-/** Min width at which chips and search are not folded into buttons. */
+/** From this width on, chips and search are not folded into buttons. */
 export const NARROW_BELOW_PX = 900;
-/** Min width at which the status line has hints of keys, and badges are not brief. */
+/** From this width on, the status line has hints about keys and full badges. */
 export const TIGHT_BELOW_PX = 760;
-/** Min width at which the tables of totals have all their columns. */
+/** From this width on, the tables of totals have all their columns. */
 const ROOMY_FROM_PX = 1060;
-/** Min width at which the colour mode is written out. */
+/** From this width on, the colour mode is written out. */
 const WIDE_FROM_PX = 1280;
 
 export function setWidthClass(root: HTMLElement, width: number): void {
@@ -150,7 +150,7 @@ export function setWidthClass(root: HTMLElement, width: number): void {
   root.classList.toggle("hta-wide", width >= WIDE_FROM_PX);
 }
 
-/** The visible ones of several elements, so that only visible panels send requests. */
+/** Tracks which of several elements are visible, so that only visible panels send requests. */
 export class VisibilityTracker {
   private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;
@@ -164,7 +164,7 @@ export class VisibilityTracker {
         }
         onChange();
       },
-      // Include elements near the window, so that numbers are ready when they scroll into view.
+      // Elements near the window are included, so that data is ready when they scroll into view.
       { rootMargin: "200px" },
     );
     signal.addEventListener("abort", () => this.observer.disconnect(), { once: true });

@@ -1,4 +1,4 @@
-/** Popovers and menus at buttons, and toolbars. */
+/** Popovers, menus and toolbars. */
 
 import { useSignal } from "@preact/signals";
 import { type ComponentChildren, Fragment, render, type VNode } from "preact";
@@ -16,7 +16,7 @@ interface OpenPopover {
   anchor: HTMLElement;
   /** The element that had the focus before. */
   focusBefore: Element | null;
-  /** Aborted when the popover closes: removes its listeners. */
+  /** Aborted when the popover closes, which removes its listeners. */
   listeners: AbortController;
 }
 
@@ -28,7 +28,7 @@ export class Popover {
   constructor(
     private readonly root: () => HTMLElement,
     name: string,
-    /** Drawn each time the popover opens. */
+    /** Draws the content each time the popover opens. */
     private readonly content: () => VNode,
     private readonly signal: AbortSignal,
     private readonly role: "dialog" | "menu" = "dialog",
@@ -103,7 +103,7 @@ export class Popover {
     const edge = event.shiftKey ? controls[0] : controls.at(-1);
     const isInside = event.currentTarget === this.el;
     if (isInside && event.target !== edge && this.role !== "menu") return;
-    // From the button, which has the focus now, the browser moves on; backwards it stays there.
+    // The button has the focus now. The browser moves on from there; with Shift, it must stay.
     this.close();
     if (event.shiftKey && isInside) event.preventDefault();
   }
@@ -115,11 +115,11 @@ export class Popover {
   }
 }
 
-/** Place a popover below its anchor, or above it if there is more space, within the visible part. */
+/** Place a popover below its anchor, or above it if there is more space, in the visible part. */
 function placePopover(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
   const visibleArea = visibleRect(root);
   const frame = root.getBoundingClientRect();
-  // An anchor without a size is hidden: use the corner of the visible part of the page.
+  // An anchor without a size is hidden. Use the corner of the visible part of the page.
   const shown = anchor.getBoundingClientRect();
   const box =
     shown.width > 0
@@ -182,7 +182,7 @@ export function OpenerButton({
 export interface MenuItem {
   text: string;
   note?: string;
-  /** Whether it is chosen; undefined for commands. */
+  /** Whether it is selected; undefined for commands. */
   on?: boolean;
   /** Heading above the first item of a group. */
   group?: string;
@@ -190,8 +190,8 @@ export interface MenuItem {
 }
 
 /**
- * A button with a menu. With `keep`, the menu stays open when an item is pressed. With `search`, it has
- * a field that filters the items. `onClose` is called after it closes.
+ * A button with a menu. With `keep`, the menu stays open when an item is pressed. With `search`, a
+ * text field filters the items. `onClose` is called after the menu closes.
  */
 export function MenuButton({
   items,
@@ -202,7 +202,7 @@ export function MenuButton({
 }: Omit<ButtonProps, "press"> & {
   items(): readonly MenuItem[];
   keep?: boolean;
-  /** Name of the field. */
+  /** Name of the text field. */
   search?: string;
   onClose?: () => void;
 }) {
@@ -231,7 +231,7 @@ function Menu({ items, close, search, onClose }: MenuProps) {
   const isShown = ({ text, note = "", group = "" }: MenuItem): boolean =>
     `${text} ${note} ${group}`.toLowerCase().includes(filter.value.trim().toLowerCase());
   const shown = items().filter(isShown);
-  // A menu must not contain a field, so a menu with a search is a dialog with check boxes.
+  // A menu must not contain a text field, so a menu with a search is a dialog with check boxes.
   const role = search === undefined ? "menuitemcheckbox" : "checkbox";
   return (
     <div class="hta-dash-menu">
@@ -269,7 +269,7 @@ function Menu({ items, close, search, onClose }: MenuProps) {
   );
 }
 
-/** A toolbar, which is one stop of Tab. Arrows, Home and End move in it, except in text fields. */
+/** A toolbar. Tab stops at it once; arrows, Home and End move inside, except in text fields. */
 export function Toolbar(props: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
   const items = (): HTMLElement[] =>

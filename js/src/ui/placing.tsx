@@ -13,12 +13,12 @@ interface ViewportRect {
 
 const FULL = "hta-full";
 
-/** The outermost widget around `root`: for a linked panel, the view that contains it. */
+/** Return the outermost widget around `root`: for a linked panel, the view that contains it. */
 export function outermostElement(root: HTMLElement): HTMLElement {
   return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
 }
 
-/** The part of an element that is inside the window and inside all ancestors that clip it. */
+/** Return the part of an element that is inside the window and all ancestors that clip it. */
 export function visibleRect(el: HTMLElement): ViewportRect {
   const { left, top, right, bottom } = el.getBoundingClientRect();
   const box = { left, top, right, bottom };
@@ -34,16 +34,16 @@ export function visibleRect(el: HTMLElement): ViewportRect {
     if (node !== el && getComputedStyle(node).overflowY !== "visible") {
       clipTo(node.getBoundingClientRect());
     }
-    // No ancestor clips a widget in the full window.
+    // No ancestor clips a widget that fills the window.
     if (node.classList.contains(FULL)) break;
   }
   return box;
 }
 
-/** Lets a widget fill the window, over everything that its host draws. */
+/** Lets a widget fill the window, above everything that its host draws. */
 export class FullWindow {
   private readonly on = signal(false);
-  /** Takes the space of the widget in the host's page. */
+  /** Takes the space of the widget in the page of the host. */
   private readonly placeholder = h("div", { "aria-hidden": "true" });
 
   constructor(
@@ -110,7 +110,7 @@ export function FullButton({ full, hint = false }: { full: FullWindow; hint?: bo
   );
 }
 
-// Settings of this browser; pages in frames may have no storage.
+// Settings stored in this browser. Pages in frames may have no storage.
 
 function readStored(key: string): string | null {
   try {
@@ -124,6 +124,6 @@ function store(key: string, value: string): void {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // The hint is shown again.
+    // The hint will be shown again.
   }
 }

@@ -1,4 +1,4 @@
-/** Effects of signals outside of components: on canvases, sizes and texts of other parts. */
+/** Run effects of signals outside components: on canvases, sizes and texts of other parts. */
 
 import { effect, untracked } from "@preact/signals";
 

@@ -1,4 +1,4 @@
-/** A sortable, filterable table with bars in its cells; a click on a row chooses it. */
+/** A table that can be sorted and filtered, with bars in its cells. A click selects a row. */
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -10,17 +10,17 @@ import { watchBoxes } from "./host";
 import { capitalizeSentence } from "./text";
 
 export interface TableColumn<Row> {
-  /** Sort key, and key of the column. */
+  /** Key of the column, by which rows are sorted. */
   by: string;
   title: string;
-  /** Explanation; "" if the title suffices. */
+  /** Explanation; "" if the title is sufficient. */
   hint?: string;
-  /** CSS grid track. Default: the width of its content. */
+  /** CSS grid track. Default: the width of the content. */
   width?: string;
-  /** Not shown below this width of the table. */
+  /** The column is hidden if the table is narrower than this. */
   from?: number;
   isNumber?: boolean;
-  /** Draw a cell. `max` is the largest value of the column, `on` whether the row is chosen. */
+  /** Draw a cell. `max` is the largest value of the column, `on` whether the row is selected. */
   cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
@@ -39,20 +39,20 @@ interface TableProps<Row> {
   order?: SortOrder | null;
   /** Text that one of a row's names must contain. */
   filter?: string;
-  /** The names of a row, for the filter; the first one is the full name. */
+  /** Return the names of a row for the filter. The first one is the full name. */
   namesOf(row: Row): readonly string[];
   isOn(row: Row): boolean;
-  /** Whether rows that are not chosen are faint while others are chosen. */
+  /** Whether rows that are not selected are faint while others are. */
   isFaint?: boolean;
   press(row: Row, add: boolean): void;
-  /** Number of rows at first, and of further rows on request. */
+  /** Number of rows shown at first, and added on each request. */
   maxRows?: number;
   rowStep?: number;
   /** The noun for rows. */
   rowNoun?: string;
-  /** Text if there are no rows. */
+  /** Text to show if there are no rows. */
   emptyText?: string;
-  /** Footer below the last row; receives the number of rows shown. */
+  /** Return the footer below the last row, given the number of rows shown. */
   foot?(drawn: number): string;
 }
 
@@ -87,7 +87,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const foot = props.foot?.(drawn.length) ?? "";
   const left = shownRows.length - drawn.length;
   const seen = new Map<string, number>();
-  /** A unique key, as a name may occur in several rows. */
+  /** Keys must be unique, but a name may occur in several rows. */
   const keyOf = (row: Row): string => {
     const ownKey = namesOf(row)[0] ?? "";
     seen.set(ownKey, (seen.get(ownKey) ?? 0) + 1);
@@ -141,7 +141,7 @@ export function Table<Row>(props: TableProps<Row>) {
   );
 }
 
-/** The order after a press on a column's head: by the column, then reversed, then as at `first`. */
+/** Return the order after a press on a column head: by the column, then reversed, then `first`. */
 function nextOrder<Row>(
   now: SortOrder | null,
   { by, isNumber = false }: TableColumn<Row>,
@@ -153,7 +153,7 @@ function nextOrder<Row>(
   return first?.by === by ? { by, descending: down } : first;
 }
 
-/** The head of a column. `order` is null unless rows are sorted by it, `sort` if they cannot be. */
+/** The head of a column. `order` is null if rows have another order, `sort` if it is fixed. */
 function ColumnHead<Row>(props: {
   column: TableColumn<Row>;
   order: SortOrder | null;
@@ -184,7 +184,7 @@ function ColumnHead<Row>(props: {
   );
 }
 
-/** A row; `cells` are its columns and the largest value of each. */
+/** A row. `cells` are its columns, each with its largest value. */
 function TableRow<Row>(props: {
   table: TableProps<Row>;
   row: Row;
@@ -223,7 +223,7 @@ export function FilterField(props: { name: string; text?: string; set(text: stri
   );
 }
 
-/** The name of a row as a button; the row handles the click. */
+/** The name of a row as a button. The row handles the click. */
 export function NameButton(props: { text: string; title: string; on: boolean }) {
   return (
     <button type="button" class="hta-name-button" title={props.title} aria-pressed={props.on}>
@@ -250,14 +250,14 @@ function useWidth() {
 
 function compareValues(a: CellValue, b: CellValue): number {
   if (a === b) return 0;
-  // Unknown values come last in descending order.
+  // In descending order, unknown values come last.
   if (a === null) return -1;
   if (b === null) return 1;
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b));
 }
 
-// Cells of numbers, and the bars behind some of them.
+// Cells with numbers, and the bars behind some of them.
 
 export function numberOrNull(value: CellValue): number | null {
   return typeof value === "number" ? value : null;
@@ -266,7 +266,7 @@ export function numberOrNull(value: CellValue): number | null {
 export const countText = (value: CellValue): string => formatCount(numberOrNull(value));
 export const durationText = (value: CellValue): string => formatDuration(numberOrNull(value));
 
-/** A bar of a value, and its text; the part `wait` of the value is hatched. */
+/** A bar for a value, with its text. The part `wait` of the value is hatched. */
 export function BarCell(props: {
   value: number | null;
   max: number;
@@ -288,7 +288,7 @@ export function BarCell(props: {
   );
 }
 
-/** A frame as CSV, with the names and units of its columns. */
+/** Return a frame as CSV, with the names and units of its columns. */
 export function toCsv(frame: PanelFrame): string {
   const names = Object.keys(frame.columns);
   const lines = [names.map(quoteCsv).join(",")];
@@ -298,11 +298,11 @@ export function toCsv(frame: PanelFrame): string {
   return `${lines.join("\r\n")}\r\n`;
 }
 
-/** Cells that spreadsheets take for a formula, also after blanks and with full-width characters. */
+/** Cells that spreadsheets take for a formula, even after spaces or with full-width characters. */
 const FORMULA = /^(?:\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/;
 
 function quoteCsv(value: CellValue): string {
-  // An apostrophe marks text.
+  // A leading apostrophe marks text.
   const isFormula = typeof value === "string" && FORMULA.test(value);
   const text = isFormula ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

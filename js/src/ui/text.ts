@@ -1,4 +1,4 @@
-/** Measure, cut and wrap text; sentences of notes. */
+/** Measure, truncate and wrap text; format the sentences of notes. */
 
 import { ranksText } from "../facts/rank_text";
 import { getOrMake } from "../protocol/maps";
@@ -11,7 +11,7 @@ const MAX_CACHED_WIDTHS = 4000;
 const widths = new Map<string, number>();
 let measureContext: CanvasRenderingContext2D | null | undefined;
 
-/** Width in CSS px; estimated if there is no canvas, as in tests without a browser. */
+/** Return the width in CSS px, estimated if there is no canvas (in tests without a browser). */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
   if (widths.size > MAX_CACHED_WIDTHS) widths.clear();
   return getOrMake(widths, `${weight[0]}${size} ${text}`, () => {
@@ -22,7 +22,7 @@ export function textWidth(text: string, weight: Weight = "normal", size = 11): n
   });
 }
 
-/** Break a text into lines of at most `maxWidth`; words that are wider are broken too. */
+/** Break a text into lines of at most `maxWidth`. Words that are wider are broken too. */
 export function wrapText(
   text: string,
   maxWidth: number,
@@ -40,7 +40,7 @@ export function wrapText(
   return lines;
 }
 
-/** Break a word that is too wide into parts that fit, of at least one character. */
+/** Break a word that is too wide into parts that fit, each at least one character long. */
 function breakWord(word: string, fits: (part: string) => boolean): string[] {
   const parts: string[] = [];
   let remaining = word;
@@ -53,11 +53,11 @@ function breakWord(word: string, fits: (part: string) => boolean): string[] {
   return [...parts, remaining];
 }
 
-/** Max number of characters by which a cut moves so that it is not inside a word. */
+/** A cut moves by at most this many characters to avoid cutting a word. */
 const MAX_WORD_PART = 8;
 const INSIDE_WORD = /^[\p{L}\p{N}]{2}/u;
 
-/** The edge of a word next to `at`, in the direction of `step`; `at` itself if none is near. */
+/** Return the word edge nearest to `at` in the direction of `step`; `at` itself if none is near. */
 export function wordEdge(characters: readonly string[], at: number, step: 1 | -1): number {
   for (let moved = 0; moved < MAX_WORD_PART; moved += 1) {
     const place = at + moved * step;
@@ -67,7 +67,7 @@ export function wordEdge(characters: readonly string[], at: number, step: 1 | -1
   return at;
 }
 
-/** Shorten a text in its middle, since names of matrix products differ at their ends. */
+/** Shorten a text in its middle, because names of matrix products differ at their ends. */
 export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= maxWidth) return text;
   const characters = Array.from(text);
@@ -99,14 +99,14 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
   });
 }
 
-// Short names of rows, disambiguated as in Python's `trace/names.py`.
+// Short names of rows, made distinct as in Python's `trace/names.py`.
 
-/** Max length of distinguishing parts of names; rows with longer ones are numbered. */
+/** Longer distinguishing parts of names are not used; their rows are numbered instead. */
 const MAX_LABEL_LENGTH = 28;
-/** Max number of characters read of a name; names in files may be a megabyte long. */
+/** At most this many characters of a name are read: names in files may be a megabyte long. */
 const MAX_READ = 1 << 15;
 
-/** The labels; equal ones get words in which their `names` differ, or else a number. */
+/** Return the labels; equal ones get words in which their `names` differ, or a number. */
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
   const distinctLabels = [...labels];
   for (const rows of groupsOfSameLabel(distinctLabels)) {
@@ -135,14 +135,14 @@ function groupsOfSameLabel(labels: readonly string[]): number[][] {
   return [...rowsOfLabel.values()].filter((rows) => rows.length > 1);
 }
 
-/** The first few words of each name that distinguish it from the other names. */
+/** Return the first few words of each name that distinguish it from the other names. */
 function differingWords(names: readonly string[]): string[] {
   const wordsByName = names.map((name) => {
     const words = Array.from(
       name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g),
       ([, word]) => word!,
     );
-    // The words of names without brackets are joined by underscores.
+    // In names without brackets, underscores join the words.
     return words.flatMap((word) => (word.length > MAX_LABEL_LENGTH ? word.split("_") : [word]));
   });
   const chosenTexts = names.map(() => "");
@@ -164,8 +164,8 @@ function differingWords(names: readonly string[]): string[] {
 }
 
 /**
- * The rows with labels, if rows are closer together than lines of text: the rows in `first`, then
- * every `every`th row, without those too close to a row with a label.
+ * Return the rows to label if rows are closer together than lines of text: the rows in `first`,
+ * then every `every`-th row, except rows too close to one that already has a label.
  */
 export function labeledRows(
   rows: number,
@@ -186,25 +186,25 @@ export function labeledRows(
   return takenRows;
 }
 
-// Labels of marks, which are truncated with "…" or left out if they do not fit.
+// Labels of marks. A label that does not fit is truncated with "…" or left out.
 
 const ELLIPSIS = "…";
-/** Min number of characters of a truncated label; shorter ones are left out. */
+/** Minimum number of characters in a truncated label; shorter ones are left out. */
 const MIN_CHARACTERS = 4;
-/** Min width of a mark with a label. */
+/** Marks at least this wide have labels. */
 export const LABEL_FROM_PX = 26;
 const MAX_CACHED_TEXTS = 20_000;
 
 interface MeasuredText {
   /** Width of the first n characters, for n from 0 to the length. */
   readonly prefix: Float32Array;
-  /** Truncated forms, by number of characters. */
+  /** Truncated forms by number of characters. */
   readonly cut: (string | undefined)[];
 }
 
 /**
- * Measures texts by adding the advances of their characters, so that fitting a label takes a binary
- * search and no call of the canvas. Without kerning, the error is less than a pixel.
+ * Measures texts by adding up the advances of their characters, so that fitting a label takes only
+ * a binary search. Ignoring kerning causes an error of less than a pixel.
  */
 export class TextFitter {
   private readonly advances = new Map<string, number>();
@@ -217,7 +217,7 @@ export class TextFitter {
     return prefix[prefix.length - 1]!;
   }
 
-  /** The longest form of `text` that is at most `maxWidth` wide; "" if too little fits. */
+  /** Return the longest form of `text` that fits in `maxWidth`; "" if too little of it fits. */
   fit(text: string, maxWidth: number): string {
     const measured = this.measureText(text);
     const { prefix, cut } = measured;
@@ -251,7 +251,7 @@ export class TextFitter {
   }
 }
 
-/** The first `length` characters, or fewer if a word ends not far before, and "…". */
+/** Return the first `length` characters, or fewer if a word ends shortly before, and "…". */
 function truncateAtWord(text: string, length: number): string {
   const characters = Array.from(text);
   const edge = wordEdge(characters, length, -1);
@@ -265,7 +265,7 @@ export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
-/** Shorten a text to `length` characters: a C++ name may be longer than the page is wide. */
+/** Shorten a text to `length` characters: C++ names may be wider than the page. */
 export function truncate(text: string, length: number): string {
   const characters = Array.from(text);
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join("")}…`;
@@ -275,7 +275,7 @@ export function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Make a sentence of a note or message: with a capital letter and a full stop. */
+/** Turn a note or message into a sentence, with a capital letter and a full stop. */
 export function capitalizeSentence(text: string): string {
   return /[.!?…]$/.test(text) ? capitalize(text) : `${capitalize(text)}.`;
 }
@@ -285,19 +285,19 @@ export function frameNote(frame: PanelFrame): string {
   return typeof note === "string" ? note : "";
 }
 
-/** Why a panel has nothing to show, and how to see all events if a selection filters the panel. */
+/** Return why a panel is empty and, if a selection filters it, how to see all events. */
 export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
   const isFiltered = frame.attrs.filtered === 1;
   const remedy = isFiltered ? "clear the selection to see all events" : "";
   return joinSentences(frameNote(frame) || otherwise, remedy);
 }
 
-/** Words for kinds of events, if they differ from the keys of `attrs.matched`. */
+/** Words for kinds of events that differ from the keys of `attrs.matched`. */
 const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
 
 /**
- * Text about what a frame lacks: kinds without matching events, and ranks that the page lacks; and the
- * note of the frame. Kinds that the job lacks are left out, because the page lists them once.
+ * Return a text about what a frame lacks (kinds without matching events, ranks not in the page),
+ * then its note. Kinds that the job lacks are left out, because the page lists them once.
  */
 export function unmatchedText(
   frame: PanelFrame,
@@ -316,7 +316,7 @@ export function unmatchedText(
   );
 }
 
-/** Text about the ranks whose events a saved page lacks, and whose figures are therefore missing. */
+/** Return a text about ranks that the figures exclude because a saved page lacks their events. */
 export function leftOutText(frame: PanelFrame): string {
   const ranks = ranksOfAttribute(frame, "left_out");
   return ranks.length > 0 ? `without ${ranksText(ranks)}: not in this page` : "";
@@ -327,7 +327,7 @@ export function ranksOfAttribute(frame: PanelFrame, attribute: string): number[]
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
 }
 
-/** The smallest and the largest value and their rows, if there are more than 16 rows. */
+/** Return the smallest and largest value with their rows, if there are more than 16 rows. */
 export function extremesText(
   names: readonly string[],
   values: readonly number[] | Float64Array,
@@ -350,7 +350,7 @@ export function withPrefix(word: string, text: string): string {
   return text === "" ? "" : word + text;
 }
 
-/** The smallest step of 1, 2 or 5 times a power of ten that is at least `minStep`. */
+/** Return the smallest step of 1, 2 or 5 times a power of ten that is at least `minStep`. */
 export function niceStep(minStep: number): number {
   const power = 10 ** Math.floor(Math.log10(minStep) + 1e-12);
   for (const factor of [1, 2, 5]) {
@@ -359,7 +359,7 @@ export function niceStep(minStep: number): number {
   return 10 * power;
 }
 
-/** Up to `maxTicks` + 1 round positions from `start` to `end`, 0 among them. */
+/** Return up to `maxTicks` + 1 round positions from `start` to `end`, including 0. */
 export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   const span = Math.max(Math.abs(end), Math.abs(start));
   if (!(span > 0)) return [0];

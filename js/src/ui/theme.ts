@@ -6,9 +6,9 @@ import type { ThemeName } from "../protocol/source";
 /**
  * The colours of a theme. Drawing code uses no other colours. Tests check their contrast.
  *
- * `onKind` is the colour of text on a solid mark of a kind. `nameShades` are three shades of a kind
- * for colours by name, and `hostHues` the hues for calls of the host. `busy` and `waiting` are ramps
- * from nothing to the maximum, `delta` is a ramp from faster to slower.
+ * `onKind` is the colour of text on a solid mark of a kind. `nameShades` are three shades per kind
+ * for colouring by name, and `hostHues` are the hues of host calls. `busy` and `waiting` are ramps
+ * from zero to the maximum; `delta` is a ramp from faster to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };
 
@@ -17,7 +17,7 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
   dark: { name: "dark", ...tokens.dark },
 };
 
-/** The colour at a share of the way from the first stop to the last one. */
+/** Return the colour at a share of the way from the first to the last stop. */
 export function interpolateStops(stops: readonly string[], share: number): string {
   const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const lower = Math.min(Math.floor(position), stops.length - 2);
@@ -31,13 +31,13 @@ export function interpolateStops(stops: readonly string[], share: number): strin
   return `#${mixed.join("")}`;
 }
 
-/** Red, green and blue of a colour, from 0 to 255. */
+/** Return red, green and blue of a colour, each from 0 to 255. */
 function channels(hex: string): [number, number, number] {
   const channel = (start: number): number => parseInt(hex.slice(start, start + 2), 16);
   return [channel(1), channel(3), channel(5)];
 }
 
-/** The text colour with enough contrast to a background, by its approximate luminance. */
+/** Return a text colour with enough contrast to a background, based on approximate luminance. */
 export function textOn(background: string): string {
   const [red, green, blue] = channels(background).map((value) => (value / 255) ** 2.2);
   const luminance = 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
@@ -55,9 +55,9 @@ export const SIZE = {
   margin: 128,
   details: 196,
   gutterNarrow: 104,
-  /** Stages narrower than this have no margin. */
+  /** Narrower stages have no margin. */
   marginFrom: 900,
-  /** Stages narrower than this have the narrow gutter, without the names of lanes. */
+  /** Narrower stages have the narrow gutter, without lane names. */
   gutterFrom: 760,
 } as const;
 
@@ -73,7 +73,7 @@ export const FONT = {
   bodyStrong: `600 12px ${FONT_FAMILY}`,
 } as const;
 
-/** Set the theme's colours as CSS variables, so that style sheets use the same table as canvases. */
+/** Set the theme's colours as CSS variables, so that style sheets and canvases share one table. */
 export function applyTheme(root: HTMLElement, name: ThemeName): void {
   const theme = THEMES[name];
   root.dataset.theme = name;

@@ -30,7 +30,7 @@ export class TooltipState {
   }
 }
 
-/** A tooltip in the element around it. */
+/** A tooltip, placed in the element that contains it. */
 export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   const place = useRef<HTMLDivElement>(null);
   const { value: shown } = tooltip.shown;
@@ -55,7 +55,7 @@ export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   );
 }
 
-/** Top and bottom of the part of a frame around `y` that neither the window nor a panel hides. */
+/** Return the part of a frame around `y` that neither the window nor a panel hides. */
 function visibleHeights(frame: HTMLElement, y: number): { top: number; height: number } {
   const from = frame.getBoundingClientRect().top;
   const height = visibleRect(frame).bottom - from;
@@ -69,8 +69,8 @@ function visibleHeights(frame: HTMLElement, y: number): { top: number; height: n
 const GAP_PX = 12;
 
 /**
- * Return the position of a tooltip: to the right of and below the pointer and its mark, or on the other
- * side at the edges of the frame. The visible part of the frame begins at `top`.
+ * Return the position of a tooltip: right of and below the pointer and its mark, or on the other
+ * side if it would cross an edge of the frame. The visible part of the frame begins at `top`.
  */
 export function placeTooltip(
   pointer: { x: number; y: number },

@@ -1,4 +1,4 @@
-/** One view: its panel, its page, and its Python process. */
+/** A view: its panel, its page, and its Python process. */
 
 import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
@@ -7,7 +7,7 @@ import * as vscode from "vscode";
 import type { Action, FromPage, OpenTraceRequest, HostProblem, ToPage } from "./messages";
 import { explainEnd, findPython, HostProcess } from "./python";
 
-/** Time that a tab must be visible before Python starts, so that switching tabs starts none. */
+/** Python starts when a tab has been visible for this long, so not while tabs are switched. */
 const SEEN_MS = 300;
 const PREVIEW_MS = 1500;
 const MINUTE_MS = 60_000;
@@ -24,7 +24,7 @@ export interface EditorServices {
 export class TraceEditor {
   private host: HostProcess | null = null;
   private python = "";
-  /** Number of starts and stops; results of earlier starts are dropped. */
+  /** Number of starts and stops. Results of earlier starts are dropped. */
   private attempt = 0;
   private isReady = false;
   private hasBegun = false;
@@ -71,7 +71,7 @@ export class TraceEditor {
     else void this.save(message.name, message.file);
   }
 
-  /** Begin once the tab has been visible for a while. */
+  /** Begin when the tab has been visible for a while. */
   private updateVisibility(): void {
     clearTimeout(this.visibleTimer);
     if (!this.isReady || this.hasBegun || !this.panel.visible) return;
@@ -91,7 +91,7 @@ export class TraceEditor {
     );
   }
 
-  /** Start, or ask first if there is much to read. */
+  /** Start, but ask first if there is much to read. */
   private async begin(): Promise<void> {
     this.hasBegun = true;
     const limit = this.setting<number>("askAboveMB", 1000);
@@ -139,7 +139,7 @@ export class TraceEditor {
     await this.start();
   }
 
-  /** Restart the timer that stops an idle Python. */
+  /** Restart the timer that stops an idle Python process. */
   private touch(): void {
     clearTimeout(this.idleTimer);
     const minutes = this.setting<number>("idleMinutes", 60);
@@ -208,7 +208,7 @@ export class TraceEditor {
       webview.asWebviewUri(vscode.Uri.joinPath(media, name)).toString();
     const nonce = randomBytes(16).toString("base64");
     const source = webview.cspSource;
-    // blob: modules of widgets come from Python, so that they match the installed hta_widgets.
+    // blob: the widget modules come from Python, so that they match the installed hta_widgets.
     const csp =
       `default-src 'none'; script-src 'nonce-${nonce}' blob:; style-src ${source} 'unsafe-inline'; ` +
       `img-src ${source} data: blob:; font-src data:; base-uri 'none'; form-action 'none'`;
@@ -227,9 +227,9 @@ function escape(text: string): string {
   return text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
 }
 
-/** Show a line of a file of the workspace, or of an absolute path, beside the view. */
+/** Show a line of a file in the workspace, or at an absolute path, beside the view. */
 async function showSource(name: string, line: number): Promise<void> {
-  // Characters with a meaning in patterns match as any character; the end is compared below.
+  // Pattern characters match any character; the path is compared below.
   const pattern = `**/${path.posix.basename(name).replace(/[^\w.-]/g, "?")}`;
   const candidates = path.isAbsolute(name) ? [] : await vscode.workspace.findFiles(pattern);
   const inWorkspace = candidates.find(({ fsPath }) => `/${fsPath}`.endsWith(`/${name}`));
@@ -245,7 +245,7 @@ async function showSource(name: string, line: number): Promise<void> {
   }
 }
 
-/** Bytes of a file, or of all files below a folder. */
+/** Return the size of a file, or of all files in a folder, in bytes. */
 async function fileSize(name: string): Promise<number> {
   try {
     const stats = await stat(name);
@@ -260,7 +260,7 @@ async function fileSize(name: string): Promise<number> {
   }
 }
 
-/** Install hta_widgets in a terminal; returns whether it succeeded. */
+/** Install hta_widgets in a terminal. Return whether it succeeded. */
 async function install(python: string, cwd: string): Promise<boolean> {
   const args = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
   const name = "Install hta_widgets";

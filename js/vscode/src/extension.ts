@@ -1,4 +1,4 @@
-/** The contributions to VS Code: editors, commands, the status bar. */
+/** What the extension adds to VS Code: editors, commands, a status bar item. */
 
 import * as path from "node:path";
 import * as vscode from "vscode";
@@ -10,7 +10,7 @@ const OPTIONS = { retainContextWhenHidden: true };
 /** Name of the file that describes a store. */
 const STORE = "store.json";
 
-/** The editors that load data; the status bar shows the one that started last. */
+/** The editors that are loading. The status bar shows the one that started last. */
 class LoadingStatus {
   private readonly texts = new Map<TraceEditor, string>();
   private readonly item = vscode.window.createStatusBarItem(vscode.StatusBarAlignment.Left);
@@ -59,7 +59,7 @@ export function activate(context: vscode.ExtensionContext): void {
   };
 
   const provider: vscode.CustomReadonlyEditorProvider = {
-    // Nothing is read here: Python opens the path.
+    // The file is opened by Python, not here.
     openCustomDocument: (uri) => ({ uri, dispose: () => undefined }),
     resolveCustomEditor: ({ uri }, panel) => {
       new TraceEditor(shared, panel, { view: "dashboard", paths: [tracePath(uri)] }, uri);
@@ -105,7 +105,7 @@ export function activate(context: vscode.ExtensionContext): void {
   );
 }
 
-/** Files for a command: those selected in the explorer, or the one in the active editor. */
+/** Return the files for a command: those selected in the explorer, or the active editor's file. */
 function selectedUris(uri?: vscode.Uri, uris?: vscode.Uri[]): vscode.Uri[] | null {
   if (uris !== undefined && uris.length > 0) return uris;
   if (uri !== undefined) return [uri];

@@ -2,24 +2,24 @@
 
 export type Action = "start" | "install" | "choose";
 
-/** A message instead of a view, with buttons for `actions` in addition to trying again. */
+/** A message shown instead of a view, with buttons for `actions` and for trying again. */
 export interface HostProblem {
   message: string;
   path?: string;
   remedy?: string;
-  /** Set if nothing is wrong and the user has to start loading. */
+  /** Set if nothing is wrong, but the user must start loading. */
   load?: string;
   actions?: Action[];
 }
 
-/** The content of a page, kept when a window is reloaded. */
+/** What a page shows, kept when the window is reloaded. */
 export interface OpenTraceRequest {
   view: "dashboard" | "diff";
   paths: string[];
 }
 
 export type ToPage =
-  /** A new Python was started. */
+  /** A new Python process was started. */
   | { type: "started" }
   | { type: "frame"; frame: ArrayBuffer }
   | { type: "cancel" }
@@ -34,7 +34,7 @@ export type FromPage =
   /** Null if loading has ended. */
   | { type: "loading"; text: string | null }
   | { type: "action"; action: Action }
-  /** A line of a source file to show; paths in traces may be relative to an unknown folder. */
+  /** A line of a source file to show. Paths in traces may be relative to an unknown folder. */
   | { type: "source"; path: string; line: number }
-  /** A file to save with a dialog: the path of one that Python wrote, or content from the page. */
+  /** A file to save with a dialog: the path of a file from Python, or content from the page. */
   | { type: "save"; name: string; file: string | ArrayBuffer };

@@ -1,4 +1,4 @@
-/** Choose and check a Python interpreter, and exchange frames with its process over pipes. */
+/** Find and check a Python interpreter, and exchange frames with its process over pipes. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { homedir } from "node:os";
@@ -6,7 +6,7 @@ import * as vscode from "vscode";
 import type { OpenTraceRequest, HostProblem } from "./messages";
 
 const HEAD_BYTES = 4;
-/** A process that does not end by itself within this time is killed. */
+/** A process that has not ended by itself after this time is killed. */
 const DRAIN_MS = 5000;
 const MAX_ERROR_CHARACTERS = 4000;
 const OLDEST = [3, 11] as const;
@@ -14,7 +14,7 @@ const PROBE =
   "import sys; print('%d %d' % sys.version_info[:2]); import importlib.util as u; " +
   "print(u.find_spec('hta_widgets') is not None)";
 
-/** The part of ms-python's interface that is used here. */
+/** The part of the Python extension's API that is used here. */
 interface PythonApi {
   environments?: {
     getActiveEnvironmentPath(uri: vscode.Uri): { path: string };
@@ -22,7 +22,7 @@ interface PythonApi {
   };
 }
 
-/** The interpreter of the setting, else of the Python extension, else of PATH. */
+/** Return the interpreter from the setting, otherwise from the Python extension or PATH. */
 export async function findPython(uri: vscode.Uri): Promise<string> {
   const configuredPath = vscode.workspace
     .getConfiguration("hta", uri)
@@ -38,12 +38,12 @@ export async function findPython(uri: vscode.Uri): Promise<string> {
     const environment = await api?.resolveEnvironment(api.getActiveEnvironmentPath(uri));
     if (environment?.executable.uri !== undefined) return environment.executable.uri.fsPath;
   } catch {
-    // The Python extension is broken, or has another interface.
+    // The Python extension is broken or has another API.
   }
   return process.platform === "win32" ? "python" : "python3";
 }
 
-/** Find out why a process ended before its first frame, and a remedy. */
+/** Find out why a process ended before its first frame, and what to do about it. */
 export async function explainEnd(
   python: string,
   cwd: string,
@@ -89,7 +89,7 @@ interface HostCallbacks {
   onEnded(problem: HostProblem, isEarly: boolean): void;
 }
 
-/** A Python process, and its frames; the length of each precedes it. */
+/** A Python process and its frames, each of which is preceded by its length. */
 export class HostProcess {
   private readonly child: ChildProcess;
   private chunks: Buffer[] = [];
@@ -106,8 +106,8 @@ export class HostProcess {
     callbacks: HostCallbacks,
   ) {
     this.callbacks = callbacks;
-    // Python imports modules from the working directory unless -P is given. The folder of the
-    // trace is not the working directory in any case.
+    // Without -P, Python would import modules from the working directory. The working directory is
+    // never the folder of the trace.
     const args = ["-P", "-m", "hta_widgets.host", "--view", view, "--", ...paths];
     this.child = spawn(python, args, { cwd });
     this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
@@ -116,7 +116,7 @@ export class HostProcess {
       this.callbacks?.onLog(chunk.toString());
     });
     this.child.on("error", (error) => this.end(error.message));
-    // "close" comes after "exit", when all output has been read.
+    // "close" follows "exit" when all output has been read.
     this.child.on("close", (code, by) => this.end(this.reason(code, by)));
     this.child.stdin?.on("error", () => undefined); // "close" reports the reason
   }
@@ -140,7 +140,7 @@ export class HostProcess {
     this.chunks.push(chunk);
     this.bufferedBytes += chunk.length;
     while (this.bufferedBytes >= this.neededBytes) {
-      // Join only complete frames: joining at each chunk would take quadratic time.
+      // Only complete frames are joined. Joining at each chunk would take quadratic time.
       const received = Buffer.concat(this.chunks);
       const end = HEAD_BYTES + received.readUInt32LE(0);
       this.neededBytes = received.length < end ? end : HEAD_BYTES;
@@ -148,7 +148,7 @@ export class HostProcess {
       if (received.length < end) return;
       this.bufferedBytes -= end;
       this.isEarly = false;
-      // Copy the frame: a view of the buffer would send all of it to the page.
+      // The frame is copied: a view of the buffer would send all of it to the page.
       this.callbacks?.onFrame(new Uint8Array(received.subarray(HEAD_BYTES, end)).buffer);
     }
   }

@@ -1,4 +1,4 @@
-/** VS Code in a browser without a server: there is no Python to read traces. */
+/** VS Code in a browser without a server, where no Python can read traces. */
 
 import * as vscode from "vscode";
 

@@ -1,4 +1,4 @@
-/** The page of an editor: frames go through the extension to a Python on a pipe. */
+/** The page of an editor. Its frames go through the extension to a Python process on a pipe. */
 
 import { type LoadingStage, LoadingCard } from "../../src/host/card";
 import { importText, WidgetHost } from "../../src/host/host";
@@ -67,7 +67,7 @@ class EditorPage {
     } else if (request.type === "started") this.begin();
     else if (request.type === "cancel") this.cancel();
     else if (request.type === "colors") {
-      // The theme of the root takes precedence over the editor's; views observe the body.
+      // The theme of the root takes precedence over the editor's theme. Views observe the body.
       for (const { dataset } of [this.root, document.body]) {
         if (request.colors === "editor") delete dataset.theme;
         else dataset.theme = request.colors;
@@ -138,7 +138,7 @@ class EditorPage {
     this.place.showFailure({ ...problem, cancelled }, more);
   }
 
-  /** Python has ended: a shown view uses the data in the page. */
+  /** Handle the end of Python: a view that is shown uses the data in the page. */
   private end(problem: HostProblem): void {
     this.host?.endModel();
     if (this.place.isShown) this.place.showEnded(problem.message);

@@ -1,10 +1,10 @@
-/** FLOPs, bytes and rates of an operator call, in the details of one of its events. */
+/** FLOPs, bytes and rates of an operator call, shown in the details of its events. */
 
 import type { Brief, CallFigures } from "../../protocol/source";
 import type { FactRow } from "../../ui/controls";
 import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats";
 
-/** Text about the limit of work, by its class. */
+/** Text about the limit of the work, by class. */
 const LIMITS_OF: Readonly<Record<string, string>> = {
   compute: "of what compute allows",
   memory: "of what memory allows",

@@ -1,4 +1,4 @@
-/** Which panel a timeline shows below its lanes, and the data of its panels. */
+/** The panel that a timeline shows below its lanes, and the data of its panels. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -25,7 +25,7 @@ import { eventText, selectionText, spanText } from "../text";
 import { ExportForm, ExportPanel } from "./export";
 import { ProblemsPanel } from "./problems";
 
-/** Delay of requests for totals, so that a drag of an edge or a series of clicks sends few. */
+/** Requests for totals are delayed, so that a drag or a series of clicks sends few of them. */
 const TOTALS_MS = 60;
 const ANNOUNCE_DELAY_MS = 100;
 
@@ -37,13 +37,13 @@ const UNKNOWN_TOTALS: { totals: Totals | null; error: Error | null } = {
   error: null,
 };
 
-/** Order and filter of the tables, which stay when another selection is shown. */
+/** Order and filter of the tables, which are kept when the selection changes. */
 class AreaTables {
   readonly kinds = signal<TotalsOrder>({ column: BY_WORK, descending: true });
   readonly names = signal<TotalsOrder>({ column: BY_WORK, descending: true });
   readonly filter = signal("");
 
-  /** The names that the filter leaves, in order. */
+  /** Return the names that match the filter, in order. */
   matchingNames({ names }: Totals): NameSums[] {
     const filterText = this.filter.value.trim().toLowerCase();
     const matches = names.filter(({ name, short }) =>
@@ -100,7 +100,7 @@ export class PanelControl {
     this.exportSheet.open(anchor);
   }
 
-  /** The view as a picture, with a sentence above it. */
+  /** Return the view as a picture with a sentence above it. */
   svg(headline = ""): Promise<string> {
     const { stage, scene } = this.app.ctx;
     const shown = new Set(stage.rows().flatMap(({ rank, memberRanks }) => memberRanks ?? [rank]));
@@ -114,7 +114,7 @@ export class PanelControl {
     this.problemSheet.toggle(anchor);
   }
 
-  /** Close the panel; that of an event also clears the event. Return false if none was open. */
+  /** Close the panel, and with an event panel its event. Return false if none was open. */
   close(): boolean {
     const id = this.shown.value;
     if (id === "event") this.app.picking.clearEvent();
@@ -122,12 +122,12 @@ export class PanelControl {
     return id !== null;
   }
 
-  /** Whether there are totals to show; in a dashboard, another panel shows them. */
+  /** Whether there are totals to show. In a dashboard, another panel shows them. */
   get hasArea(): boolean {
     return this.app.picking.window !== null && !this.app.ctx.isLinkedPanel;
   }
 
-  /** Open and close panels, and describe their content, when the selection changes. */
+  /** Open, close and describe panels when the selection changes. */
   private follow(): void {
     const { shown } = this;
     const { ctx, picking, gapSelection, status } = this.app;
@@ -155,7 +155,7 @@ export class PanelControl {
     onSignal(picking.selectionSignal, (window) => show("area", window !== null), abortSignal);
   }
 
-  /** Request totals of the selected window, and describe them in the status line. */
+  /** Request the totals of the selected window, and show them in the status line. */
   private followTotals(): void {
     const { ctx, picking, status } = this.app;
     const requestLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());

@@ -1,4 +1,4 @@
-/** The place of a timeline's panels below its lanes. */
+/** The area below the lanes that contains the panels of a timeline. */
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { activeElement } from "../../ui/dom";
@@ -17,7 +17,7 @@ const PANELS = {
   gap: { name: "Idle time", Panel: GapPanel },
 };
 
-/** Shows one panel below the lanes. If the panel would not be visible, it moves up over the lanes. */
+/** Shows one panel below the lanes, moved up over the lanes if it would not be visible. */
 export function PanelDock({ panels }: { panels: PanelControl }) {
   const { shown } = panels;
   const { ctx, picking } = panels.app;
@@ -46,8 +46,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
       signal: abortSignal,
     });
     window.addEventListener("resize", reveal, { signal: abortSignal });
-    // The height of the lanes may change. Moving the panel can change it again, which an observer of
-    // sizes must not do synchronously.
+    // The height of the lanes may change. Moving the panel may change it again, which a size
+    // observer must not do synchronously.
     watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
     const observer = new IntersectionObserver(reveal, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
     observer.observe(el);
@@ -70,8 +70,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
 const EVENT_GAP_PX = 6;
 
 /**
- * Move a panel into the visible part of the timeline without covering the row of its event: scroll the
- * row up, or else put the panel above the row if it fits there, else up to the row.
+ * Move a panel into the visible part of the timeline without covering the row of its event. Scroll
+ * the row up if possible. Otherwise, put the panel above the row if it fits, or directly below it.
  */
 function moveIntoView(el: HTMLElement, picking: EventSelection, stage: Stage): void {
   const root = el.parentElement;

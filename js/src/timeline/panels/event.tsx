@@ -1,4 +1,4 @@
-/** The details panel of one event, its collective and histogram. */
+/** The details panel of an event, with its collective and a histogram. */
 
 import { useSignal } from "@preact/signals";
 import {
@@ -44,7 +44,7 @@ import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import { figureRows } from "./call_figures";
 import type { PanelControl } from "./control";
 
-/** Max number of arrows listed one by one; a graph launch has thousands. */
+/** At most this many arrows are listed one by one: a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
@@ -94,7 +94,7 @@ export function EventPanel({ panels }: EventPanelProps) {
   );
 }
 
-/** The event among the ranks of its collective, else among the events of its name. */
+/** Compare the event with the ranks of its collective or, without one, with events of its name. */
 function Comparison({ picking, ownRank }: { picking: EventSelection; ownRank: number }) {
   const { detail, collective, error } = picking.stateSignal.value;
   if (collective !== null) {
@@ -161,7 +161,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   return <FactList rows={rows.filter((row) => row !== false)} />;
 }
 
-/** Enclosing events, outermost first: the innermost ones, and a link that calls `expand` for all. */
+/** Return the innermost enclosing events, outermost first, and a link that calls `expand`. */
 function chainRows(
   name: string,
   parents: readonly Brief[],
@@ -179,7 +179,7 @@ function chainRows(
   return [{ name, value, title, className: expand === null ? "wrapped" : "chain" }];
 }
 
-/** The operator, module and Python function from which a device event was launched. */
+/** Return the operator, module and Python function from which a device event was launched. */
 function launchRows(
   { operators, modules, frames, shapes, forward }: NonNullable<EventDetail["launched_by"]>,
   chain: (name: string, parents: readonly Brief[]) => FactRow[],
@@ -215,7 +215,7 @@ function launchedRow(
   return { name: "Launched", value, title: figures, className: "wrapped" };
 }
 
-/** The line of code; a press opens it in an editor, or copies it. */
+/** Return the row of the source line. A press opens the line in an editor, or copies it. */
 function sourceRow(source: SourceLine, copy: Copy): FactRow {
   const place = `${source.path}:${source.line}`;
   const press = (): void => {
@@ -235,7 +235,7 @@ function sourceRow(source: SourceLine, copy: Copy): FactRow {
   return { name: "Source", value, className: "line" };
 }
 
-/** Rows of a collective: share of waiting, message size, bandwidth. */
+/** Return the rows of a collective: share of waiting, message size, bandwidth. */
 function callRows(rank: number, collective: Collective | null): FactRow[] {
   const ownArrival = collective?.ranks.find((member) => member.rank === rank);
   if (collective === null || ownArrival === undefined) return [];
@@ -250,7 +250,7 @@ function callRows(rank: number, collective: Collective | null): FactRow[] {
   return [...rows, { name: "Group", value: group === "" ? ranks : `${group} · ${ranks}` }];
 }
 
-/** Arrows. The first one of each direction shows the key that follows it. */
+/** Return the rows of arrows. The first one of each direction shows the key that follows it. */
 function flowRows(flows: readonly Flow[], goTo: (brief: Brief) => void): FactRow[] {
   const seen = new Set<string>();
   return flows.map((flow): FactRow => {
@@ -337,15 +337,15 @@ function delayText({ delay, direction }: Flow): string {
   return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
-/** Number of a step; BytePS counts steps from 0 in each file. */
+/** Return the number of a step. BytePS counts the steps of each file from 0. */
 function stepText(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
   return counted ? `${step}, counted in the file` : String(step);
 }
 
-// Durations of one name on one rank, with one event marked.
+// A histogram of the durations of one name on one rank, with one event marked.
 
-/** Position of a duration along the bins, from 0 to 1. Bins are drawn equally wide. */
+/** Return the position of a duration along the bins, from 0 to 1. Bins have equal widths. */
 export function positionInBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
@@ -356,7 +356,7 @@ export function positionInBins(edges: readonly number[], value: number): number 
   return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
-/** Compare the duration of an event with the durations of all events of its name. */
+/** Compare the duration of an event with those of all events of its name. */
 export function histogramText(same: SameName, dur: number): string {
   const { min, max, median } = same;
   const events = plural(same.count, "event");
@@ -414,12 +414,12 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
   );
 }
 
-// One collective on all ranks: waits, last arrival, transfer.
+// A collective on all ranks: waits, last arrival, transfer.
 
-/** Max number of ranks listed; larger groups show only the first and the last ranks to arrive. */
+/** Larger groups list only the first and the last ranks to arrive. */
 const MAX_ROWS = 16;
 
-/** A part of a rank's bar, which the styles draw by its label. */
+/** A part of a rank's bar. The style sheet draws it according to its label. */
 type CallSegment = readonly [label: "late" | "wait" | "transfer", startNs: number, endNs: number];
 
 interface CollectivePanelProps {
@@ -484,7 +484,7 @@ function MemberRow(props: CollectivePanelProps & { member: Member; longestNs: nu
   );
 }
 
-/** All ranks; in large groups the first and last to arrive, and the selected event's rank. */
+/** Return all ranks; of large groups, the first and last to arrive, and the event's own rank. */
 function arrivalRows(ranks: readonly Member[], ownRank: number): Member[] {
   if (ranks.length <= MAX_ROWS) return [...ranks];
   const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);

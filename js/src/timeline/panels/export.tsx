@@ -1,4 +1,4 @@
-/** The form that writes a window as a new trace file. */
+/** The form that writes a window to a new trace file. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -26,10 +26,10 @@ interface ExportContext {
 
 type ExportContent = "selection" | "view" | "all";
 
-/** Radio buttons of one name are one group in the whole page. */
+/** Radio buttons with the same name form a group across the whole page. */
 let groups = 0;
 
-/** A job's name as a part of file names. */
+/** Return the name of a job as a part of file names. */
 function fileName(title: string): string {
   const name = title
     .replace(/\.(pt\.trace\.)?json(\.gz)?$/i, "")
@@ -38,7 +38,7 @@ function fileName(title: string): string {
   return name === "" ? "trace" : name;
 }
 
-/** A file name from a job's name: `ddp_8rank-window.trace.json.gz`. */
+/** Return a file name for a job: `ddp_8rank-window.trace.json.gz`. */
 export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
@@ -50,10 +50,10 @@ interface ExportHost {
   svg(): Promise<string>;
 }
 
-/** The form's state, which stays while it is closed. */
+/** The state of the form, which is kept while the form is closed. */
 export class ExportForm {
   readonly content = signal<ExportContent>("view");
-  /** Null until the user writes a path. */
+  /** Null until the user enters a path. */
   readonly path = signal<string | null>(null);
   readonly clip = signal(false);
   readonly launches = signal(true);
@@ -65,7 +65,7 @@ export class ExportForm {
 
   constructor(readonly host: ExportHost) {}
 
-  /** Offer the selection first if there is one. */
+  /** Open the form. If there is a selection, it is preselected. */
   open(selection: SelectionJson | null): void {
     if (selection !== null) this.content.value = "selection";
     else if (this.content.value === "selection") this.content.value = "view";
@@ -214,7 +214,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
 
 type ExportSwitch = "launches" | "clip" | "counters" | "scrub";
 
-/** Switches for what is written with the events, or left out. */
+/** Switches for what is written besides the events, or left out. */
 const SWITCHES: readonly (readonly [ExportSwitch, text: string, hint: string])[] = [
   [
     "launches",

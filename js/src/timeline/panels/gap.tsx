@@ -1,4 +1,4 @@
-/** Panel of a device's idle time: its causes, the host's activities, and the work that ended it. */
+/** The panel about a device's idle time: its causes, what the host did, and what ended it. */
 
 import type { ComponentChildren } from "preact";
 import { CAUSE_FACTS } from "../../facts/panels";
@@ -16,7 +16,7 @@ import {
 import { capitalizeSentence } from "../../ui/text";
 import type { PanelControl } from "./control";
 
-/** `the host loads data, 72 % of it`. */
+/** Return `the host loads data, 72 % of it`. */
 function causeText({ causes, start, end }: Gap): string {
   const [first] = causes;
   if (first === undefined) return "";
@@ -126,7 +126,7 @@ function gapFacts(
   return rows;
 }
 
-/** Lines of the tooltip over a gap. */
+/** Return the tooltip lines for a gap. */
 export function gapLines(gap: Gap, device: string): [string, string] {
   const [first] = gap.host;
   const host = first === undefined ? "" : `; host: ${first.longest.short}`;

@@ -1,9 +1,9 @@
-/** All keys, gestures and marks on one sheet. */
+/** A sheet with all keys, gestures and marks. */
 
 import { CloseButton, Kbd } from "../../ui/controls";
 import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
-/** Marks of the lanes that the legend does not list: class of the swatch, meaning. */
+/** Marks in the lanes that the legend does not list: class of the swatch, and meaning. */
 const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["cell", "many events in a pixel: the height is the share of its time"],
   ["host", "a call of the host: pale with a dark edge"],
@@ -20,7 +20,7 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
 
 export function Help(props: {
   more: readonly HelpGroup[];
-  /** Whether keys need no focus, as in pages of the package. */
+  /** Whether keys work without the focus, as in our own pages. */
   followsPointer: boolean;
   close(): void;
 }) {

@@ -1,4 +1,4 @@
-/** List of records that reading skipped, repaired or guessed. */
+/** The list of records that were skipped, repaired or guessed when the files were read. */
 
 import { THIN_SPACE, rangesText } from "../../facts/rank_text";
 import { getOrMake } from "../../protocol/maps";
@@ -63,16 +63,16 @@ export interface ProblemLine {
   kind: string;
   count: number;
   detail: string;
-  /** Texts of the readers; several if the line represents details of one form. */
+  /** Texts from the readers; several if the line stands for details of the same form. */
   details: Set<string>;
   ranks: number[];
   files: string[];
 }
 
-/** Min number of details that share a line if they differ only in names and numbers. */
+/** At least this many details share a line if they differ only in names and numbers. */
 const MIN_ALIKE = 3;
 
-/** A detail without its names and numbers, such as `left out: … holds the same run`. */
+/** Return a detail without its names and numbers, such as `left out: … holds the same run`. */
 function formOf(detail: string): string {
   return detail.replace(/[^\s,;:()]*\d[^\s;:()]*(?<!,)/g, "…");
 }
@@ -84,7 +84,7 @@ function groupThousands(text: string): string {
   );
 }
 
-/** Problems of truncated files that the readers have not reported. */
+/** Return problems for truncated files that the readers did not report. */
 function unreportedTruncations({ ranks, truth }: Scene): ReadProblem[] {
   const truncations = truth.problems.filter(({ kind }) => kind === "truncated");
   const reported = new Set(truncations.map(({ rank }) => rank));
@@ -95,7 +95,7 @@ function unreportedTruncations({ ranks, truth }: Scene): ReadProblem[] {
   );
 }
 
-/** One line per problem of several ranks; a truncated file has one even if it is not reported. */
+/** Return one line per problem, for all its ranks. Truncated files always have a line. */
 export function problemLines(scene: Scene): ProblemLine[] {
   const problems = [...scene.truth.problems, ...unreportedTruncations(scene)].map((problem) => ({
     ...problem,
