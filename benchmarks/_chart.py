@@ -17,6 +17,7 @@ from _anchors import (
     PERFETTO_ROW,
     STORE_EVENTS,
 )
+from _harness import round_text, time_text
 
 if TYPE_CHECKING:
     from _report import Results
@@ -62,16 +63,12 @@ def groups(results: "Results") -> list[Group]:
 
 
 def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> Bar:
-    from _report import time_text
-
     if theirs is None or not own:
         return Bar(label, None, why or "not measured")
     return Bar(label, theirs / own, time_text(theirs))
 
 
 def _titled(title: str, own: float | None) -> str:
-    from _report import time_text
-
     return f"{title} · ours {time_text(own)}" if own else title
 
 
@@ -191,13 +188,9 @@ def _bar_parts(bar: Bar, top: float, x: Callable[[float], float]) -> list[str]:
         f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" '
         f'fill="{color}"/>'
     )
-    words = f"{_times(bar.ratio)} · {bar.words}"
+    words = f"{round_text(bar.ratio)}× · {bar.words}"
     parts.append(_text(max(end, zero) + 8, middle + 4, words, INK, 11, halo=True))
     return parts
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.2g}×" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}×"
 
 
 def _text(

@@ -22,7 +22,7 @@ from _anchors import (
     OURS,
     PERFETTO_ROW,
 )
-from _harness import REPO
+from _harness import REPO, round_text, time_text
 from _plan import PLAN
 
 __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
@@ -303,18 +303,6 @@ def write(results: Results) -> None:
     PICTURE.write_text(chart.svg(chart.groups(results)))
     for page in PAGES:
         page.write_text(filled(page.read_text("utf-8"), results), "utf-8")
-
-
-def time_text(seconds: float) -> str:
-    """Return seconds with three digits, or milliseconds."""
-    if seconds < 0.1:
-        return f"{seconds * 1e3:.2g} ms"
-    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
-
-
-def round_text(ratio: float) -> str:
-    """Return a number with two digits, without a power of ten."""
-    return f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 
 def faster(ratio: float) -> str:

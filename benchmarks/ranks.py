@@ -21,13 +21,14 @@ than some hundred.
 import argparse
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import _harness as harness
-from _harness import DATA
+from _job import demo_job, stored_job
+
+from hta_widgets.store.files import MANIFEST, dump_manifest, read_manifest
 
 FEW = 64
 STEPS = 2
@@ -93,11 +94,7 @@ QUESTIONS = (
     Question("lateness (stragglers)", "analysis.stragglers(traces)"),
     Question("clock offsets", "analysis.clock_offsets(traces)"),
     Question("on the fitted clock", "traces.with_clock('fitted')"),
-    Question(
-        "lateness, known",
-        "analysis.stragglers(traces.with_clock('fitted'))",
-        quick=False,
-    ),
+    Question("lateness, known", "analysis.stragglers(traces.with_clock('fitted'))", quick=False),
 )
 
 
@@ -110,36 +107,8 @@ class Line:
     peak_mb: float
 
 
-def demo_files(ranks: int, steps: int) -> Path:
-    """Return the demo job's files; write missing ones."""
-    folder = DATA / f"demo{ranks}x{steps}"
-    if not folder.is_dir():
-        from hta_widgets.demo.job import write_demo
-
-        print(f"  writing {folder.name} …", file=sys.stderr)
-        write_demo(folder, ranks=ranks, steps=steps)
-    return folder
-
-
-def whole_store(ranks: int, steps: int) -> Path:
-    """Return a store of the demo job; write it if it is missing."""
-    path = DATA / "ranks" / f"demo{ranks}x{steps}.store"
-    if not path.is_dir():
-        files = demo_files(ranks, steps)
-        print(f"  saving {path.name} …", file=sys.stderr)
-        load = f"hw.load({str(files)!r}, cache=False, progress=False, memory_limit='3 GB')"
-        harness.run_code("import hta_widgets as hw", f"{load}.save({str(path)!r})")
-    return path
-
-
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     """Make a store of another's first ranks, `times` over, with links to its files."""
-    from hta_widgets.store.files import (
-        MANIFEST,
-        dump_manifest,
-        read_manifest,
-    )
-
     path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -219,7 +188,7 @@ def main() -> None:
         results[key] = {name: [vars(item) for item in some] for name, some in lines.items()}
 
     if options.source == "json":
-        folder = demo_files(options.ranks, STEPS)
+        folder = demo_job(options.ranks, STEPS)
         load = (
             f"traces = hw.load({str(folder)!r}, ranks=range({ranks}), cache=False, progress=False,"
             " memory_limit='3 GB')"
@@ -228,7 +197,7 @@ def main() -> None:
         show("in_one", lines_table(lines, "One after the other, from JSON"), lines=lines)
         harness.save("ranks-json", results)
         return
-    full = whole_store(options.ranks, STEPS)
+    full = stored_job(options.ranks, STEPS)
     store = full if ranks == options.ranks else part_of(full, ranks)
     if options.dask:
         load = OPEN_ON_DASK.format(path=str(store))
@@ -249,7 +218,7 @@ def main() -> None:
     print(f"Most memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
     results["most_mb"] = most
     if options.large:
-        large = whole_store(FEW, LARGE_STEPS)
+        large = stored_job(FEW, LARGE_STEPS)
         alone = [item for item in questions if item.of_single_ranks]
         few, many = flat(large, part_of(large, FEW, ranks // FEW), alone)
         title = f"Flat: {FEW} ranks and {ranks:,} (links to the same files), of 160 000 events each"
