@@ -191,9 +191,9 @@ def _folded_sizes(
     row_height = height // count if count else height
     device_height = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
+    max_bars = min(threads, _MAX_BARS)
     if is_many and not has_gpu:
-        bars = min(threads, _MAX_BARS)
-        return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=bars)
+        return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=max_bars)
 
     def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
@@ -204,16 +204,17 @@ def _folded_sizes(
             "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
         )
 
-    bars = 0 if is_many else min(threads, _MAX_BARS)
+    # Rows that are too high lose bars first: many ranks have none, others a few.
+    bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
         if is_many:
             return _compact_sizes(row_height, has_comm=has_comm)
         bars = min(threads, _FEW_BARS)
-    fold = full_sizes(bars, _RIBBON if ribbons else 0)
-    if ribbons and fold.height > row_height:
-        has_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
-        fold = full_sizes(0, _RIBBON) if has_ribbon else full_sizes(bars)
-    return _grow_lanes(fold, row_height)
+    sizes = full_sizes(bars, _RIBBON if ribbons else 0)
+    if ribbons and sizes.height > row_height:
+        keeps_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
+        sizes = full_sizes(0, _RIBBON) if keeps_ribbon else full_sizes(bars)
+    return _grow_lanes(sizes, row_height)
 
 
 def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
