@@ -78,7 +78,7 @@ def thin_points(
     is_lower = ~np.isin(np.arange(len(column)), highest)
     points = pd.DataFrame({"cell": cell, "is_lower": is_lower})
     groups = points.sort_values(["cell", "is_lower"], kind="stable").groupby("cell")
-    return groups.head(1).index.to_numpy(), groups.size().to_numpy()
+    return np.asarray(groups.head(1).index), np.asarray(groups.size())
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:

@@ -120,7 +120,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
 
 
 def _metadata(
-    kind: str, ts: str, pid: int | str, tid: int, values: Mapping[str, int | str]
+    kind: str, ts: str, pid: int | str, tid: int, values: Mapping[str, object]
 ) -> list[str]:
     """Return a record such as ``process_name`` for each of the values."""
     return [
