@@ -1,21 +1,21 @@
-"""Measure time and memory of each question of a thousand ranks, and the growth of the memory.
+"""Measure the time and memory of questions about a thousand ranks, and how the memory grows.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
-Three tables. *One after the other*: the questions of a notebook in one process, which keeps what
-ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same questions of
-64 ranks and of all, of the same size each, and how much more memory the latter takes.
+It prints three tables. *One after the other*: the questions of a notebook in one process, which
+keeps what ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same
+questions about 64 ranks and about all ranks, and how much more memory the latter take.
 
-The job is the demo's: 1 024 ranks of two steps, 6.4 million events, and a store of it, written
-once. `--large` adds ranks of 51 steps, 160 000 events each: 64 that are generated, and 1 024 that
-are those 64 over and over, as hard links under other numbers; so questions of one rank only.
-`--quick` asks fewer questions, of 256 ranks where one after the other, and two of them for *flat*.
-`--dask` asks all questions one after the other on a
-`LocalCluster` of two workers; memory is that of all processes together.
+The job is a demo job of 1 024 ranks, two steps and 6.4 million events; it and its store are written
+once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ones, and 1 024 that
+are hard links to these under other numbers; they get only questions about single ranks. `--quick`
+asks fewer questions, two for *flat*, and about 256 ranks in the first table. `--dask` asks all
+questions one after the other on a `LocalCluster` of two workers; memory is then that of all
+processes together.
 
-Stored ranks that fit into half a gigabyte together stay in memory once they were read, as 64 small
-ones do here; more are let go one by one. So memory is bounded, and a thousand ranks may take less
-than some hundred.
+Stored ranks stay in memory while they fit into half a gigabyte together, as 64 small ranks do here;
+otherwise the least recently used are released. So a thousand ranks may take less memory than some
+hundred.
 """
 
 import argparse

@@ -220,7 +220,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
 
 
 def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
-    """Return the number of collectives at which a rank is last, and of all its collectives."""
+    """Return, as text, at how many collectives a rank came last, and how many it has."""
     if "score" not in rank:
         return UNKNOWN
     return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"

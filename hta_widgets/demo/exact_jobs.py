@@ -161,7 +161,7 @@ def _matrices(*dims: list[int]) -> dict[str, Any]:
 
 
 def _header(rank: int, ranks: int, description: str) -> dict[str, Any]:
-    """Return the header of a rank of a job of 2 ranks a node, in one process group."""
+    """Return a rank's header in a job with 2 ranks per node and one process group."""
     group = {
         "pg_name": "1", "pg_desc": description, "pg_size": ranks, "ranks": list(range(ranks)),
     }  # fmt: skip
@@ -308,7 +308,7 @@ def _pipeline_messages(
         recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
-#: Rows of tokens that each rank sends to each; the hidden size is their width.
+#: Number of tokens that each rank sends to each rank; a token has `_HIDDEN` values.
 _ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
 _HIDDEN, _INNER = 64, 128
 

@@ -160,7 +160,7 @@ def write_demo(
 
 
 def _layers_for(events_per_step: int, model: Model) -> int:
-    """Return how many layers have about this many records; each further layer adds as many."""
+    """Return the number of layers for about this many records; layers add equally many."""
     two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)

@@ -22,7 +22,7 @@ from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
-DEVICE = -1  #: the row of waits for all streams
+DEVICE = -1  #: the stream of waits for all streams
 _SEGMENT_BYTES = 1 << 29  # the caching allocator reserves memory in segments of this size
 
 #: Kineto's numbers of runtime calls.

@@ -436,7 +436,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Return the program of one step, and the number of nodes of autograd in it."""
+    """Return the program of one step, and its number of autograd nodes."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and the optimizer's state stay from step to step.

@@ -372,7 +372,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
-        """Tell pages that the host ends, and stop serving."""
+        """Tell pages that the host shuts down, and stop serving."""
         with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)

@@ -33,16 +33,17 @@ RankScene = Mapping[str, Any]
 
 #: Minimum and maximum heights in px of the device lanes of a folded rank.
 _GPU, _COMM, _GROWN_GPU, _GROWN_COMM = 16, 12, 24, 15
-#: Heights in px of its spaces: above and between lanes, above bars, below; and of a thread's bar.
+#: Heights in px inside a folded rank: the spaces above and between lanes, above the bars and at the
+#: bottom, and a thread's bar.
 _PAD, _GAP, _BEFORE_CPU, _BELOW, _BAR = 3, 1, 3, 2, 3
-#: Maximum number of its bars, and the maximum if the rows do not fit otherwise.
+#: Maximum number of bars of a folded rank, and the maximum if the rows do not fit otherwise.
 _MAX_BARS, _FEW_BARS = 3, 2
 #: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
 _MANY_RANKS, _RIBBON_FIRST, _RIBBON = 40, 16, 5
-#: Height of a row with a name and a fact below it.
+#: Height in px of a folded rank's row with two lines of text.
 _TWO_LINES = 36
 
-#: By role of a track: height of a lane, space below all lanes, form of marks.
+#: By role of a track: height of a lane, space below the last lane, and how events are drawn.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
     "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
     "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
@@ -154,10 +155,10 @@ def _used_tracks(rank: RankScene) -> list[Mapping[str, Any]]:
 def _blocks_of_rank(
     head: Row, place_of_pin: Mapping[str, int]
 ) -> Iterator[tuple[float, list[Row]]]:
-    """Yield the place of the pin, and the rows, of each block of rows that stay together.
+    """Yield the blocks of rows that stay together, each with its place among the pins.
 
     Each pinned track is a block. The last block is the `head` of the rank and, if it is open, its
-    other tracks.
+    other tracks. Its place is infinite if the rank is not pinned.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]
