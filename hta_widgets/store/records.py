@@ -67,8 +67,8 @@ def stored_comm_args(rank: StoredRank) -> ArgTable | None:
     if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
         return None
     codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
-    texts = [bytes(text) for text in rank.file.texts("comm.values")]
     try:
+        texts = rank.file.texts("comm.values")
         return ArgTable(record, np.stack(codes, axis=1), texts).validate(rank.size("records"))
     except ValueError as cause:
         raise DamagedFileError(f"was changed: {cause}") from None
