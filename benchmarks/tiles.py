@@ -223,6 +223,7 @@ def figures_of(
 
 
 def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
+    """Yield the times of requests about events and windows: the first one, then the next five."""
     scene = engine.scene()
     start, end = scene["range"]
     lanes = folded(scene)[:IN_SIGHT]

@@ -85,11 +85,11 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
     return [
         {
             "name": name,
-            "dtype": dtype_name(frame.dtypes.iloc[place]),
+            "dtype": dtype_name(dtype),
             "unit": _unit_in(table, name),
             "meaning": meanings.get(name, ""),
         }
-        for place, name in enumerate(names)
+        for name, dtype in zip(names, frame.dtypes, strict=True)
     ]
 
 

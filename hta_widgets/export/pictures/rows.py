@@ -276,16 +276,22 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
         label = row["label"] if has_labels else ""
         bands.append(Band(row["lane"], top, fold.comm, "solid", label, **overlays))
         top += fold.comm + _GAP + (fold.ribbon + _GAP if fold.ribbon else 0)
-    if not has_labels or not fold.bars:
-        return tuple(bands)
-    top += _BEFORE_CPU - _GAP
-    shown = _busiest_threads(rank, threads, fold.bars)
-    label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
-    for thread in shown:
-        bands.append(Band(thread["lane"], top, _BAR, "bar", label))
-        label = ""
-        top += _BAR + 1
+    if has_labels and fold.bars:
+        shown = _busiest_threads(rank, threads, fold.bars)
+        label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
+        bands += _thread_bars(shown, top + _BEFORE_CPU - _GAP, _BAR, label)
     return tuple(bands)
+
+
+def _thread_bars(
+    threads: list[Mapping[str, Any]], top: float, height: float, first_label: str
+) -> list[Band]:
+    return [
+        Band(
+            thread["lane"], top + index * (height + 1), height, "bar", "" if index else first_label
+        )
+        for index, thread in enumerate(threads)
+    ]
 
 
 def _busiest_threads(
@@ -307,11 +313,7 @@ def _host_bands(
         return ()
     gaps_px = len(shown) - 1
     height = max(2, min(_GROWN_GPU, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
-    labels = ["CPU" if fold.mode == "full" else "", *[""] * gaps_px]
-    return tuple(
-        Band(row["lane"], fold.pad + index * (height + 1), height, "bar", label)
-        for index, (row, label) in enumerate(zip(shown, labels, strict=True))
-    )
+    return tuple(_thread_bars(shown, fold.pad, height, "CPU" if fold.mode == "full" else ""))
 
 
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
