@@ -190,7 +190,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
-        # -1, for groups without scores, selects any value, which is then replaced.
+        # Groups without scores get position -1, and their results are replaced below.
         positions = best.reindex(groups, fill_value=-1).to_numpy()
         results = values[positions]
         if (positions < 0).any():

@@ -372,7 +372,7 @@ class Session:
                 signal.signal(number, handler)
 
     def _answer_others(self, load: _Load) -> None:
-        """Handle the tasks that came during a load, except loads and later tasks of their pages."""
+        """Handle the tasks that came during a load, except further loads and what follows them."""
         load.can_interrupt = False
         later: list[_PageTask | None] = []
         deferred_pages: set[str] = set()
