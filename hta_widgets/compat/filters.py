@@ -320,11 +320,11 @@ class BeforeOperatorFilter(OperatorFilter):
 
 @dataclass(eq=False)
 class CombinedOperatorFilter(Filter):
-    """Events of the first step within one operator and between two others.
+    """Events of the first step under the first occurrence of one operator, between two others.
 
-    They are under the first occurrence of `root_op_name`, after the last of `preceding_op_name` and
-    before the first of `following_op_name`; an operator that does not occur sets no bound.
-    `stack_depths` keeps only host events of these depths; it needs the columns of a `CallGraph`.
+    They are after the last occurrence of `preceding_op_name` and before the first of
+    `following_op_name`; an operator that does not occur sets no bound. `stack_depths` keeps only
+    host events of these depths, which need the columns of a `CallGraph`.
     """
 
     root_op_name: str

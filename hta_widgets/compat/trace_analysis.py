@@ -66,7 +66,7 @@ _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
-#: Values of HTA's columns that kernels with counters lack: args, and columns of the call graph.
+#: Defaults of HTA's columns of args and of the call graph, which kernels with counters lack.
 _NO_ARGS = {
     spec.name: spec.default_value
     for spec in ParserConfig.ARGS_DEFAULT

@@ -33,7 +33,7 @@ _ANNOTATION = KINDS.index("annotation")
 RowIds = npt.NDArray[np.integer]
 #: Version of the stored lanes; raise it with any change of the arrays or their order.
 VERSION = 1
-#: Name of the entry in a rank's file that has the position of each lane in the columns.
+#: Name of the entry of a rank's file with the position of each lane in the columns.
 FACT = "lanes"
 _COLUMNS: dict[str, npt.DTypeLike] = {
     "lanes.ns": np.int64,
