@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 from _anchors import (
     CATAPULT_ROW,
@@ -17,9 +16,8 @@ from _anchors import (
     PERFETTO_ROW,
     STORE_EVENTS,
 )
-
-if TYPE_CHECKING:
-    from _report import Results
+from _harness import round_text, time_text
+from _results import Results
 
 __all__ = ["Bar", "Group", "groups", "svg"]
 
@@ -47,7 +45,7 @@ class Group:
     bars: tuple[Bar, ...]
 
 
-def groups(results: "Results") -> list[Group]:
+def groups(results: Results) -> list[Group]:
     """Return the measurements in the order of the page, without groups that have none."""
     result = [
         _file(results, "small", "Load 35 MB"),
@@ -62,20 +60,16 @@ def groups(results: "Results") -> list[Group]:
 
 
 def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> Bar:
-    from _report import time_text
-
     if theirs is None or not own:
         return Bar(label, None, why or "not measured")
     return Bar(label, theirs / own, time_text(theirs))
 
 
 def _titled(title: str, own: float | None) -> str:
-    from _report import time_text
-
     return f"{title} · ours {time_text(own)}" if own else title
 
 
-def _file(results: "Results", size: str, title: str) -> Group:
+def _file(results: Results, size: str, title: str) -> Group:
     own = results.seconds(size, OURS)
     names = (HTA_ROW, JSON_ROW, ORJSON_ROW, PERFETTO_ROW, CATAPULT_ROW, FLOOR_ROW)
     bars = [
@@ -85,7 +79,7 @@ def _file(results: "Results", size: str, title: str) -> Group:
     return Group(_titled(title, own), tuple(bars))
 
 
-def _job(results: "Results") -> Group:
+def _job(results: Results) -> Group:
     own = results.big_seconds(OURS)
     bars = [_bar(f"{HTA_ROW}, a part scaled", results.big_seconds(HTA_ROW), own)]
     bars += [
@@ -98,13 +92,13 @@ def _job(results: "Results") -> Group:
     return Group(_titled(title, own), tuple(bars))
 
 
-def _again(results: "Results") -> Group:
+def _again(results: Results) -> Group:
     own = results.seconds("large", STORE_EVENTS)
     bars = (_bar(HTA_ROW, results.seconds("large", HTA_ROW), own),)
     return Group(_titled("Load 311 MB again, from a store, all columns", own), bars)
 
 
-def _analyses(results: "Results") -> Group:
+def _analyses(results: Results) -> Group:
     bars = []
     for name, part in results.files.get("analyses", {}).items():
         if not isinstance(part, dict) or "ours" not in part:
@@ -121,7 +115,7 @@ def _analyses(results: "Results") -> Group:
     return Group("Analyses, each call alone", tuple(bars))
 
 
-def _moves(results: "Results", size: str, title: str) -> Group:
+def _moves(results: Results, size: str, title: str) -> Group:
     result = results.files.get("viewers", {}).get(size)
     if not isinstance(result, dict) or not isinstance(result.get("ours"), dict):
         return Group(title, ())
@@ -191,13 +185,9 @@ def _bar_parts(bar: Bar, top: float, x: Callable[[float], float]) -> list[str]:
         f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" '
         f'fill="{color}"/>'
     )
-    words = f"{_times(bar.ratio)} · {bar.words}"
+    words = f"{round_text(bar.ratio)}× · {bar.words}"
     parts.append(_text(max(end, zero) + 8, middle + 4, words, INK, 11, halo=True))
     return parts
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.2g}×" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}×"
 
 
 def _text(

@@ -1,16 +1,15 @@
 """Run a command within limits of memory and time, so that it cannot stop the machine."""
 
-import os
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from _tree import tree_pss_mb
+import psutil
+from _tree import process_tree, pss_mb
 
 __all__ = ["Ended", "end", "run"]
 
@@ -41,7 +40,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
         begin = time.monotonic()
         while process.poll() is None:
             look = time.perf_counter()
-            now_mb = tree_pss_mb(process.pid)
+            now_mb = pss_mb(process_tree(process.pid))
             peak_mb = max(peak_mb, now_mb)
             if now_mb > limit_mb:
                 stopped = f"did not fit into {limit_mb / 1000:.0f} GB"
@@ -58,27 +57,8 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a command and its descendants, also those that browsers run in their own sessions."""
-    for pid in [*_descendants(process.pid), process.pid]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    """End a command and its descendants."""
+    for member in process_tree(process.pid):
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
     process.wait()
-
-
-def _descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:
-            continue  # it has ended
-        # The name in brackets may have spaces.
-        children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
-    result, ahead = [], [root]
-    while ahead:
-        new = children.get(ahead.pop(), [])
-        result += new
-        ahead += new
-    return result

@@ -73,17 +73,13 @@ class Row:
 
 
 def _start(
-    command: Sequence[str | Path],
-    core: int | None,
-    stdin: str | None,
-    limits: Limits | None = None,
+    command: Sequence[str | Path], core: int | None, stdin: str | None, limits: Limits
 ) -> Run:
     words = [str(word) for word in command]
     if core is not None:
         if shutil.which("taskset") is None:
             raise Missing("taskset is not installed (util-linux)")
         words = ["taskset", "-c", str(core), *words]
-    limits = limits or {}
     ended = guard.run(
         words,
         stdin=stdin,
@@ -129,15 +125,14 @@ def run_code(
 
 
 def run_script(
-    script: Path, *arguments: str | Path, core: int | None = None, **limits: Unpack[Limits]
+    script: Path,
+    *arguments: str | Path,
+    python: Path | str = sys.executable,
+    core: int | None = None,
+    **limits: Unpack[Limits],
 ) -> Run:
     """Run a script that measures itself and prints the fields of a `Run` as its last line."""
-    return _start([sys.executable, script, *arguments], core, None, limits)
-
-
-def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
-    """Run a command that measures itself and prints the fields of a `Run` as its last line."""
-    return _start(words, core, None)
+    return _start([python, script, *arguments], core, None, limits)
 
 
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
@@ -235,6 +230,18 @@ def machine() -> dict[str, Any]:
     }
 
 
+def time_text(seconds: float) -> str:
+    """Return seconds with three digits, or milliseconds."""
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.2g} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def round_text(ratio: float) -> str:
+    """Return a number with two digits, without a power of ten."""
+    return f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
+
+
 def describe(facts: dict[str, Any]) -> str:
     """Return the machine as one line for the head of a table."""
     return (
@@ -259,9 +266,14 @@ def save(name: str, results: dict[str, Any]) -> Path:
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
     """Return the median, the 95th percentile and the maximum."""
-    ordered = sorted(values)
     return {
-        "p50": statistics.median(ordered),
-        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
-        "max": ordered[-1],
+        "p50": statistics.median(values),
+        "p95": percentile(values, 0.95),
+        "max": max(values),
     }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that `share` of the others do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from _harness import DATA
@@ -14,19 +15,21 @@ __all__ = ["demo_job", "stored_job"]
 RANKS, STEPS = 64, 51
 
 
-def demo_job(ranks: int, steps: int, events_per_step: int | None, name: str) -> Path:
-    """Return the folder of a demo job; it gets its name once it is complete."""
-    job = DATA / name
+def demo_job(ranks: int, steps: int, events_per_step: int | None = None) -> Path:
+    """Return the folder of a demo job, written on the first call."""
+    job = DATA / f"demo{ranks}x{steps}{f'x{events_per_step}' if events_per_step else ''}"
     if not job.exists():
+        print(f"  writing {job.name} …", file=sys.stderr)
+        # The folder gets its name once it is complete.
         partial = job.with_name(job.name + ".partial")
         write_demo(partial, ranks=ranks, steps=steps, seed=0, events_per_step=events_per_step)
         partial.rename(job)
     return job
 
 
-def stored_job() -> Path:
-    """Return a store of the demo job with 64 ranks and ten million events."""
-    job = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
+def stored_job(ranks: int = RANKS, steps: int = STEPS) -> Path:
+    """Return a store of a demo job, by default of the one with ten million events."""
+    job = demo_job(ranks, steps)
     store = job.with_name(job.name + ".store")
     if not store.exists():
         load(job, progress=False, cache=False, memory_limit="3 GB").save(store)

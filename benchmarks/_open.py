@@ -12,56 +12,35 @@ import time
 from pathlib import Path
 
 from _harness import FAILED
+from _probe import status_kb
+from _tree import process_tree
 from _viewers import VIEWERS
 from playwright.sync_api import Error, Page, sync_playwright
 from support import perfetto
 from support.browser import CHROMIUM, FLAGS
 from support.servers import static_files
 
-PROC = Path("/proc")
-
-
-def status_kb(pid: int, field: str) -> int:
-    for line in (PROC / str(pid) / "status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise LookupError(field)
-
 
 def page_processes() -> list[int]:
     """Return Chromium's page processes among the descendants of this process."""
-    parents = {}
-    for folder in PROC.glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:
-            continue  # it has ended
-        # The name in brackets may have spaces.
-        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-
-    def is_ours(pid: int) -> bool:
-        while pid in parents and pid != os.getpid():
-            pid = parents[pid]
-        return pid == os.getpid()
-
     return [
-        pid
-        for pid in parents
-        if is_ours(pid) and b"--type=renderer" in (PROC / str(pid) / "cmdline").read_bytes()
+        process.pid
+        for process in process_tree(os.getpid())
+        if "--type=renderer" in " ".join(process.cmdline())
     ]
 
 
 def measured(page: Page, name: str, path: Path) -> dict[str, object]:
     pids = page_processes()
-    baseline = {pid: status_kb(pid, "VmRSS") for pid in pids}
+    baseline = {pid: status_kb("VmRSS", pid) for pid in pids}
     for pid in pids:
-        (PROC / str(pid) / "clear_refs").write_text("5")  # Resets VmHWM.
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # Resets VmHWM.
 
     start = time.perf_counter()
     VIEWERS[name].open_trace(page, path)
     seconds = time.perf_counter() - start
 
-    added = sum(status_kb(pid, "VmHWM") - baseline[pid] for pid in pids)
+    added = sum(status_kb("VmHWM", pid) - baseline[pid] for pid in pids)
     errors = perfetto.import_errors(page) if name == "perfetto" else {}
     return {"seconds": seconds, "added_mb": added / 1024, "extra": errors}
 

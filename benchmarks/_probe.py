@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 
-def status_kb(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+def status_kb(field: str, process: int | str = "self") -> int:
+    """Return a field of the status of a process."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise LookupError(field)

@@ -2,39 +2,29 @@
 
 import threading
 import time
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import suppress
 
-__all__ = ["Watcher", "tree_pss_mb"]
+import psutil
+
+__all__ = ["Watcher", "process_tree", "pss_mb"]
 
 _PAUSE_S = 0.05
 
 
-def tree_pss_mb(root: int) -> float:
-    """Return the proportional set size of a process tree; shared pages count once."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(text.rpartition(")")[2].split()[1])
-    total_kb = 0
-    for process in parents:
-        single = process
-        while single and single != root:
-            single = parents.get(single, 0)
-        if single == root:
-            total_kb += _pss_kb(process)
-    return total_kb / 1024
+def process_tree(root: int) -> list[psutil.Process]:
+    """Return a process and its descendants, also those in other sessions, as of browsers."""
+    process = psutil.Process(root)
+    return [process, *process.children(recursive=True)]
 
 
-def _pss_kb(process: int) -> int:
-    try:
-        text = Path(f"/proc/{process}/smaps_rollup").read_text()
-    except OSError:  # it has ended
-        return 0
-    return next((int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:"), 0)
+def pss_mb(processes: Iterable[psutil.Process]) -> float:
+    """Return the proportional set size of processes, in which shared pages count once."""
+    total_bytes = 0
+    for process in processes:
+        with suppress(psutil.Error):  # It has ended.
+            total_bytes += process.memory_full_info().pss
+    return total_bytes / (1 << 20)
 
 
 class Watcher(threading.Thread):
@@ -49,7 +39,7 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         while not self._over.is_set():
             start = time.perf_counter()
-            self.peak_mb = max(self.peak_mb, tree_pss_mb(self.root))
+            self.peak_mb = max(self.peak_mb, pss_mb(process_tree(self.root)))
             # Reading the memory of many processes takes long: at most a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import _harness as harness
-from _harness import DATA, REPO, SHARED, Missing
-
-from hta_widgets.demo.job import write_demo
+from _harness import REPO, SHARED, Missing
+from _job import demo_job
 
 CORE = 0
 HTA = REPO / ".venv-hta/bin/python"
@@ -43,10 +42,7 @@ def _single(folder: str) -> dict[int, Path]:
 
 
 def demo() -> dict[int, Path]:
-    folder = DATA / "demo8"
-    if not (folder / "rank-0.trace.json.gz").exists():
-        print("  writing the demo job …", file=sys.stderr)
-        write_demo(folder, ranks=8)
+    folder = demo_job(8, 5)
     return {rank: folder / f"rank-{rank}.trace.json.gz" for rank in range(8)}
 
 
@@ -58,9 +54,9 @@ def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) ->
         listing.write_text(json.dumps({str(rank): str(path) for rank, path in copies.items()}))
         out = Path(scratch) / "out"
         out.mkdir()
-        words = [python, SCRIPT, module, listing, str(repeat), out]
         os.environ["HTA_WIDGETS_CACHE"] = str(Path(scratch) / "cache")
-        return harness.run_command(words, core=CORE)
+        arguments = module, listing, str(repeat), out
+        return harness.run_script(SCRIPT, *arguments, python=python, core=CORE)
 
 
 def compare(files: dict[int, Path], repeat: int, turns: int) -> tuple[Times, Times]:

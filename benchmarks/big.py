@@ -12,10 +12,8 @@ processes, interpreter and imports included.
 """
 
 import argparse
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import _harness as harness
-from _harness import DATA, HERE, REPO
-from _tree import Watcher
+from _harness import DATA, REPO
 
 HTA = REPO / ".venv-hta/bin/python"
 #: Maximum memory of the tree of processes: a constant and an amount per event.
@@ -64,46 +61,13 @@ for path in %r:
 Row = dict[str, Any]
 
 
-def watched(
-    setup: str,
-    work: str,
-    extra: str,
-    *,
-    python: Path | str = sys.executable,
-    env: dict[str, str] | None = None,
-) -> Row:
-    """Run work in a fresh interpreter; return its seconds, the tree's peak and its output."""
-    task = json.dumps({"setup": setup, "work": work, "extra": extra})
-    process = subprocess.Popen(
-        [str(python), HERE / "_probe.py"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=REPO,
-        env={**os.environ, **(env or {})},
-    )
-    watcher = Watcher(process.pid)
-    watcher.start()
-    out, err = process.communicate(task)
-    peak_mb = watcher.stop()
-    if process.returncode:
-        raise RuntimeError(err[-3000:])
-    text = json.loads(out.splitlines()[-1])
-    return {
-        "seconds": text["seconds"],
-        "peak_bytes": round(peak_mb * (1 << 20)),
-        "said": text["extra"],
-    }
-
-
 class Rows:
     """Runs the requested rows, one after another."""
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self.options = options
         self.cache = scratch / "cache"
-        self.env = {"HTA_WIDGETS_CACHE": str(self.cache)}
+        os.environ["HTA_WIDGETS_CACHE"] = str(self.cache)
         self.rows: dict[str, Row] = {}
 
     def wanted(self, name: str) -> bool:
@@ -119,7 +83,9 @@ class Rows:
         def once() -> Row:
             if "empty" in name:
                 shutil.rmtree(self.cache, ignore_errors=True)
-            return watched(setup, work, extra, **{"env": self.env, **more})
+            run = harness.run_code(setup, work, extra=extra, **more)
+            peak_bytes = round(run.peak_mb * (1 << 20))
+            return {"seconds": run.seconds, "peak_bytes": peak_bytes, "said": run.extra}
 
         runs = [once() for _ in range(self.options.repeat)]
         self.rows[name] = min(runs, key=lambda run: run["seconds"])
@@ -146,7 +112,7 @@ def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
         work = f"analysis = TraceAnalysis(trace_files={files!r})"
         rows.add("HTA, part", THEIRS, work, "len(analysis.t.get_all_traces())", python=HTA)
         ours = f"traces = hw.load({part!r}, progress=False)"
-        events = watched(OURS, ours, COUNT, env=rows.env)["said"]
+        events = harness.run_code(OURS, ours, extra=COUNT).extra
         rows.rows["HTA, part"]["said"] = {"ranks": len(part), "events": events}
 
 

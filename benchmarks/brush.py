@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from _harness import DATA, describe, machine, quantiles, save
-from _job import stored_job
+from _harness import describe, machine, quantiles, save
+from _job import demo_job, stored_job
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import ADDED, offered_panels, panels as known_panels
 from hta_widgets.trace.query import QueryClauses
@@ -27,16 +26,6 @@ SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap", *ADDED}
 ASKED = tuple(panel for panel in known_panels() if panel in SHOWN)
 BINS = 240
 WITHIN_MS = 30  # As the page does.
-
-
-def job(ranks: int, steps: int) -> hw.TraceSet:
-    """Return the demo job, written on the first call."""
-    folder = DATA / f"brush-{ranks}x{steps}"
-    if not folder.exists():
-        partial = folder.with_name(folder.name + ".partial")
-        write_demo(partial, ranks=ranks, steps=steps, seed=0)
-        partial.rename(folder)
-    return hw.load(folder, progress=False)
 
 
 def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
@@ -171,8 +160,8 @@ def main() -> None:
     parser.add_argument("--stored", action="store_true", help="64 ranks of 158 k events, stored")
     parser.add_argument("--page", action="store_true", help="also without a kernel")
     arguments = parser.parse_args()
-    stored = hw.load(stored_job(), progress=False) if arguments.stored else None
-    traces = job(arguments.ranks, arguments.steps) if stored is None else stored
+    path = stored_job() if arguments.stored else demo_job(arguments.ranks, arguments.steps)
+    traces = hw.load(path, progress=False)
     events = sum(len(trace) for trace in traces.values())
     kernel = in_kernel(traces, arguments.brushes, arguments.seed)
     print(describe(machine()))
@@ -188,7 +177,7 @@ def main() -> None:
         result = brushes(traces, arguments.brushes, arguments.seed)
         results["page"] = in_page(traces, ASKED, result, bins=BINS)
         print(f"\n{page_table(results['page'])}")
-        results["dashboard"] = saved_dashboard(job(8, 5))
+        results["dashboard"] = saved_dashboard(hw.load(demo_job(8, 5), progress=False))
         print(f"\n{paint_text(results['dashboard'])}")
     save("brush", results)
 

@@ -3,8 +3,8 @@
     python benchmarks/cluster.py [--ranks 16] [--workers 1 2] [--repeat 2] [FOLDER]
 
 Rows: without Dask, as `load` does by itself; a `LocalCluster` of one worker, and of two. Each is a
-fresh process with an empty cache and a fresh cluster, whose start is told apart and is no part of
-the times. All of them must give the same frames, bit by bit.
+fresh process with an empty cache and a fresh cluster, whose start is measured separately. All of
+them must give the same frames, bit by bit.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import _harness as harness
 import pandas as pd
 from _harness import Missing, Run
 from _job import RANKS, STEPS, demo_job
-from _tree import Watcher
 
 ANALYSES = (
     "temporal_breakdown",
@@ -44,10 +43,8 @@ WITHOUT = "without Dask"
 
 def measure_once(files: list[str], workers: int) -> dict[str, Any]:
     """Load and analyse once, on this number of workers; 0: without a cluster."""
-    watcher = Watcher(os.getpid())
-    watcher.start()
     if not workers:
-        return {**_work(files, None), "start_s": 0.0, "peak_mb": watcher.stop()}
+        return {**_work(files, None), "start_s": 0.0}
     from distributed import Client, LocalCluster
 
     start = time.perf_counter()
@@ -68,7 +65,7 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
         for _ in range(100):
             client.submit(len, "", pure=False).result()
         task_ms = (time.perf_counter() - start) * 10
-    return {**result, "start_s": start_s, "task_ms": task_ms, "peak_mb": watcher.stop()}
+    return {**result, "start_s": start_s, "task_ms": task_ms}
 
 
 def _import() -> None:
@@ -135,7 +132,7 @@ def line(row: harness.Row) -> str:
         f"{it['analyses_s']:.2f} s",
         f"{run.seconds:.2f} s",
         f"{it['start_s']:.1f} s" if it["start_s"] else "–",
-        f"{it['peak_mb']:,.0f} MB",
+        f"{run.peak_mb:,.0f} MB",
         f"{it['load_bytes'] / 1e3:,.0f} kB, {(it['bytes'] - it['load_bytes']) / 1e3:,.0f} kB"
         if it["tasks"]
         else "–",
@@ -175,7 +172,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeat", type=int, default=2, help="runs of each, the best counts")
     options = parser.parse_args()
-    folder = options.folder or demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
+    folder = options.folder or demo_job(RANKS, STEPS)
     files = [folder / f"rank-{rank}.trace.json.gz" for rank in range(options.ranks)]
     missing = [file.name for file in files if not file.exists()]
     if missing:
@@ -198,7 +195,7 @@ def once(arguments: list[str]) -> None:
     workers, *files = arguments
     result = measure_once(files, int(workers))
     seconds = result["load_s"] + result["analyses_s"]
-    print(json.dumps({"seconds": seconds, "added_mb": result["peak_mb"], "extra": result}))
+    print(json.dumps({"seconds": seconds, "added_mb": 0.0, "extra": result}))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _harness import REPO, SHARED, describe, machine, save
-from frames import COUNT_FRAMES, percentile
+from _harness import REPO, SHARED, describe, machine, percentile, save
+from frames import COUNT_FRAMES
 
 sys.path.insert(0, str(REPO / "tests"))
 

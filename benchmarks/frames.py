@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _harness import REPO, Failed, describe, machine, save
+from _harness import REPO, Failed, describe, machine, percentile, save
 from _job import demo_job, stored_job
 
 sys.path.insert(0, str(REPO / "tests"))
@@ -104,12 +104,6 @@ def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
         if quiet == 3:
             return
         page.wait_for_timeout(1000)
-
-
-def percentile(values: list[float], share: float) -> float:
-    """Return the value that `share` of the others do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 class Hands:
@@ -212,8 +206,7 @@ def main() -> None:
     elif arguments.ranks is None:
         job = stored_job()
     else:
-        name = f"demo-{arguments.ranks}x{arguments.steps}-{arguments.events or 'default'}"
-        job = demo_job(arguments.ranks, arguments.steps, arguments.events, name)
+        job = demo_job(arguments.ranks, arguments.steps, arguments.events)
     results: dict[str, dict[str, Any]] = {}
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import _harness as harness
+import psutil
 from _harness import REPO
-from _tree import _pss_kb
+from _tree import process_tree, pss_mb
 from playwright.sync_api import FrameLocator, Page, sync_playwright
 
 sys.path.insert(0, str(REPO / "tests"))
@@ -40,48 +41,40 @@ OPEN = "path => void jupyterapp.commands.execute('hta-widgets:open', { paths: [p
 QUIET_S = 3.0
 
 
-def mb_of(is_counted: Callable[[bytes], bool]) -> float:
+def mb_of(is_counted: Callable[[str], bool]) -> float:
     """Return the memory of those processes of this script whose command is counted."""
-    total = 0
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            counts = is_counted(entry.read_bytes())
-        except OSError:
-            continue
-        if counts and _is_ours(int(entry.parent.name)):
-            total += _pss_kb(int(entry.parent.name))
-    return total / 1024
+    return pss_mb(
+        process for process in process_tree(os.getpid()) if is_counted(command_of(process))
+    )
 
 
-def _is_ours(process: int) -> bool:
-    while process > 1 and process != os.getpid():
-        try:
-            text = Path(f"/proc/{process}/stat").read_text()
-        except OSError:
-            return False
-        process = int(text.rpartition(")")[2].split()[1])
-    return process > 1
+def command_of(process: psutil.Process) -> str:
+    """Return the command line of a process; "" if it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
-def is_browser(command: bytes) -> bool:
+def is_browser(command: str) -> bool:
     """Return whether a process belongs to the browser."""
-    return b"chromium" in command.split(b"\0")[0]
+    return "chromium" in command.partition(" ")[0]
 
 
-def is_lab(command: bytes) -> bool:
+def is_lab(command: str) -> bool:
     """Return whether a process is JupyterLab's server."""
-    return b"jupyterlab" in command and not is_browser(command)
+    return "jupyterlab" in command and not is_browser(command)
 
 
-def is_editor(command: bytes) -> bool:
+def is_editor(command: str) -> bool:
     """Return whether a process belongs to code-server and is not Python."""
-    return b"code-server" in command and b"hta_widgets.host" not in command
+    return "code-server" in command and "hta_widgets.host" not in command
 
 
 class Peaks(threading.Thread):
     """Samples the browser, and a server if there is one."""
 
-    def __init__(self, server: Callable[[bytes], bool] | None) -> None:
+    def __init__(self, server: Callable[[str], bool] | None) -> None:
         super().__init__(daemon=True)
         self.server, self.over = server, threading.Event()
         self.first = self.most = self.now()
@@ -142,12 +135,18 @@ def opened(url: str) -> Iterator[Page]:
         browser.close()
 
 
+def link_to(path: Path, folder: Path) -> str:
+    """Link to a path in a folder; return the name of the link, which hosts know as a trace."""
+    name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
+    name += ".gz" if path.suffix == ".gz" else ""
+    (folder / name).symlink_to(path)
+    return name
+
+
 def in_lab(path: Path) -> dict[str, float]:
     """Open a path in a fresh JupyterLab."""
     with tempfile.TemporaryDirectory() as root, jupyterlab(Path(root)) as lab:
-        name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
-        name += ".gz" if path.suffix == ".gz" else ""
-        (lab.folder / name).symlink_to(path)
+        name = link_to(path, lab.folder)
         with opened(f"{lab.url}/lab?reset&token={lab.token}") as page:
             item = page.locator(".jp-DirListing-item").first
             item.wait_for(timeout=60_000)
@@ -165,9 +164,7 @@ def in_code(path: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         root, files = Path(folder), Path(folder) / "traces"
         files.mkdir()
-        name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
-        name += ".gz" if path.suffix == ".gz" else ""
-        (files / name).symlink_to(path)
+        name = link_to(path, files)
         (files / "cut off.trace.json").write_text('{"traceEvents": [7, ')
         vsix = built_extension(root / "vsix")
         quiet = {"hta.askAboveMB": 0}

@@ -60,7 +60,7 @@ def job() -> list[Path]:
     """Return the folder of a demo job of 64 ranks, 4.3 GB of JSON and ten million events."""
     from _job import RANKS, STEPS, demo_job
 
-    folder = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
+    folder = demo_job(RANKS, STEPS)
     return sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
 
 

@@ -1,33 +1,34 @@
-"""Measure time and memory of each question of a thousand ranks, and the growth of the memory.
+"""Measure the time and memory of questions about a thousand ranks, and how the memory grows.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
-Three tables. *One after the other*: the questions of a notebook in one process, which keeps what
-ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same questions of
-64 ranks and of all, of the same size each, and how much more memory the latter takes.
+It prints three tables. *One after the other*: the questions of a notebook in one process, which
+keeps what ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same
+questions about 64 ranks and about all ranks, and how much more memory the latter take.
 
-The job is the demo's: 1 024 ranks of two steps, 6.4 million events, and a store of it, written
-once. `--large` adds ranks of 51 steps, 160 000 events each: 64 that are generated, and 1 024 that
-are those 64 over and over, as hard links under other numbers; so questions of one rank only.
-`--quick` asks fewer questions, of 256 ranks where one after the other, and two of them for *flat*.
-`--dask` asks all questions one after the other on a
-`LocalCluster` of two workers; memory is that of all processes together.
+The job is a demo job of 1 024 ranks, two steps and 6.4 million events; it and its store are written
+once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ones, and 1 024 that
+are hard links to these under other numbers; they get only questions about single ranks. `--quick`
+asks fewer questions, two for *flat*, and about 256 ranks in the first table. `--dask` asks all
+questions one after the other on a `LocalCluster` of two workers; memory is then that of all
+processes together.
 
-Stored ranks that fit into half a gigabyte together stay in memory once they were read, as 64 small
-ones do here; more are let go one by one. So memory is bounded, and a thousand ranks may take less
-than some hundred.
+Stored ranks stay in memory while they fit into half a gigabyte together, as 64 small ranks do here;
+otherwise the least recently used are released. So a thousand ranks may take less memory than some
+hundred.
 """
 
 import argparse
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import _harness as harness
-from _harness import DATA
+from _job import demo_job, stored_job
+
+from hta_widgets.store.files import MANIFEST, dump_manifest, read_manifest
 
 FEW = 64
 STEPS = 2
@@ -93,11 +94,7 @@ QUESTIONS = (
     Question("lateness (stragglers)", "analysis.stragglers(traces)"),
     Question("clock offsets", "analysis.clock_offsets(traces)"),
     Question("on the fitted clock", "traces.with_clock('fitted')"),
-    Question(
-        "lateness, known",
-        "analysis.stragglers(traces.with_clock('fitted'))",
-        quick=False,
-    ),
+    Question("lateness, known", "analysis.stragglers(traces.with_clock('fitted'))", quick=False),
 )
 
 
@@ -110,36 +107,8 @@ class Line:
     peak_mb: float
 
 
-def demo_files(ranks: int, steps: int) -> Path:
-    """Return the demo job's files; write missing ones."""
-    folder = DATA / f"demo{ranks}x{steps}"
-    if not folder.is_dir():
-        from hta_widgets.demo.job import write_demo
-
-        print(f"  writing {folder.name} …", file=sys.stderr)
-        write_demo(folder, ranks=ranks, steps=steps)
-    return folder
-
-
-def whole_store(ranks: int, steps: int) -> Path:
-    """Return a store of the demo job; write it if it is missing."""
-    path = DATA / "ranks" / f"demo{ranks}x{steps}.store"
-    if not path.is_dir():
-        files = demo_files(ranks, steps)
-        print(f"  saving {path.name} …", file=sys.stderr)
-        load = f"hw.load({str(files)!r}, cache=False, progress=False, memory_limit='3 GB')"
-        harness.run_code("import hta_widgets as hw", f"{load}.save({str(path)!r})")
-    return path
-
-
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     """Make a store of another's first ranks, `times` over, with links to its files."""
-    from hta_widgets.store.files import (
-        MANIFEST,
-        dump_manifest,
-        read_manifest,
-    )
-
     path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -219,7 +188,7 @@ def main() -> None:
         results[key] = {name: [vars(item) for item in some] for name, some in lines.items()}
 
     if options.source == "json":
-        folder = demo_files(options.ranks, STEPS)
+        folder = demo_job(options.ranks, STEPS)
         load = (
             f"traces = hw.load({str(folder)!r}, ranks=range({ranks}), cache=False, progress=False,"
             " memory_limit='3 GB')"
@@ -228,7 +197,7 @@ def main() -> None:
         show("in_one", lines_table(lines, "One after the other, from JSON"), lines=lines)
         harness.save("ranks-json", results)
         return
-    full = whole_store(options.ranks, STEPS)
+    full = stored_job(options.ranks, STEPS)
     store = full if ranks == options.ranks else part_of(full, ranks)
     if options.dask:
         load = OPEN_ON_DASK.format(path=str(store))
@@ -249,7 +218,7 @@ def main() -> None:
     print(f"Most memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
     results["most_mb"] = most
     if options.large:
-        large = whole_store(FEW, LARGE_STEPS)
+        large = stored_job(FEW, LARGE_STEPS)
         alone = [item for item in questions if item.of_single_ranks]
         few, many = flat(large, part_of(large, FEW, ranks // FEW), alone)
         title = f"Flat: {FEW} ranks and {ranks:,} (links to the same files), of 160 000 events each"

@@ -175,7 +175,7 @@ def opened(rank: dict[str, Any]) -> list[int]:
 
 
 def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
-    """Yield the figures of random sets of visible lanes, for each share of the job's time."""
+    """Yield the figures of random new views: each case of lanes with each share of the time."""
     scene = engine.scene()
     all_lanes = [lane for rank in scene["ranks"] for lane in opened(rank)]
 
@@ -223,6 +223,7 @@ def figures_of(
 
 
 def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
+    """Yield the times of requests about events and windows: the first one, then the next five."""
     scene = engine.scene()
     start, end = scene["range"]
     lanes = folded(scene)[:IN_SIGHT]

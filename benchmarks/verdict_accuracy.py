@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from hta_widgets import diff
-from hta_widgets.answers.tables import Job
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.verdict import judge
 from hta_widgets.demo.job import write_demo
 

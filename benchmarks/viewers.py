@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import load
-from _harness import Missing, describe, machine, save
+from _harness import Missing, describe, machine, percentile, save
 from _report import moves_table
 from _viewers import CATAPULT, PERFETTO, Viewer
-from frames import COUNT_FRAMES, percentile
+from frames import COUNT_FRAMES
 from playwright.sync_api import Browser, Error, Locator, Page, ViewportSize, expect, sync_playwright
 from support import browser as hands
 from support.notebook_files import write_notebook

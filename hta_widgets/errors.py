@@ -1,4 +1,4 @@
-"""Exceptions of the package, all of them of the class `TraceError`, and imports that may fail."""
+"""The package's exceptions, which are `TraceError` and its subclasses; imports that may fail."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
 )
 
 _added_rules: list[Rule] = []
-#: The number of each set of added rules, in the order of their first use.
+#: The sets of added rules, numbered in the order of their first use.
 _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
@@ -278,7 +278,7 @@ def _rules(level: int) -> tuple[Rule, ...]:
 
 
 def _rules_frame() -> pd.DataFrame:
-    """Return all rules in the order in which they apply; ``added`` marks rules of `add`."""
+    """Return all rules in the order in which they apply; ``added`` marks those from `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     frame = pd.DataFrame(rules)[columns].fillna("")

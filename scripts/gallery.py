@@ -3,7 +3,7 @@
     python scripts/gallery.py pictures [NAME …]
 
 With names, only those views and charts are drawn. `pictures/index.html` shows each picture beside
-that of the run before, changed ones first.
+the one of the previous run, changed ones first.
 """
 
 from __future__ import annotations

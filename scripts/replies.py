@@ -13,9 +13,10 @@ from pathlib import Path
 
 import jsonschema
 
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import summarize_job
-from hta_widgets.answers.tables import Job, describe_event, list_tables, run_table
+from hta_widgets.answers.tables import describe_event, list_tables, run_table
 from hta_widgets.errors import TraceError
 
 PAGE = (Path(__file__).parents[1] / "docs/answers.md").read_text("utf-8")

@@ -173,9 +173,9 @@ def device_idle_breakdown(
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
-    idle, gaps, longest = (
-        concat_arrays([sums[column] for sums in working.values()]) for column in range(3)
-    )
+    idle = concat_arrays([idle for idle, _, _ in working.values()])
+    gaps = concat_arrays([gaps for _, gaps, _ in working.values()])
+    longest = concat_arrays([longest for _, _, longest in working.values()])
     category = np.tile(np.arange(size), len(working))
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
 from hta_widgets.answers.comparison import compare_jobs
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import TableReply, error_envelope
 from hta_widgets.answers.summary import summarize_job
-from hta_widgets.answers.tables import Job, describe_event, list_tables, run_table
+from hta_widgets.answers.tables import describe_event, list_tables, run_table
 from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine

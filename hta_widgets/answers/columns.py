@@ -39,7 +39,7 @@ class ColumnFacts(TypedDict):
 
 
 _SHARE = "share 0..1"
-#: Units by the end of a name, or of a part of it; the first one that fits is taken.
+#: Unit by the end of a column's name, or of a part of the name; the first entry that fits is taken.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
     "gb_per_s": "GB/s",
@@ -70,7 +70,7 @@ _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
     r"(?:u?int\d+|float(?:64)?|bool|object|str|text|categor(?:y|ical))\b"
 )
-#: Functions of SQL whose result has the unit of their column, as the name of a result.
+#: Name of a result of SQL that has the unit of the column in it, such as ``max(dur_ns)``.
 _SAME_UNIT = re.compile(r"(?:any_value|avg|max|median|min|mode|stddev|sum)\((?:\w+\.)?(\w+)\)")
 _PARENTHESES = re.compile(r"\s*\(((?:[^()]|\([^()]*\))*)\)")
 _LIST_END = re.compile(r"(?:,|\band)\s*$")
@@ -85,11 +85,11 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
     return [
         {
             "name": name,
-            "dtype": dtype_name(frame.dtypes.iloc[place]),
+            "dtype": dtype_name(dtype),
             "unit": _unit_in(table, name),
             "meaning": meanings.get(name, ""),
         }
-        for place, name in enumerate(names)
+        for name, dtype in zip(names, frame.dtypes, strict=True)
     ]
 
 

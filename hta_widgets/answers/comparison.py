@@ -18,8 +18,8 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import TableReply, escape_markdown, job_facts, markdown_lines
-from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import METRIC_NAMES, judge
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.diff.findings import cautions, findings

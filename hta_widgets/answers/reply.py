@@ -38,7 +38,7 @@ Form = Literal["json", "csv", "markdown", "text"]
 VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
-#: Characters of a cell in a table that people read; to how many a narrow one may be cut.
+#: Maximum characters of a cell in text, and to how many texts may be cut in a narrow terminal.
 _MAX_CELL, _MIN_TEXT = 100, 24
 _GAP = "  "  # between columns of text
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import (
     TableReply,
     grouped_problems,
@@ -16,7 +17,6 @@ from hta_widgets.answers.reply import (
     json_value,
     text_lines,
 )
-from hta_widgets.answers.tables import Job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
@@ -220,7 +220,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
 
 
 def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
-    """Return the number of collectives at which a rank is last, and of all its collectives."""
+    """Return, as text, at how many collectives a rank came last, and how many it has."""
     if "score" not in rank:
         return UNKNOWN
     return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from hta_widgets import analysis, options as settings
-from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
-from hta_widgets.answers.view_clock import on_view_clock
-from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
+from hta_widgets import analysis
+from hta_widgets.answers.job import Job
+from hta_widgets.answers.reply import TableReply
+from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.readers.formats import all_formats, formats_named
-from hta_widgets.readers.load import load
 from hta_widgets.text import as_window, escape_controls
 from hta_widgets.trace.traceset import TraceSet
 
@@ -53,62 +51,6 @@ _ANSWERS = {
 _NEED_RANKS = {"rank_clusters"}
 #: Tables of pieces of work and their times, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
-
-
-@dataclass(frozen=True)
-class Job:
-    """A loaded job on the clock that views draw, and what it was loaded from.
-
-    `ranks` are the ranks that were loaded, or None for all.
-    """
-
-    traces: TraceSet
-    paths: tuple[str, ...]
-    ranks: tuple[int, ...] | None = None
-
-    @classmethod
-    def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
-        """Load a job; raise a `TraceError` if it has no events."""
-        chosen = None if ranks is None else tuple(ranks)
-        return cls(on_view_clock(load_events(paths, chosen)), tuple(paths), chosen)
-
-    @property
-    def code(self) -> str:
-        """The Python expression that loads it."""
-        paths = list(map(redact_urls, self.paths))
-        source = repr(paths[0] if len(paths) == 1 else paths)
-        scope = "" if self.ranks is None else f", ranks={list(self.ranks)}"
-        clock = '.with_clock("fitted")' if self.traces.clock == "fitted" else ""
-        return f"hw.load({source}{scope}){clock}"
-
-    def reply(
-        self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
-    ) -> TableReply:
-        """Return the reply with rows of this job; `code` makes them from ``traces``."""
-        steps = settings.steps
-        setting = "" if steps is None else f"hw.options.steps = {steps!r}; "
-        return TableReply(
-            frame,
-            table,
-            job_facts(self.traces, self.paths),
-            total_rows,
-            problems=grouped_problems(self.traces),
-            code=f"{setting}traces = {self.code}; frame = {code}",
-            **fields,
-        )
-
-
-def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> TraceSet:
-    """Load the traces of a command line; raise a `TraceError` if they have no events."""
-    traces = load(paths[0] if len(paths) == 1 else list(paths), ranks=ranks)
-    empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
-    if all(trace.path in empty for trace in traces.values()):
-        raise TraceError(
-            "holds no trace events",
-            path=paths[0],
-            remedy="Check that the job ran while it was profiled.",
-        )
-    return traces
 
 
 def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:

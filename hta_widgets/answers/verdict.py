@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -116,41 +116,48 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     before, after = (samples_of(diff, side) for side in diff.sides)
     before_mean = float(before.mean()) if len(before) else np.nan
     after_mean = float(after.mean()) if len(after) else np.nan
-    fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
-    fields["steps"] = min(len(before), len(after))
-    reason = _obstacle(diff, before, after, metric)
+    steps, reason = min(len(before), len(after)), _obstacle(diff, before, after, metric)
+    undecided = Verdict("cannot tell", metric, unit, limit_share, steps, reason=reason)
     if not (np.isfinite(before_mean) and np.isfinite(after_mean) and before_mean > 0):
-        reason = reason or _missing_text(metric)
-        return Verdict("cannot tell", reason=reason, **fields)
+        return replace(undecided, reason=reason or _missing_text(metric))
     change = (after_mean - before_mean) / before_mean
-    fields |= {"before": before_mean, "after": after_mean, "change_share": change}
-    worse = -change if metric == "mfu" else change
     p_value, noise = _test(before, after, by_step=diff.same_steps)
-    fields |= {"p_value": p_value, "noise_share": noise}
-    if reason:
-        return Verdict("cannot tell", reason=reason, **fields)
+    measured = replace(
+        undecided,
+        before=before_mean,
+        after=after_mean,
+        change_share=change,
+        noise_share=noise,
+        p_value=p_value,
+    )
+    return measured if reason else _decide(diff, measured, -change if metric == "mfu" else change)
+
+
+def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
+    """Return the verdict on comparable steps, which became worse by the share `worse`."""
+    limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
     # The change by more or less work is between 0 and in proportion to the work.
     # A changed batch, repeated in another number of parts, is the same work.
-    has_factor = metric != "mfu" and not shape_changes(diff)
+    has_factor = verdict.metric != "mfu" and not shape_changes(diff)
     factor = repetition_factor(diff) if has_factor else 1.0
     least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
     more_work = ""
     if factor != 1.0:
         more_work = f"a step repeats nearly all of its work {factor:.3g} times as often"
     if least_worse < limit_share <= most_worse:
-        return Verdict("cannot tell", reason=more_work, **fields)
+        return replace(verdict, reason=more_work)
     if p_value is None or noise is None:
-        reason = f"{fields['steps']} steps on a side are too few for a test"
-        if fields["steps"] == 1:
+        reason = f"{verdict.steps} steps on a side are too few for a test"
+        if verdict.steps == 1:
             reason = "one step on a side has no spread"
-        return Verdict("cannot tell", reason=reason, **fields)
+        return replace(verdict, reason=reason)
+    if worse >= limit_share and p_value >= _ALPHA:
+        return replace(verdict, reason=f"the change may be chance ({p_value_text(p_value)})")
     if worse >= limit_share:
-        is_certain = p_value < _ALPHA
-        reason = more_work if is_certain else f"the change may be chance ({p_value_text(p_value)})"
-        return Verdict("regressed" if is_certain else "cannot tell", reason=reason, **fields)
+        return replace(verdict, outcome="regressed", reason=more_work)
     if noise > limit_share and most_worse + noise > limit_share:
-        return Verdict("cannot tell", reason="the steps scatter more than the limit", **fields)
-    return Verdict("within", reason=more_work, **fields)
+        return replace(verdict, reason="the steps scatter more than the limit")
+    return replace(verdict, outcome="within", reason=more_work)
 
 
 def _missing_text(metric: str) -> str:
@@ -183,20 +190,21 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
     The MFU relates time to work, so it can be compared all the same.
     """
-    factor = repetition_factor(diff)
-    for change in shape_changes(diff):
-        # Half of the batch, twice as often, is the same work: gradients of more parts add up.
-        if abs(factor * change.after / change.before - 1) < _SAME_WORK:
-            return ""
-        word, unit = _WORK_WORDS[change.measure]
-        text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
-        if metric != "step" or factor != 1.0:
-            return text
-        times = before.mean() / change.before, after.mean() / change.after
-        # Without the batch size, only the change of the time per token is known.
-        values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
-        return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
-    return ""
+    changes, factor = shape_changes(diff), repetition_factor(diff)
+    if not changes:
+        return ""
+    (change,) = changes
+    # Half of the batch, twice as often, is the same work: gradients of more parts add up.
+    if abs(factor * change.after / change.before - 1) < _SAME_WORK:
+        return ""
+    word, unit = _WORK_WORDS[change.measure]
+    text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
+    if metric != "step" or factor != 1.0:
+        return text
+    times = before.mean() / change.before, after.mean() / change.after
+    # Without the batch size, only the change of the time per token is known.
+    values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
+    return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:

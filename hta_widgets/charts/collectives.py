@@ -56,7 +56,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
-#: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thin_points`).
+#: Maximum number of dots; of more points, one per cell of a grid is drawn (`thin_points`).
 _MAX_DOTS = 20_000
 _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
@@ -261,7 +261,7 @@ def clock_offsets(
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
 
-#: Maximum number of columns; above it, several collectives share a cell.
+#: Maximum number of columns; if there are more collectives, several share a cell.
 _MAX_COLUMNS = 400
 #: Maximum number of cells that are drawn as rectangles; more are drawn as one image.
 _MAX_CELLS = 12_000

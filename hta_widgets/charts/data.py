@@ -74,17 +74,11 @@ def thin_points(
     """
     column = _cell_numbers(x, columns) + np.asarray(grids, dtype=np.int64) * columns
     cell = column * rows + _cell_numbers(y, rows)
-    by_height = np.lexsort((-np.asarray(y, dtype=float), column))
-    is_highest = np.zeros(len(column), dtype=bool)
-    is_highest[by_height[_run_starts(column[by_height])]] = True
-    by_cell = np.lexsort((~is_highest, cell))
-    first = _run_starts(cell[by_cell])
-    return by_cell[first], np.diff(np.append(first, len(by_cell)))
-
-
-def _run_starts(numbers: Ints) -> Rows:
-    """Return the position at which each run of equal numbers begins; no number is negative."""
-    return np.flatnonzero(np.diff(numbers, prepend=-1))
+    highest = pd.Series(np.asarray(y, dtype=float)).groupby(column).idxmax()
+    is_lower = ~np.isin(np.arange(len(column)), highest)
+    points = pd.DataFrame({"cell": cell, "is_lower": is_lower})
+    groups = points.sort_values(["cell", "is_lower"], kind="stable").groupby("cell")
+    return np.asarray(groups.head(1).index), np.asarray(groups.size())
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:

@@ -450,7 +450,7 @@ def _ramp_color(stops: tuple[str, ...], value: float) -> str:
 
 
 def styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
-    """Return bars in a style of ``bar_styles.json``."""
+    """Return bars with the style `style_name` of ``bar_styles.json``."""
     style = specs.style_of(style_name)
     fill = color_of(style.fill, colors)
     line = color_of(style.line, colors) if style.line else None
@@ -584,7 +584,7 @@ def _add_mark(
 
 
 def color_column(color: specs.ItemColor) -> str:
-    """Return the name of the column of the source that has the colours of items."""
+    """Return the name of the source's column with the colours of items."""
     return str(color.tokens) if isinstance(color, specs.ColumnColor) else "fill"
 
 

@@ -18,10 +18,9 @@ from hta_widgets.facts import facts
 
 FOLDER = Path(__file__).with_name("definitions")
 
-#: An expression, a string with ``{placeholders}``, and a line of a tooltip: its name and its text.
-Code = str | float
-Template = str
-Line = tuple[Template, Template]
+Code = str | float  #: an expression
+Template = str  #: a text with ``{placeholders}``
+Line = tuple[Template, Template]  #: name and text of a line in a tooltip
 
 
 class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

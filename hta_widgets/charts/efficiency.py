@@ -216,7 +216,7 @@ def _decades(values: list[float]) -> tuple[float, float]:
 
 
 def _label_decades(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
-    """Label about six powers of ten from `low` to below `high`; return these with their labels."""
+    """Label about six powers of ten, `high` excluded; return the pairs of tick and label."""
     first_power, end_power = round(np.log10(low)), round(np.log10(high))
     step = max(1, round((end_power - first_power) / 6))
     ticks = [10.0**power for power in range(first_power, end_power, step)]

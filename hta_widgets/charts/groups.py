@@ -211,7 +211,7 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
 def _rows_of_groups(
     data: pd.DataFrame, groups: pd.DataFrame
 ) -> tuple[list[dict[Any, Any]], dict[int, int]]:
-    """Return the rows of a chart of groups, and the row of each group's code.
+    """Return the rows of a chart of groups, and each group's row by its code.
 
     In each column, the groups without a row of their own share one more row.
     """

@@ -97,7 +97,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
-    """Return the number of each item's combination of values, in order of first occurrence."""
+    """Return a code of each item's combination of values, numbered by first occurrence."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -190,7 +190,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
-        # -1, for groups without scores, selects any value, which is then replaced.
+        # Groups without scores get position -1, and their results are replaced below.
         positions = best.reindex(groups, fill_value=-1).to_numpy()
         results = values[positions]
         if (positions < 0).any():
@@ -281,7 +281,7 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
 
 
 def format_value(value: Any, spec: str = "") -> str:
-    """Return a value as text; "" for an unknown value without a format."""
+    """Return a value as text; without `spec`, the text of an unknown value is empty."""
     if spec in FORMATS:
         return FORMATS[spec](value)
     if spec and spec not in NOUNS:

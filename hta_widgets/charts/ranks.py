@@ -264,7 +264,7 @@ def _draw_reasons(
     )
 
 
-#: Height in px of the bars above the heatmap, which show the mean of the ranks, and their margin.
+#: Heights in px of the bars above the heatmap, for the mean of the ranks, and of their margin.
 _STRIP, _STRIP_MARGIN = 26, 4
 _SHADES = 128
 _HEATMAP = definition("heatmap")

@@ -84,7 +84,7 @@ _MIN_LONGER = 0.05
 #: Minimum ratio of an outlier's deviation to the median deviation of the ranks in its row.
 _OUTLIER_FACTOR = 4.0
 _MAX_DOTS = 20_000
-#: Drawing order of dots that are not of usual ranks.
+#: Drawing order of dots; usual dots, which have 0, are drawn first.
 _OUTLIER, _LATE = 1, 2
 
 _TITLES = {"own": "Own work per step", "dur": "Time per step"}

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.clock_fit import drift_error_ns
+from hta_widgets.answers.job import Job, load_events
 from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary_lines
-from hta_widgets.answers.tables import Job, load_events
 from hta_widgets.cli import print_page, say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.exact_jobs import ExactJob, write_exact_job

@@ -14,7 +14,7 @@ from hta_widgets.answers.comparison import (
     remove_baseline,
     save_baseline,
 )
-from hta_widgets.answers.tables import Job
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.verdict import parse_limit
 from hta_widgets.cli import print_page, say
 from hta_widgets.diff.compare import compare

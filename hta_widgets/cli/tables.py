@@ -7,9 +7,9 @@ import json
 import shutil
 import sys
 
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.tables import (
-    Job,
     describe_event,
     list_tables,
     parse_option,

@@ -75,15 +75,17 @@ class LabeledTrace:
             self._symbols.add_symbols(symbols_of(trace.table))
         self.s_map = self._symbols.get_sym_index_series()
         self.s_tab = self._symbols.get_sym_table_series()
+        self.iteration_df = self._steps_frame()
+
+    def _steps_frame(self) -> pd.DataFrame:
         numbers: set[int] = set()
         for trace in self._traces.values():
             numbers.update(np.unique(trace.table.step[hta_rows(trace.table)]).tolist())
         steps = sorted(numbers - {-1})
         names = [f"ProfilerStep#{step}" for step in steps]
         ids = [self._symbols.sym_index.get(name, -1) for name in names]
-        self.iteration_df = pd.DataFrame(
-            {"symbol": pd.Series(names, dtype=object), "id": ids, "iteration": steps}
-        )
+        symbols = pd.Series(names, dtype=object)
+        return pd.DataFrame({"symbol": symbols, "id": ids, "iteration": steps})
 
     @property
     def _traces(self) -> TraceSet:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -161,7 +161,7 @@ def _matrices(*dims: list[int]) -> dict[str, Any]:
 
 
 def _header(rank: int, ranks: int, description: str) -> dict[str, Any]:
-    """Return the header of a rank of a job of 2 ranks a node, in one process group."""
+    """Return a rank's header in a job with 2 ranks per node and one process group."""
     group = {
         "pg_name": "1", "pg_desc": description, "pg_size": ranks, "ranks": list(range(ranks)),
     }  # fmt: skip
@@ -308,7 +308,7 @@ def _pipeline_messages(
         recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
-#: Rows of tokens that each rank sends to each; the hidden size is their width.
+#: Number of tokens that each rank sends to each rank; a token has `_HIDDEN` values.
 _ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
 _HIDDEN, _INNER = 64, 128
 
@@ -355,12 +355,12 @@ def _exchange(
 
 
 _BATCH, _PROMPT = 4, 96
-#: Engine steps: annotation, phase, tokens, and replays of the graph.
+#: Engine steps: annotation, phase and tokens. Decodes replay the graph.
 _ENGINE_STEPS: Final = (
-    (f"execute_context_1({_PROMPT})_generation_0(0)", "prefill", _PROMPT, 0),
-    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH, 1),
-    (f"execute_context_1(32)_generation_{_BATCH}({_BATCH})", "mixed", 32 + _BATCH, 0),
-    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH, 1),
+    (f"execute_context_1({_PROMPT})_generation_0(0)", "prefill", _PROMPT),
+    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH),
+    (f"execute_context_1(32)_generation_{_BATCH}({_BATCH})", "mixed", 32 + _BATCH),
+    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH),
 )
 _LAYERS = 2
 
@@ -390,29 +390,37 @@ def _write_graph(folder: Path) -> dict[str, Any]:
     _write_capture(folder / "capture", nodes)
     recorder = Recorder(prefix="hip")
     flops, replays = 0, []
-    for step, (name, _, tokens, count) in enumerate(_ENGINE_STEPS):
-        begin = recorder.now_ns = step * 400_000
-        start = begin + 100_000
-        with recorder.range(name, "user_annotation"):
-            if count:
-                call = recorder.call("GraphLaunch")
-                for node in nodes:
-                    end = start + node.length_ns
-                    recorder.kernel(call, node.kernel, start, end, node.stream)
-                    replays.append({"step": step, "module": node.module, "operator": node.operator})
-                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (node.operator == "aten::mm")
-                    start = end
+    for step, (annotation, phase, tokens) in enumerate(_ENGINE_STEPS):
+        begin_ns = recorder.now_ns = step * 400_000
+        with recorder.range(annotation, "user_annotation"):
+            if phase == "decode":
+                flops += _replay(recorder, nodes, begin_ns + 100_000)
+                replays += [
+                    {"step": step, "module": node.module, "operator": node.operator}
+                    for node in nodes
+                ]
             else:
-                for _ in range(2 * _LAYERS):
-                    flops += recorder.multiply(tokens, _WIDTH, _WIDTH, start, start + 20_000)
-                    start += 20_000
-            recorder.now_ns = begin + 390_000
+                for product in range(2 * _LAYERS):
+                    start_ns = begin_ns + 100_000 + product * 20_000
+                    flops += recorder.multiply(tokens, _WIDTH, _WIDTH, start_ns, start_ns + 20_000)
+            recorder.now_ns = begin_ns + 390_000
     recorder.write(folder / "replay", 0, **_server_header())
     return {
         "ranks": 1, "steps": len(_ENGINE_STEPS), "replays": replays, "flops": flops,
-        "tokens": [tokens for _, _, tokens, _ in _ENGINE_STEPS],
-        "phases": [phase for _, phase, _, _ in _ENGINE_STEPS],
+        "tokens": [tokens for _, _, tokens in _ENGINE_STEPS],
+        "phases": [phase for _, phase, _ in _ENGINE_STEPS],
     }  # fmt: skip
+
+
+def _replay(recorder: Recorder, nodes: Sequence[_GraphNode], start_ns: int) -> int:
+    """Launch the graph, whose kernels run one after the other; return their FLOPs."""
+    call = recorder.call("GraphLaunch")
+    for node in nodes:
+        end_ns = start_ns + node.length_ns
+        recorder.kernel(call, node.kernel, start_ns, end_ns, node.stream)
+        start_ns = end_ns
+    products = sum(node.operator == "aten::mm" for node in nodes)
+    return products * 2 * _BATCH * _WIDTH * _WIDTH
 
 
 def _server_header() -> dict[str, Any]:
@@ -422,7 +430,7 @@ def _server_header() -> dict[str, Any]:
     }
 
 
-def _write_capture(folder: Path, nodes: Iterable[_GraphNode]) -> None:
+def _write_capture(folder: Path, nodes: Sequence[_GraphNode]) -> None:
     recorder = Recorder(prefix="hip")
     recorder.call("StreamBeginCapture")
     with recorder.range(f"capture_{_BATCH}_FULL", "user_annotation"):

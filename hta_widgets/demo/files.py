@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,42 +87,48 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
-    records: list[str] = []
-
-    def add_metadata(kind: str, pid: int | str, tid: int, **values: int | str) -> None:
-        for key, value in values.items():
-            records.append(
-                f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
-                f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
-                f'    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
-            )
-
-    processes = (pid, "CPU", pid), (device, f"GPU {device}", 16_777_216 + device)
-    for number, label, order in processes:
-        add_metadata("process", number, 0, name="python3.11", labels=label, sort_index=order)
-    add_metadata("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
-    for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
-        add_metadata("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
-    names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
-    for thread, name in names.items():
+    records = []
+    for process, label, order in ((pid, "CPU", pid), (device, f"GPU {device}", 1 << 24 | device)):
+        names = {"name": "python3.11", "labels": label, "sort_index": order}
+        records += _metadata("process", ts, process, 0, names)
+    rows = {DEVICE: f"Device {device}"}
+    rows |= {stream: f"stream {stream} " for stream in (COMPUTE, GRADIENTS, COPY, TENSORS)}
+    for tid, name in rows.items():
+        records += _metadata("thread", ts, device, tid, {"name": name, "sort_index": tid})
+    roles = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
+    for thread, role in roles.items():
         tid = threads[thread]
-        add_metadata("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
-    records.append(
+        names = {"name": f"thread {tid} ({role})", "sort_index": tid}
+        records += _metadata("thread", ts, pid, tid, names)
+    profiler_span = (
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
         '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
         '    "args": {\n      "Op count": 0\n    }\n  }'
     )
-    add_metadata("process", "Spans", 0, sort_index=536_870_912)
-    records.append(
+    spans_order = _metadata("process", ts, "Spans", 0, {"sort_index": 536_870_912})
+    first_instant = (
         '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
         f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {ts}\n  }}'
     )
-    records.append(
+    last_instant = (
         '  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n'
         f'    "pid": "", "tid": "", "ts": {micros(end_ns)}\n  }}'
     )
+    records += [profiler_span, *spans_order, first_instant, last_instant]
     end = f'\n  ],\n  "traceName": "/home/trainer/runs/demo/rank-{rank}.json"\n}}\n'
     return ",\n".join(records) + end, len(records)
+
+
+def _metadata(
+    kind: str, ts: str, pid: int | str, tid: int, values: Mapping[str, object]
+) -> list[str]:
+    """Return a record such as ``process_name`` for each of the values."""
+    return [
+        f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
+        f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
+        f'    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
+        for key, value in values.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

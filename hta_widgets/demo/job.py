@@ -160,7 +160,7 @@ def write_demo(
 
 
 def _layers_for(events_per_step: int, model: Model) -> int:
-    """Return the number of layers with about this many records, which grow linearly with it."""
+    """Return the number of layers for about this many records; layers add equally many."""
     two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
@@ -200,9 +200,9 @@ def _write(
         for rank, file in opened.items():
             start_ns = clock_zero_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
             end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
-            tail, records_left = document.footer(rank, int(start_ns), int(end_ns))
+            tail, tail_records = document.footer(rank, int(start_ns), int(end_ns))
             file.write(tail.encode())
-            truth.counts[:, rank] += records_left, 1  # the complete event is the profiler's span
+            truth.counts[:, rank] += tail_records, 1  # the complete event is the profiler's span
 
 
 @contextmanager
@@ -264,8 +264,8 @@ class StepTimes:
 
     def _run_streams(self, begin: Floats) -> None:
         """Set the times of all device events, item by item in the host's order."""
-        items_of = groupby(self.program.items, lambda item: (item.kind, item.stream))
-        for (kind, stream), items in items_of:
+        runs = groupby(self.program.items, lambda item: (item.kind, item.stream))
+        for (kind, stream), items in runs:
             numbers = [item.number for item in items]
             if kind == "launch":
                 self._launch(stream, np.array(numbers))

@@ -22,7 +22,7 @@ from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
-DEVICE = -1  #: the row of waits for all streams
+DEVICE = -1  #: the stream of waits for all streams
 _SEGMENT_BYTES = 1 << 29  # the caching allocator reserves memory in segments of this size
 
 #: Kineto's numbers of runtime calls.
@@ -162,38 +162,38 @@ class Program:
         self,
         name: str,
         *,
-        before: float = 1_900,
-        after: float = 900,
+        before_ns: float = 1_900,
+        after_ns: float = 900,
         category: str = "cpu_op",
         details: str = "",
         collective: CollectiveCall | None = None,
     ) -> Iterator[int]:
-        """Open a host event around the block, with ns `before` and `after`; yield its position."""
+        """Open a host event around the block; yield its position in `host`."""
         self.externals += 1
         index, start = len(self.host), self.spend(400)
         event = HostEvent(name, category, self.thread, start, -1, self.externals)
         event.details, event.collective = details, collective
         self.host.append(event)
         self._open.append(index)
-        self.spend(before)
+        self.spend(before_ns)
         yield index
         self._open.pop()
-        event.end = self.spend(after)
+        event.end = self.spend(after_ns)
 
     def leaf(self, name: str, cost_ns: float = 1_500) -> None:
         """Add a CPU operator that calls nothing."""
-        with self.op(name, before=cost_ns):
+        with self.op(name, before_ns=cost_ns):
             pass
 
     @contextmanager
     def annotation(self, name: str, *streams: int) -> Iterator[int]:
         """Open a user annotation around the block; `streams` get its device annotations."""
-        seen = len(self.device)
-        with self.op(name, category="user_annotation", before=600, after=500) as index:
+        earlier = len(self.device)
+        with self.op(name, category="user_annotation", before_ns=600, after_ns=500) as index:
             yield index
         for stream in streams:
-            new = enumerate(self.device[seen:], seen)
-            positions = [position for position, event in new if event.stream == stream]
+            launched = enumerate(self.device[earlier:], earlier)
+            positions = [position for position, event in launched if event.stream == stream]
             if positions:
                 first, last, external = positions[0], positions[-1], self.host[index].external
                 self.annotations.append(Annotation(name, stream, first, last, external))
@@ -201,18 +201,18 @@ class Program:
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
         """Open a Python function around the block, for the work of a module."""
-        before, self.owner = self.owner, (path, phase)
-        with self.op(name, category="python_function", before=700, after=500):
+        outer, self.owner = self.owner, (path, phase)
+        with self.op(name, category="python_function", before_ns=700, after_ns=500):
             yield
-        self.owner = before
+        self.owner = outer
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
         """Run the block on another thread, while this one waits for it."""
-        self.thread, before = thread, self.thread
+        self.thread, waiting = thread, self.thread
         self.spend(9_000)  # waking a thread
         yield
-        self.thread = before
+        self.thread = waiting
         self.spend(7_000)
 
     def _call(self, name: str, cost_ns: float) -> HostEvent:
@@ -253,16 +253,16 @@ class Program:
         self.device.append(DeviceEvent(work, stream, call, call.end, graph_node, self.owner))
 
     def collective(
-        self, work: DeviceTask, collective_call: CollectiveCall, stream: int, annotation: str
+        self, work: DeviceTask, collective: CollectiveCall, stream: int, annotation: str
     ) -> None:
         """Run a collective on a communication stream, after the queue of `COMPUTE`."""
         with (
-            self.op(f"c10d::{collective_call.name}_", before=4_500, after=1_500),
-            self.op("record_param_comms", before=3_500, after=1_200, collective=collective_call),
+            self.op(f"c10d::{collective.name}_", before_ns=4_500, after_ns=1_500),
+            self.op("record_param_comms", before_ns=3_500, after_ns=1_200, collective=collective),
         ):
             with self.annotation(annotation, stream):
                 self.wait(stream, COMPUTE)
-                self.collectives[len(self.device)] = collective_call
+                self.collectives[len(self.device)] = collective
                 call = self._call("cudaLaunchKernelExC", 7_500)
                 self._enqueue("collective", work, stream, call)
             self._call("cudaEventRecord", 700)

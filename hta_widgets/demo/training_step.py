@@ -197,7 +197,10 @@ class Operators:
 
     def _transpose(self) -> None:
         p = self.program
-        with p.op("aten::t", before=900, after=500), p.op("aten::transpose", before=800, after=400):
+        with (
+            p.op("aten::t", before_ns=900, after_ns=500),
+            p.op("aten::transpose", before_ns=800, after_ns=400),
+        ):
             p.leaf("aten::as_strided", 500)
 
     def embedding(self) -> None:
@@ -209,7 +212,7 @@ class Operators:
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
             shapes = _inputs(weight, "0", [m.rows], a2="long int")
-            with p.op("aten::index_select", before=3_100, details=shapes):
+            with p.op("aten::index_select", before_ns=3_100, details=shapes):
                 p.allocate(m.activation_bytes)
                 p.launch(work)
 
@@ -218,8 +221,8 @@ class Operators:
         tokens = [m.batch, m.tokens]
         shapes = _inputs([*tokens, m.width], tokens, str(m.words), "-1", "False", a1="long int")
         with (
-            p.op("aten::embedding_backward", before=1_500),
-            p.op("aten::embedding_dense_backward", before=5_200, details=shapes),
+            p.op("aten::embedding_backward", before_ns=1_500),
+            p.op("aten::embedding_dense_backward", before_ns=5_200, details=shapes),
         ):
             p.launch(memset(m.words * m.width * 4))
             p.launch(elementwise(CAST, m.words * m.width * 4))
@@ -233,7 +236,7 @@ class Operators:
         with p.op("aten::linear", details=_inputs([rows, width_in], weight[::-1], [width_out])):
             self._transpose()
             shapes = _inputs([width_out], [rows, width_in], weight, "1", "1")
-            with p.op("aten::addmm", before=5_500, details=shapes) as op:
+            with p.op("aten::addmm", before_ns=5_500, details=shapes) as op:
                 self.remember("AddmmBackward0", op, partial(self._linear_backward, *weight))
                 p.allocate(rows * width_out * 2)
                 p.launch(gemm(rows, width_out, width_in))
@@ -242,15 +245,15 @@ class Operators:
         p, rows = self.program, self.model.rows
         self._transpose()
         shapes = _inputs([rows, width_out], [width_out, width_in])
-        with p.op("aten::mm", before=5_000, details=shapes):
+        with p.op("aten::mm", before_ns=5_000, details=shapes):
             p.allocate(rows * width_in * 2)
             p.launch(gemm(rows, width_in, width_out, "nn"))
         self._transpose()
         shapes = _inputs([width_out, rows], [rows, width_in])
-        with p.op("aten::mm", before=5_000, details=shapes):
+        with p.op("aten::mm", before_ns=5_000, details=shapes):
             p.launch(gemm(width_out, width_in, rows, "nt"))
         shapes = _inputs([rows, width_out], "[0]", "True", "")
-        with p.op("aten::sum", before=4_200, details=shapes):
+        with p.op("aten::sum", before_ns=4_200, details=shapes):
             p.launch(reduce("sum_functor", rows * width_out * 2))
         p.allocate(-rows * width_out * 2)
         return width_in * width_out + width_out
@@ -261,7 +264,7 @@ class Operators:
         shapes = _inputs([m.rows, m.width], f"[{m.width}]", [m.width], [m.width], "1e-05")
         with (
             p.op("aten::layer_norm", details=shapes),
-            p.op("aten::native_layer_norm", before=3_200, details=shapes) as op,
+            p.op("aten::native_layer_norm", before_ns=3_200, details=shapes) as op,
         ):
             self.remember("NativeLayerNormBackward0", op, self._layer_norm_backward)
             self._empty(m.activation_bytes)
@@ -274,7 +277,7 @@ class Operators:
         x, row, weight = [m.rows, m.width], [m.rows, 1], [m.width]
         norm = (x, x, f"[{m.width}]", row, row, weight, weight, "[True, True, True]")
         shapes = _inputs(*norm, a3="float", a4="float")
-        with p.op("aten::native_layer_norm_backward", before=4_000, details=shapes):
+        with p.op("aten::native_layer_norm_backward", before_ns=4_000, details=shapes):
             self._empty(m.activation_bytes)
             fused = "fused_kernel" in m.changes
             for half in ("fused",) if fused else ("input", "gamma"):
@@ -288,19 +291,19 @@ class Operators:
         shape = m.attention_shape
         for _ in range(3):
             p.leaf("aten::view", 700)
-            with p.op("aten::transpose", before=900, after=400):
+            with p.op("aten::transpose", before_ns=900, after_ns=400):
                 p.leaf("aten::as_strided", 500)
         with (
             p.op("aten::scaled_dot_product_attention", details=_inputs(shape, shape, shape)),
             p.op(
                 "aten::_scaled_dot_product_flash_attention",
-                before=4_000,
+                before_ns=4_000,
                 details=_inputs(shape, shape, shape, "0.", "True", "False", ""),
             ) as op,
         ):
             name = "ScaledDotProductFlashAttentionBackward0"
             self.remember(name, op, self._attention_backward)
-            with p.op("aten::_flash_attention_forward", before=3_600):
+            with p.op("aten::_flash_attention_forward", before_ns=3_600):
                 self._empty(m.activation_bytes)
                 self._empty(m.batch * m.heads * m.tokens * 4)
                 p.launch(flash_attention(m.heads * m.batch, m.tokens, m.width // m.heads))
@@ -312,8 +315,8 @@ class Operators:
         shapes = _inputs(x, x, x, x, x, rows, *values, a5="float")
         name = "aten::_scaled_dot_product_flash_attention_backward"
         with (
-            p.op(name, before=3_800, details=shapes),
-            p.op("aten::_flash_attention_backward", before=3_600),
+            p.op(name, before_ns=3_800, details=shapes),
+            p.op("aten::_flash_attention_backward", before_ns=3_600),
         ):
             self._empty(m.activation_bytes)
             p.launch(memset(m.rows * m.width * 4))
@@ -328,7 +331,7 @@ class Operators:
         wide_bytes = 4 * m.activation_bytes
         slower = 2 if "slow_operator" in m.changes else 1
         cost_ns, shapes = 2_600 * slower, _inputs([m.rows, 4 * m.width], "")
-        with p.op("aten::gelu", before=cost_ns, after=900 * slower, details=shapes) as op:
+        with p.op("aten::gelu", before_ns=cost_ns, after_ns=900 * slower, details=shapes) as op:
             self.remember("GeluBackward0", op, self._gelu_backward)
             p.allocate(wide_bytes)
             work = elementwise(_GELU, 2 * wide_bytes)
@@ -337,7 +340,7 @@ class Operators:
     def _gelu_backward(self) -> int:
         m, wide_bytes = self.model, 4 * self.model.activation_bytes
         shapes = _inputs([m.rows, 4 * m.width], [m.rows, 4 * m.width], "")
-        with self.program.op("aten::gelu_backward", before=3_000, details=shapes):
+        with self.program.op("aten::gelu_backward", before_ns=3_000, details=shapes):
             self.program.launch(elementwise(_GELU_BACKWARD, 3 * wide_bytes))
         self.program.allocate(-wide_bytes)
         return 0
@@ -346,7 +349,7 @@ class Operators:
         """Add the residual."""
         p, m = self.program, self.model
         shapes = _inputs([m.rows, m.width], [m.rows, m.width], "1")
-        with p.op("aten::add", before=2_600, details=shapes) as op:
+        with p.op("aten::add", before_ns=2_600, details=shapes) as op:
             self.remember("AddBackward0", op, self._add_backward)
             p.allocate(m.activation_bytes)
             p.launch(elementwise(_ADD, 3 * m.activation_bytes))
@@ -382,7 +385,7 @@ class Operators:
         count, self.ready = self.ready, 0
         if count == 0:
             return 0
-        with p.op("aten::_foreach_mul_", before=3_000, details=_inputs([[count]], "0.125")):
+        with p.op("aten::_foreach_mul_", before_ns=3_000, details=_inputs([[count]], "0.125")):
             p.launch(elementwise(SCALE, count * 8))
         if m.ranks > 1 and "moved_collective" in m.changes and not self.held:
             self.held = count
@@ -400,10 +403,10 @@ class Operators:
     def contiguous(self, size_bytes: int) -> None:
         """Copy within the device's memory."""
         p = self.program
-        with p.op("aten::contiguous", before=1_400), p.op("aten::clone", before=2_200):
+        with p.op("aten::contiguous", before_ns=1_400), p.op("aten::clone", before_ns=2_200):
             self._empty(size_bytes)
             logits = [self.model.rows, self.model.words]
-            with p.op("aten::copy_", before=2_800, details=_inputs(logits, logits, "False")):
+            with p.op("aten::copy_", before_ns=2_800, details=_inputs(logits, logits, "False")):
                 p.launch(copy("DtoD (Device -> Device)", size_bytes))
 
 
@@ -433,7 +436,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Return the program of one step, and the number of nodes of autograd in it."""
+    """Return the program of one step, and its number of autograd nodes."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and the optimizer's state stay from step to step.
@@ -464,12 +467,12 @@ def _load_batch(program: Program, model: Model) -> None:
     shapes = _inputs(tokens, tokens, "True", a0="long int", a1="long int")
     for _ in range(2):  # tokens and targets
         with (
-            program.op("aten::to", before=1_200, details=shape),
-            program.op("aten::_to_copy", before=2_400),
+            program.op("aten::to", before_ns=1_200, details=shape),
+            program.op("aten::_to_copy", before_ns=2_400),
         ):
             program.leaf("aten::empty_strided", 1_500)
             program.allocate(size_bytes)
-            with program.op("aten::copy_", before=2_800, details=shapes):
+            with program.op("aten::copy_", before_ns=2_800, details=shapes):
                 program.launch(copy("HtoD (Pinned -> Device)", size_bytes), COPY)
     program.wait(COMPUTE, COPY)
 
@@ -540,7 +543,7 @@ def _loss(program: Program, model: Model) -> None:
         elementwise(SCALE, rows * 4),
         softmax(rows, model.words, backward=True),
     ]
-    with program.annotation("loss", COMPUTE), program.op("CUDAGraph::replay", before=2_000):
+    with program.annotation("loss", COMPUTE), program.op("CUDAGraph::replay", before_ns=2_000):
         program.launch_graph(works)
 
 
@@ -566,14 +569,17 @@ def _node(program: Program, node: Node, number: int) -> int:
     numbers = f'"Sequence number": @SEQ{number}@, "Fwd thread id": 1'
     evaluate = "autograd::engine::evaluate_function: "
     with (
-        program.op(evaluate + node.name, before=2_100, after=1_100, details=numbers),
-        program.op(node.name, before=1_800, details=numbers) as index,
+        program.op(evaluate + node.name, before_ns=2_100, after_ns=1_100, details=numbers),
+        program.op(node.name, before_ns=1_800, details=numbers) as index,
     ):
         program.flows.append((node.op, index))
         parameters = node.backward()
     if parameters:
         accumulate = "torch::autograd::AccumulateGrad"
-        with program.op(evaluate + accumulate, before=1_500), program.op(accumulate, before=1_600):
+        with (
+            program.op(evaluate + accumulate, before_ns=1_500),
+            program.op(accumulate, before_ns=1_600),
+        ):
             program.leaf("aten::detach", 900)
     return parameters
 
@@ -581,12 +587,12 @@ def _node(program: Program, node: Node, number: int) -> int:
 def _optimizer(program: Program, model: Model) -> None:
     launches = 2 * model.layers + 4
     with program.annotation("Optimizer.step#AdamW.step", COMPUTE):
-        with program.op("aten::_foreach_norm", before=6_000, details=_inputs([], "2", "")):
+        with program.op("aten::_foreach_norm", before_ns=6_000, details=_inputs([], "2", "")):
             for _ in range(2):
                 program.launch(reduce("NormTwoOps", model.parameters * 2))
-        with program.op("aten::_foreach_mul_", before=9_000, details=_inputs([[512]], "1.")):
+        with program.op("aten::_foreach_mul_", before_ns=9_000, details=_inputs([[512]], "1.")):
             program.launch(elementwise(SCALE, 4096))
-        with program.op("aten::_fused_adamw_", before=26_000, details=_inputs([], [], [], [])):
+        with program.op("aten::_fused_adamw_", before_ns=26_000, details=_inputs([], [], [], [])):
             for _ in range(launches):
                 work = multi_tensor(_ADAM, model.parameters * 16 // launches)
                 program.launch(work, cost_ns=9_500)
@@ -597,8 +603,8 @@ def _optimizer(program: Program, model: Model) -> None:
 def _read_loss(program: Program) -> None:
     program.synchronize()
     with (
-        program.op("aten::item", before=1_400),
-        program.op("aten::_local_scalar_dense", before=2_000),
+        program.op("aten::item", before_ns=1_400),
+        program.op("aten::_local_scalar_dense", before_ns=2_000),
     ):
         program.read_back(copy("DtoH (Device -> Pageable)", 4))
 
@@ -608,8 +614,8 @@ def _pinner(model: Model) -> Program:
     program = Program(thread=PINNER)
     for _ in range(2):
         with (
-            program.op("aten::pin_memory", before=3_000),
-            program.op("aten::_pin_memory", before=9_000),
+            program.op("aten::pin_memory", before_ns=3_000),
+            program.op("aten::_pin_memory", before_ns=9_000),
         ):
             program.leaf("aten::empty", 24_000)
             program.leaf("aten::copy_", 60_000 + model.rows * 2)

@@ -184,12 +184,10 @@ class Hub:
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return a reply with the name and the address of a written file instead of its path."""
-        content = data.get("content")
-        reply = content.get("reply") if isinstance(content, dict) else None
-        if self.offer is None or not isinstance(content, dict) or not isinstance(reply, dict):
-            return data
-        path = reply.get("path")
-        offered = self.offer(Path(path)) if isinstance(path, str) else None
+        content: Any = data.get("content")
+        reply: Any = content.get("reply") if isinstance(content, dict) else None
+        path = reply.get("path") if isinstance(reply, dict) else None
+        offered = self.offer(Path(path)) if self.offer and isinstance(path, str) else None
         if offered is None:
             return data
         name, address = offered
@@ -374,7 +372,7 @@ class Session:
                 signal.signal(number, handler)
 
     def _answer_others(self, load: _Load) -> None:
-        """Handle the tasks that came during a load, except loads and later tasks of their pages."""
+        """Handle the tasks that came during a load, except further loads and what follows them."""
         load.can_interrupt = False
         later: list[_PageTask | None] = []
         deferred_pages: set[str] = set()

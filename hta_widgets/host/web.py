@@ -99,11 +99,8 @@ class Folder:
 
     def source(self, path: str) -> Any:
         """Return what to load for an entry's path, or None."""
-        for entry in self.entries:
-            for job_or_file in (entry, *entry.parts):
-                if job_or_file.path == path:
-                    return job_or_file.source
-        return None
+        jobs_and_files = (item for entry in self.entries for item in (entry, *entry.parts))
+        return next((item.source for item in jobs_and_files if item.path == path), None)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the entries, each with its verdict or a note on why it has none."""
@@ -125,10 +122,8 @@ class Folder:
 
     def next_unread(self) -> FolderEntry | None:
         """Return the newest job without a verdict that is not too large to read in advance."""
-        for entry in self.entries:
-            if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES:
-                return entry
-        return None
+        small_entries = (entry for entry in self.entries if entry.bytes <= MAX_VERDICT_BYTES)
+        return next((entry for entry in small_entries if entry.key not in self.verdicts), None)
 
     def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""
@@ -372,7 +367,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
-        """Tell pages that the host ends, and stop serving."""
+        """Tell pages that the host shuts down, and stop serving."""
         with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)

@@ -34,7 +34,7 @@ from hta_widgets.trace.names import short_name
 
 #: Tables that have panels of their own in the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-#: Maximum numbers of rows of a frame: of names and parts, of nodes of the call tree, of a table.
+#: Maximum numbers of rows: of names and parts, of nodes of the call tree, and of other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
 #: Maximum number of events of both sides for requesting all answers in one request.
 _FEW_EVENTS = 250_000

@@ -32,7 +32,7 @@ DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
 BINS = 600  # of the overview; a minimap is about this many px wide
-#: Maximum numbers of events of a call path that are marked, and of changes that a page can mark.
+#: Maximum number of events of a call path that are marked; then of changes that a page can mark.
 MAX_MARKED, _MAX_CHANGES = 20_000, 60
 
 

@@ -165,7 +165,7 @@ class CheckedRank(Protocol):
     span_ns: tuple[int, int]
 
     def size(self, name: str) -> int:
-        """Return the number of rows of a table, of records, or of values of a column."""
+        """Return the length of a table, of a column, or of ``"records"``."""
 
     def numbers(self, name: str) -> Array:
         """Return a column of numbers."""

@@ -214,7 +214,7 @@ class ArrowFile:
         return [text.decode("utf-8", "surrogatepass") for text in self.texts(name)]
 
     def slice_bytes(self, name: str, start: int, end: int) -> memoryview:
-        """Return a range of bytes of a column of byte strings, without checking the checksum."""
+        """Return a part of a column of byte strings, without checking its checksum."""
         _, data = self._text_buffers(name)
         if not 0 <= start <= end <= len(data):
             raise DamagedFileError(f"was changed: its column {name} is too short")

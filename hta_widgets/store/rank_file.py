@@ -104,7 +104,7 @@ class StoredRank:
         return self._get(name, lambda: convert(json.loads(self.file.texts(name)[0]), type_), 1)
 
     def size(self, name: str) -> int:
-        """Return the number of rows of a table, of records, or of values of a column."""
+        """Return the length of a table, of a column, or of ``"records"``."""
         if name in _JSON:
             return len(self.json(name))
         return self.sizes[name] if name in self.sizes else self.file.count(name)

@@ -67,8 +67,8 @@ def stored_comm_args(rank: StoredRank) -> ArgTable | None:
     if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
         return None
     codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
-    texts = [bytes(text) for text in rank.file.texts("comm.values")]
     try:
+        texts = rank.file.texts("comm.values")
         return ArgTable(record, np.stack(codes, axis=1), texts).validate(rank.size("records"))
     except ValueError as cause:
         raise DamagedFileError(f"was changed: {cause}") from None
@@ -122,7 +122,7 @@ _MPI_ARGS = ("bytes", "root")
 
 
 def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
-    """Return the columns of `_MPI_ARGS` up to the last of `records`; empty for other sources."""
+    """Return the columns of `_MPI_ARGS`, which end with the last of `records`, if there are any."""
     read_columns = getattr(source, "arg_columns", None)
     if read_columns is None or not len(records):
         return {}

@@ -31,8 +31,8 @@ CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: Codes of the classes without a change, and the weight of the time of a change. The weight makes a
-#: change of at least a tenth of the busy time determine the class of a cell.
+#: Codes of the classes without a change, and the weight of the other classes' time, by which a
+#: change of at least a tenth of the busy time determines the class of a cell.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])

@@ -86,7 +86,7 @@ def _quote(text: str) -> str:
 
 
 def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
-    """Return a summary of a row of one of the rank's tables."""
+    """Return the summary of an event, async or instant, given its table and row."""
     name = table.names[int(table.name[row])]
     return {
         "rank": index.rank.rank,

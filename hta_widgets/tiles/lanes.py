@@ -61,7 +61,7 @@ class EventLane:
     kinds: KindIndex | None
     #: Rows in the rank's table of events with a length; None for lanes without slices.
     rows: EventRows | None
-    #: Longest duration of each block of 64 of `rows`.
+    #: Longest duration in each block of 64 `rows`.
     longest: Ints
     #: Durations of `rows`; None if no events overlap, since `spans` then contains the durations.
     durs: Ints | None

@@ -204,7 +204,7 @@ class LatenessIndex:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window for a `late` rank that alone arrives last."""
+        """Return how long each rank waits in a window for a rank of `late` that is last alone."""
         if not late:
             return [0] * len(self._ranks)
         # Memoized, as nearly all windows have the same stragglers.

@@ -93,7 +93,7 @@ class SummaryRow:
     label: str
     tracks: tuple[int, ...] = ()
     annotations: bool = False
-    #: Lanes of the waits and of the late arrivals in a lane of communication, -1 for none.
+    #: Lanes with the waits and the late arrivals of a communication lane, -1 for other lanes.
     wait: int = -1
     late: int = -1
 
@@ -352,11 +352,11 @@ def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
 
 @dataclass(slots=True, frozen=True)
 class _TrackCounts:
-    """Number of events of a rank by (track, kind, flag of the name)."""
+    """Number of events of a rank, by track, kind and flags of the name."""
 
     tracks: list[Track]
     events: Ints
-    #: Label of rows of communication.
+    #: Label of communication rows.
     library: str
 
     def count_of(self, track: int) -> int:
@@ -416,7 +416,7 @@ def _track_rows(
     asyncs: list[AsyncGroup],
     instants: Mapping[str, Rows],
 ) -> list[TrackRow]:
-    """Return the rows below the folded row, in order, without the numbers of their lanes."""
+    """Return the rows below the folded row, in order; their lane numbers are not set yet."""
     process_of = {track.pid: track.process for track in reversed(counts.tracks)}
 
     def process(pid: str) -> str:
@@ -445,7 +445,7 @@ def _track_rows(
 
 
 def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[LaneRef]:
-    """Give each row of communication a lane of waits and one of late arrivals; return the lanes."""
+    """Give each communication row a lane for waits and one for late arrivals; return them."""
     overlays: list[LaneRef] = []
     for row in filter(_communicates, rows):
         row.wait = first_lane + len(overlays)

@@ -282,7 +282,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and by id of a pool the position of each of its names in them."""
+        """All distinct names, and the positions in them of each pool's names, by the pool's id."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names

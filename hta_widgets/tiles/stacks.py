@@ -24,7 +24,7 @@ MIN_FRAMES = 3
 
 
 def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
-    """Return the first depth and the number of depths of each stack, by position of its track."""
+    """Return the first depth and the number of depths of each stack, by the track's position."""
     is_frame = category_mask(trace, "python_function")
     if not is_frame.any():
         return {}

@@ -55,7 +55,7 @@ def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
 
 #: Bytes of texts in a block of arguments.
 _BLOCK_BYTES = 256 << 10
-#: Number of records from which the size of the arguments of all records is estimated.
+#: Number of sampled records, by which the size of all arguments is estimated.
 _SAMPLE = 4000
 
 

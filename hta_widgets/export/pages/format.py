@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import require_not_input
 from hta_widgets.facts import facts
-from hta_widgets.files import target_path, write_atomically
+from hta_widgets.files import package_version, target_path, write_atomically
 from hta_widgets.live.job import TileEngine
 from hta_widgets.panels.frames import without_nan
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import plural
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import StringPool
@@ -282,10 +282,7 @@ def _host_script() -> str:
 
 def version_text() -> str:
     """Return the version of this package."""
-    try:
-        return version("hta-widgets")
-    except PackageNotFoundError:
-        return "of this checkout"
+    return package_version("hta_widgets") or "of this checkout"
 
 
 def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
@@ -333,10 +330,9 @@ def _footer_text(
 ) -> str:
     """Return the line below the view, which unfolds into files and parts with their sizes."""
     file_sizes = [size for _, size in files if size is not None]
-    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
     sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
     text = (
-        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{sizes_text} "
+        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {plural(len(files), 'file')}{sizes_text} "
         f"by hta_widgets {version_text()}. {embedded}"
     )
     rows = [(name, "missing" if size is None else _size_text(size)) for name, size in files]

@@ -153,7 +153,7 @@ def _grid_of_lanes(
 def _add_lane(
     columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
 ) -> list[int]:
-    """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
+    """Add a lane's spans, and each kind's if it has several; return the kinds."""
     _add_spans(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]

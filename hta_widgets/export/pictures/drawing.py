@@ -83,7 +83,6 @@ def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = Fal
 
 
 Anchor = Literal["start", "end", "middle"]
-#: Forms of the marks of a lane.
 Form = Literal["solid", "pale", "bar", "counter"]
 
 #: Characters that XML 1.0 does not allow: most control characters, surrogates, U+FFFE and U+FFFF.
@@ -135,7 +134,7 @@ class Drawing:
         self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", color, opacity)
 
     def rects(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
-        """Fill rectangles of one height."""
+        """Fill rectangles of equal height."""
         top, down = number(y), number(height)
         data = [
             f"M{x} {top}h{w}v{down}h-{w}z"
@@ -146,7 +145,7 @@ class Drawing:
     def frame(
         self, x: float, y: float, width: float, height: float, color: str, line: float = 1
     ) -> None:
-        """Draw the border of a rectangle, inside of it."""
+        """Draw a border inside a rectangle."""
         if width <= 0 or height <= 0:
             return
         self._flush_paths()
@@ -157,7 +156,7 @@ class Drawing:
         self._parts.append(f'<rect {corner} {size} fill="none" stroke="{color}"{wide}/>')
 
     def frames(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
-        """Draw the borders of rectangles of one height, inside of them."""
+        """Draw borders inside rectangles of equal height."""
         if not len(left):
             return
         self._flush_paths()
@@ -267,7 +266,7 @@ _FAINT, _CLASS_HATCH_GROUND, _CLASS_TINT = 0.45, 0.16, 0.3
 _CLASS_COLUMNS: Mapping[Form, float] = {"pale": 0.75}
 _PALE_KINDS = {"cpu", "annotation"}
 _RAMP_STEPS = 8
-#: Number of shades of a kind, by which names of one kind differ.
+#: Number of shades of a kind's colour, which tell its names apart.
 _SHADES = 3
 
 
@@ -415,7 +414,7 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """Share of each class in the device work, 0 … 1, in equal parts of a time range."""
+    """The share of device work, 0 … 1, that each class has in equal parts of a time range."""
 
     start_ns: int
     end_ns: int
@@ -432,7 +431,7 @@ class ClassParts:
 
 @dataclass(frozen=True)
 class EventClassing:
-    """The class of each event of a rank, the style of each class, and groups for the legend."""
+    """The classes of a rank's events, the styles of classes, and their groups in the legend."""
 
     classes_of: Callable[[int], Codes | None]
     styles: Sequence[ClassStyle]
@@ -507,9 +506,9 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px of the left column, of a narrow left column, and of the right column; then minimum
-#: widths of a picture with a wide left column, and of a picture with a right column.
+#: Widths in px of the left column, of a narrow left column, and of the right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
+#: Minimum widths of pictures in which the left column is wide, or which have a right column.
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
 

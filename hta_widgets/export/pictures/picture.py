@@ -358,7 +358,7 @@ class _Picture(Painter):
     def _selected_blocks(
         self, first: float, ranks: Collection[int] | None
     ) -> list[tuple[float, float]]:
-        """Return top and bottom of each run of adjacent rows of `ranks`, or of all ranks."""
+        """Return the top and bottom of each run of adjacent rows of `ranks`, or of all ranks."""
         blocks: list[tuple[float, float]] = []
         for row in self.rows:
             if ranks is None or row.rank["rank"] in ranks:

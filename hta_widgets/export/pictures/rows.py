@@ -33,16 +33,17 @@ RankScene = Mapping[str, Any]
 
 #: Minimum and maximum heights in px of the device lanes of a folded rank.
 _GPU, _COMM, _GROWN_GPU, _GROWN_COMM = 16, 12, 24, 15
-#: Heights in px of its spaces: above and between lanes, above bars, below; and of a thread's bar.
+#: Heights in px inside a folded rank: the spaces above and between lanes, above the bars and at the
+#: bottom, and a thread's bar.
 _PAD, _GAP, _BEFORE_CPU, _BELOW, _BAR = 3, 1, 3, 2, 3
-#: Maximum number of its bars, and the maximum if the rows do not fit otherwise.
+#: Maximum number of bars of a folded rank, and the maximum if the rows do not fit otherwise.
 _MAX_BARS, _FEW_BARS = 3, 2
 #: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
 _MANY_RANKS, _RIBBON_FIRST, _RIBBON = 40, 16, 5
-#: Height of a row with a name and a fact below it.
+#: Height in px of a folded rank's row with two lines of text.
 _TWO_LINES = 36
 
-#: By role of a track: height of a lane, space below all lanes, form of marks.
+#: By role of a track: height of a lane, space below the last lane, and how events are drawn.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
     "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
     "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
@@ -154,10 +155,10 @@ def _used_tracks(rank: RankScene) -> list[Mapping[str, Any]]:
 def _blocks_of_rank(
     head: Row, place_of_pin: Mapping[str, int]
 ) -> Iterator[tuple[float, list[Row]]]:
-    """Yield the place of the pin, and the rows, of each block of rows that stay together.
+    """Yield the blocks of rows that stay together, each with its place among the pins.
 
     Each pinned track is a block. The last block is the `head` of the rank and, if it is open, its
-    other tracks.
+    other tracks. Its place is infinite if the rank is not pinned.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]
@@ -191,9 +192,9 @@ def _folded_sizes(
     row_height = height // count if count else height
     device_height = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
+    max_bars = min(threads, _MAX_BARS)
     if is_many and not has_gpu:
-        bars = min(threads, _MAX_BARS)
-        return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=bars)
+        return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=max_bars)
 
     def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
@@ -204,16 +205,17 @@ def _folded_sizes(
             "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
         )
 
-    bars = 0 if is_many else min(threads, _MAX_BARS)
+    # Rows that are too high lose bars first: many ranks have none, others a few.
+    bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
         if is_many:
             return _compact_sizes(row_height, has_comm=has_comm)
         bars = min(threads, _FEW_BARS)
-    fold = full_sizes(bars, _RIBBON if ribbons else 0)
-    if ribbons and fold.height > row_height:
-        has_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
-        fold = full_sizes(0, _RIBBON) if has_ribbon else full_sizes(bars)
-    return _grow_lanes(fold, row_height)
+    sizes = full_sizes(bars, _RIBBON if ribbons else 0)
+    if ribbons and sizes.height > row_height:
+        keeps_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
+        sizes = full_sizes(0, _RIBBON) if keeps_ribbon else full_sizes(bars)
+    return _grow_lanes(sizes, row_height)
 
 
 def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
@@ -274,16 +276,22 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
         label = row["label"] if has_labels else ""
         bands.append(Band(row["lane"], top, fold.comm, "solid", label, **overlays))
         top += fold.comm + _GAP + (fold.ribbon + _GAP if fold.ribbon else 0)
-    if not has_labels or not fold.bars:
-        return tuple(bands)
-    top += _BEFORE_CPU - _GAP
-    shown = _busiest_threads(rank, threads, fold.bars)
-    label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
-    for thread in shown:
-        bands.append(Band(thread["lane"], top, _BAR, "bar", label))
-        label = ""
-        top += _BAR + 1
+    if has_labels and fold.bars:
+        shown = _busiest_threads(rank, threads, fold.bars)
+        label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
+        bands += _thread_bars(shown, top + _BEFORE_CPU - _GAP, _BAR, label)
     return tuple(bands)
+
+
+def _thread_bars(
+    threads: list[Mapping[str, Any]], top: float, height: float, first_label: str
+) -> list[Band]:
+    return [
+        Band(
+            thread["lane"], top + index * (height + 1), height, "bar", "" if index else first_label
+        )
+        for index, thread in enumerate(threads)
+    ]
 
 
 def _busiest_threads(
@@ -305,11 +313,7 @@ def _host_bands(
         return ()
     gaps_px = len(shown) - 1
     height = max(2, min(_GROWN_GPU, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
-    labels = ["CPU" if fold.mode == "full" else "", *[""] * gaps_px]
-    return tuple(
-        Band(row["lane"], fold.pad + index * (height + 1), height, "bar", label)
-        for index, (row, label) in enumerate(zip(shown, labels, strict=True))
-    )
+    return tuple(_thread_bars(shown, fold.pad, height, "CPU" if fold.mode == "full" else ""))
 
 
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:

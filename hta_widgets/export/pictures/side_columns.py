@@ -15,7 +15,7 @@ _BASELINE = 4
 #: Minimum distance between the baselines of two texts, one above the other.
 _LINE = 10
 _PAD = 12
-#: Minimum height of a row with a name and a fact below it, and the baselines of both.
+#: Minimum height of a row with two lines of text, and the baselines of both lines.
 _TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
 _WARNING_INK = "#744600"
 #: Distance of the lowest baseline from the bottom of a row.

@@ -317,15 +317,13 @@ def make_report(
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
     if clock == "recorded":
         return {}
-    if isinstance(traces, Trace):
-        if traces.clock_offset_ns:
-            raise TraceError(
-                "a single rank lacks the reference of its fitted clock",
-                path=traces.path,
-                remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
-            )
-        return {}
-    if traces.clock != "fitted":
+    if isinstance(traces, Trace) and traces.clock_offset_ns:
+        raise TraceError(
+            "a single rank lacks the reference of its fitted clock",
+            path=traces.path,
+            remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
+        )
+    if isinstance(traces, Trace) or traces.clock != "fitted":
         return {}
     if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
         require_fitted_clock(traces)

@@ -151,7 +151,7 @@ class _Overlay:
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: Records of the events of the path, and of the events at the ends of arrows.
+        #: Records of the events on the path, and of the events at which arrows begin or end.
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
@@ -230,7 +230,7 @@ class _Overlay:
             yield self._arrow_end(int(edges.target[edge]), b'"f"', number, args)
 
     def _arrow_end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
-        """Return the record of an arrow's start or finish, which is on the event of a node."""
+        """Return the record for the start or finish of an arrow, placed on the event of `node`."""
         graph = self._graph
         trace, row = graph.trace, int(graph.nodes.row[node])
         table = trace.table

@@ -163,7 +163,7 @@ class Scrubber:
             try:
                 value = _decode(raw)
             except msgspec.DecodeError:  # lone surrogates, which JSON allows
-                value, encode = json.loads(raw), _to_ascii
+                value, encode = json.loads(raw), lambda item: json.dumps(item).encode()
             clean = self.value(value)
             return raw if clean == value else encode(clean)
         except (ValueError, RecursionError):
@@ -200,10 +200,6 @@ class Scrubber:
 
 
 _TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
-
-
-def _to_ascii(value: object) -> bytes:
-    return json.dumps(value).encode()
 
 
 def _remove_arguments(fields: dict[str, bytes]) -> None:

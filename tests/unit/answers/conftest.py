@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hta_widgets.answers.tables import Job
+from hta_widgets.answers.job import Job
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job

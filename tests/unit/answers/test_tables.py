@@ -13,10 +13,10 @@ from support.memory_snapshots import write_snapshot
 import hta_widgets as hw
 from hta_widgets import analysis, cli
 from hta_widgets.answers.columns import column_meanings, describe_columns, unit_of
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import summarize_job
 from hta_widgets.answers.tables import (
-    Job,
     describe_event,
     list_tables,
     required_options,

@@ -10,7 +10,7 @@ from support import small
 import hta_widgets as hw
 from hta_widgets import cli, diff
 from hta_widgets.answers.comparison import compare_jobs
-from hta_widgets.answers.tables import Job
+from hta_widgets.answers.job import Job
 from hta_widgets.answers.verdict import judge, parse_limit
 from hta_widgets.errors import TraceError
 

@@ -9,7 +9,7 @@ from support import small
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.analysis.cross_rank import clock_fit
-from hta_widgets.answers.view_clock import on_view_clock
+from hta_widgets.answers.job import on_view_clock
 from hta_widgets.readers import cache
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
