@@ -59,7 +59,7 @@ def graph_replays(
           turn
         - ``order``: the same number of calls, which do not name their kernels
         - ``partial``: the capture also has calls that launched nothing
-        - ``none``: there is no capture, fewer than 95 % match, or several captures match
+        - ``none``: no capture, fewer than 95 % match, or several captures match
     """
     parts = rank_parts(traces, selection, window, ranks)
     rows = [row for rows_of_rank in map_ranks(parts, _replays_of_rank) for row in rows_of_rank]

@@ -158,7 +158,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
 def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) -> pd.DataFrame:
     """Return the codes of each kernel's operator name and module class; -1 if there is none.
 
-    ``is_vector`` tells whether the kernel's operator does no matrix work.
+    ``is_vector`` states whether the kernel's operator does no matrix work.
     """
     tree, signature_set, call = operator_tree(trace), signatures(trace), trace.launch_of[rows]
     operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)[tree.innermost[call]]

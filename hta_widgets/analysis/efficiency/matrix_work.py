@@ -260,8 +260,8 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
 def _te_product(call: OperatorCall) -> Work:
     """Return the work of a product of Transformer Engine.
 
-    Arguments 0 and 5 are the operands, 4 and 9 tell whether these are transposed, 14 is the bias,
-    10 is the output, and 20 tells whether the product is added to the output.
+    Arguments 0 and 5 are the operands, 4 and 9 state whether these are transposed, 14 is the bias,
+    10 is the output, and 20 states whether the product is added to the output.
     """
     a, out = call.shape(0), call.shape(10)
     k = a[-1] if call.number(4) else prod(a[:-1])
@@ -428,7 +428,7 @@ def _convolution(
 ) -> Work:
     """Return the work of a forward convolution with any number of dimensions.
 
-    Argument 6 tells whether it is transposed, unless `transposed` is given.
+    Argument 6 states whether it is transposed, unless `transposed` is given.
     """
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x

@@ -57,7 +57,7 @@ def mpi_ranks(
     ----------
     traces : TraceSet
     selection, window : Selection, (start_ns, end_ns), optional
-        The events to work on, narrowed in time; all by default.
+        The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
         Keys of the set: the files to use. The table of rank 0's file is always whole.
 
@@ -172,7 +172,7 @@ def mpi_hosts(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -231,7 +231,7 @@ def mpi_imbalance(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

@@ -228,7 +228,7 @@ def mpi_routines(
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window : Selection, (start_ns, end_ns), optional
-        The events to work on, narrowed in time; all by default.
+        The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
         Keys of the set, which differ from MPI ranks if several jobs are loaded.
 
@@ -328,7 +328,7 @@ def mpi_message_sizes(
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -422,7 +422,7 @@ def mpi_negotiation(
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
