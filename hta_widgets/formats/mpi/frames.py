@@ -80,7 +80,7 @@ def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_text_keys(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return sums with job and routine as strings, which are objects if there are no rows."""
+    """Return sums with job and routine as strings; without rows, pandas makes them objects."""
     texts = {"job": text_column(sums["job"]), "routine": text_column(sums["routine"])}
     return sums.assign(**texts).rename(columns={"routine": "name"})
 

@@ -1,6 +1,6 @@
 """Decoder for the protobuf messages of an XPlane profile, without a protobuf package.
 
-A message is a list of fields, each of which has a key (number × 8 + wire type) and a value. For
+A message is a list of fields, and each field has a key (number × 8 + wire type) and a value. For
 example, this event has metadata 5 and begins 1,000 ps after its line's start::
 
     08 05     field 1, a varint: 5
