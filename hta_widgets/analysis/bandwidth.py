@@ -158,7 +158,7 @@ def memory_bandwidth(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The copies, narrowed in time and to ranks; all by default. The window cuts copies and keeps
+        The copies, restricted by time and ranks. Default: all. The window cuts copies and keeps
         their rate.
 
     Returns
@@ -205,7 +205,7 @@ def memory_bandwidth_summary(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

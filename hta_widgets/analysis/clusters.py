@@ -401,7 +401,7 @@ def rank_clusters(
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
-        The events to work on, narrowed in time; all by default.
+        The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 

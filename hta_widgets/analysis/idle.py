@@ -154,7 +154,7 @@ def device_idle_breakdown(
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default. Launch calls need not
+        The events to analyze, restricted by time and ranks. Default: all. Launch calls need not
         be selected.
 
     Returns
@@ -214,7 +214,7 @@ def device_idle_gaps(
     top : int, optional
         Return only this many gaps, longest first; by default all, by rank and time.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -535,7 +535,7 @@ def idle_time_breakdown(
     streams : iterable of int, optional
         Only these streams; all by default.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -577,7 +577,7 @@ def idle_interval_stats(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

@@ -69,7 +69,7 @@ def cupti_counters(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels, narrowed in time and to ranks; all by default. They are paired with launches
+        The kernels, restricted by time and ranks. Default: all. They are paired with launches
         before they are selected.
 
     Returns
@@ -256,7 +256,7 @@ def kernel_breakdown(
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def kernel_duration_by_rank(
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -374,7 +374,7 @@ def user_annotation_breakdown(
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default. Durations are clipped
+        The events to analyze, restricted by time and ranks. Default: all. Durations are clipped
         to the window; counts include all ranges that overlap it.
 
     Returns
@@ -444,7 +444,7 @@ def kernels_by_annotation(
     by_name : bool, default False
         Return sums by range and name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device's events, narrowed in time and to ranks; all by default. Times are clipped to the
+        The device's events, restricted by time and ranks. Default: all. Times are clipped to the
         window. Ranges need not be selected.
 
     Returns

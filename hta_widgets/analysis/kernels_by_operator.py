@@ -68,7 +68,7 @@ def operator_kernels(
     exact : bool, default False
         Match the whole name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device work, narrowed in time and to ranks; all by default. Times are clipped to the
+        The device work, restricted by time and ranks. Default: all. Times are clipped to the
         window, delays are not.
 
     Returns

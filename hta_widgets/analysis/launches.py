@@ -55,7 +55,7 @@ def launch_stats(
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device events to work on, narrowed in time and to ranks; all by default.
+        The device events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def launch_outliers(
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

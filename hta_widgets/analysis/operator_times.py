@@ -102,7 +102,7 @@ def operators(
     annotations : bool, default False
         Treat ranges named by the program (``record_function``) as operators.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The operators to work on, narrowed in time and to ranks; all by default.
+        The operators to work on, restricted by time and ranks. Default: all.
 
     Returns
     -------

@@ -70,7 +70,7 @@ def pipeline_bubbles(
         The clock on which stages are compared. Default: fitted, or the set's if no collective is on
         two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to work on, narrowed in time and to ranks; all by default. Schedules have all
+        The kernels to analyze, restricted by time and ranks. Default: all. Schedules have all
         kernels of all stages, and are cut at the window.
 
     Returns
@@ -111,7 +111,7 @@ def pipeline_passes(
         The clock on which stages are compared. Default: fitted, or the set's if no collective is on
         two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to work on, narrowed in time and to ranks; all by default. Passes are cut
+        The kernels to analyze, restricted by time and ranks. Default: all. Passes are cut
         at the window.
 
     Returns

@@ -184,7 +184,7 @@ def queue_length_summary(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def time_blocked_on_full_queue(
     max_queue_length : int, default 1024
         Minimum number of waiting launches of a full queue; CUDA's limit by default.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def step_times(
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default. Steps and device work
+        The events to analyze, restricted by time and ranks. Default: all. Steps and device work
         are clipped to the window, and deviations are from the median of these ranks.
 
     Returns
@@ -397,7 +397,7 @@ def phase_times(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default. Phases are clipped to
+        The events to analyze, restricted by time and ranks. Default: all. Phases are clipped to
         the window, and deviations are from the median of these ranks.
 
     Returns

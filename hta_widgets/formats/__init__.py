@@ -1,1 +1,1 @@
-"""Code for individual trace formats; `hta_widgets.readers.formats` lists the formats."""
+"""Code specific to a trace format; `hta_widgets.readers.formats` lists the formats."""

@@ -1,8 +1,8 @@
-"""Build traces from the events of a profiler's file, which has several processes and devices.
+"""Builds traces from the events of a profiler's file with several processes and devices.
 
-The reader of a format adds the events of each table or line of a file as one block of columns. A
-rank is a process with one of its devices. A call on the host belongs to the device that it launches
-on or names, else to the device that its thread launches on most::
+The reader of a format adds the events of each table or line as one block of columns. A rank is a
+process with one of its devices. A call on the host belongs to the device on which it launches work
+or that it names, else to the device on which its thread launches most::
 
     rows = EventRows(path)
     rows.add(
@@ -17,7 +17,7 @@ on or names, else to the device that its thread launches on most::
     )
     build_traces(rows, "rocpd", lambda process, device: RankFacts(), "Record with rocprofv3.")
 
-The columns stay in memory, so the file is not needed again. The args of events are codes into their
+The columns stay in memory, so the file is not read again. The args of events are codes into their
 distinct strings.
 """
 
@@ -52,13 +52,13 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, and the columns that are stored with the records of a rank.
+#: Columns of events, then columns stored with the records of a rank.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
-#: Columns that mostly fit into 32 bits.
+#: Columns that usually fit in 32 bits.
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
@@ -66,33 +66,33 @@ _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, the most reliable first.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: A value for each event, or a single value for all.
+#: One value per event, or a single value for all.
 Column = int | Sequence[int] | Ints
-#: Name of a series, its samples' times, and their values.
+#: Name, sample times and values of a series.
 Series = tuple[str, Ints, Floats]
 
 
 def rank_of_variables(variables: Mapping[str, object]) -> int | None:
-    """Return the rank that environment variables state, if any."""
+    """Return the rank stated by environment variables; None if none states it."""
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
     return next(filter(is_rank, ranks), None)
 
 
 def parse_json_object(text: Any) -> dict[str, Any]:
-    """Return the value of JSON that is an object; {} for anything else."""
+    """Return a JSON object; {} for other values."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {}
 
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:
-    """Return the properties of a device under PyTorch's keys, without those that are unknown."""
+    """Return the known properties of a device under PyTorch's keys."""
     values = {key: value for key, value in stated.items() if value not in (None, "")}
     return {"id": number, **values}
 
 
 class RowPlace(NamedTuple):
-    """A thread of the host, or a stream of a device, and its names."""
+    """A host thread or a device stream, with its names."""
 
     pid: str
     tid: str
@@ -103,22 +103,22 @@ class RowPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """A rank's identity in a file; times of events count from `epoch_ns`."""
+    """Identity of a rank in a file; event times count from `epoch_ns`."""
 
     epoch_ns: int = 0
     host: str | None = None
     rank: int | None = None
-    #: properties of the device under the keys that PyTorch writes
+    #: properties of the device under PyTorch's keys
     device_properties: Mapping[str, Any] = field(default_factory=dict)
     further_metadata: Mapping[str, Any] = field(default_factory=dict)
     series: Sequence[Series] = ()
-    #: whether device work has no launches, and so belongs to the step during which it starts
+    #: whether device work has no launches, and belongs to the step in which it starts
     has_steps_of_device: bool = False
-    #: name of the device on tracks, by default from its number
+    #: name of the device on tracks; by default derived from its number
     label: str = ""
 
     def trace_metadata(self) -> dict[str, Any]:
-        """Return the top-level keys of a file of the rank."""
+        """Return the top-level keys of a file of this rank."""
         metadata: dict[str, Any] = {BASE_KEY: self.epoch_ns}
         if self.device_properties:
             metadata["deviceProperties"] = [self.device_properties]
@@ -130,7 +130,7 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file, in blocks of columns, and the problems of reading it."""
+    """The events of a file in blocks of columns, and the problems found while reading it."""
 
     def __init__(self, path: str) -> None:
         self.path, self.problems = path, Problems()
@@ -140,7 +140,7 @@ class EventRows:
         self._blocks: list[dict[str, Ints]] = []
 
     def note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
-        """Report a problem with some events, given their number or a mask."""
+        """Report a problem with some events, given as a number or a mask."""
         self.problems.add(kind, int(np.sum(count)), detail, file=self.path)
 
     @property
@@ -158,12 +158,12 @@ class EventRows:
         return code
 
     def place_codes(self, place_of: Callable[..., RowPlace], *columns: Ints) -> Ints:
-        """Return the code of the place of each row; `place_of` gets the row's values."""
+        """Return the place code of each row; `place_of` receives the row's values."""
         distinct, code = distinct_rows(*columns)
         return np.array([self.place(*place_of(*row)) for row in distinct], np.int64)[code]
 
     def stream_codes(self, label: str, device: Ints, stream: Ints) -> Ints:
-        """Return the code of the stream of each row; `label` is a format, such as ``GPU {}``."""
+        """Return the stream code of each row; `label` is a format such as ``GPU {}``."""
 
         def place_of(device: int, stream: int) -> RowPlace:
             name = label.format(device)
@@ -180,7 +180,7 @@ class EventRows:
         return np.array([self.name.add(name) for name in names], np.int64)
 
     def names_by_id(self, name_of: Callable[[int], str], ids: Ints) -> Ints:
-        """Return the code of the name of each id, with one call for each distinct id."""
+        """Return the name code of each id; `name_of` is called once per distinct id."""
         return map_distinct(ids, lambda number: self.name.add(name_of(number)))
 
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
@@ -189,7 +189,7 @@ class EventRows:
         return np.array([self.args.add(text.decode()) for text in texts], np.int64)
 
     def args_by_row(self, args_of: Callable[..., Mapping[str, Any]], *columns: Ints) -> Ints:
-        """Return the code of the args of each row, with one call for each distinct row."""
+        """Return the args code of each row; `args_of` is called once per distinct row."""
         distinct, code = distinct_rows(*columns)
         return self.args_codes(args_of(*row) for row in distinct)[code]
 
@@ -214,10 +214,10 @@ class EventRows:
         """Add events.
 
         ``device`` is -1 on the host, where ``target`` may state the device of a call. A call and
-        its device work have the same ``correlation``, which is greater than 0. The phases are
-        ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
-        two ends of ranges, and ``C`` for samples of counters, whose values are the args. Events
-        with `is_outer` contain other events of the same times.
+        its device work have the same ``correlation``, which is greater than 0. Phases are ``X``;
+        ``i`` for instants; ``b`` for ranges that need not nest; ``B`` and ``E`` for the ends of
+        ranges; and ``C`` for counter samples, whose values are the args. Events with `is_outer`
+        contain other events of the same times.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         letter = ord(phase) if isinstance(phase, str) else phase
@@ -235,19 +235,19 @@ class EventRows:
         """Return all events."""
         if not self._blocks:
             return {name: np.empty(0, np.int64) for name in _COLUMNS}
-        # They stay as the only block, so that they are not in memory twice.
+        # They remain as a single block, so that memory holds them only once.
         self._blocks[:] = [join_columns(self._blocks)]
         return dict(self._blocks[0])
 
     def take_columns(self) -> dict[str, Ints]:
-        """Return all events, and forget them."""
+        """Return all events and forget them."""
         events = self.columns()
         self._blocks.clear()
         return events
 
 
 def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
-    """Return the rows of several blocks. The blocks lose their columns, to free memory."""
+    """Join the rows of several blocks. The blocks lose their columns to free memory."""
     names = list(blocks[0])
     return narrow_columns(
         {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
@@ -255,32 +255,33 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return columns of events, with integers of 32 bits where they fit, except for times."""
+    """Return event columns as 32-bit integers where they fit, except for times."""
     return {name: narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
 def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
-    """Return some rows of columns; without a copy if they are all."""
+    """Return some rows of columns, without copying if these are all rows."""
     if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
         return dict(columns)
     return {name: values[rows] for name, values in columns.items()}
 
 
 def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
-    """Return the value of the first row with each wanted id; -1 for no row, and for ids below 0."""
+    """Return the value of the first row with each wanted id; -1 for missing and negative ids."""
     found = np.append(values, -1)[first_positions(ids, wanted)]
     return np.where(wanted >= 0, found, -1)
 
 
 def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
-    """Return the number of each value, with one call for each distinct value."""
+    """Map each value to a number; `number_of` is called once per distinct value."""
     code, distinct = pd.factorize(values)
     return np.array([number_of(value) for value in distinct.tolist()], np.int64)[code]
 
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-    """Return the distinct rows of some columns, and the position of each row among them."""
-    # The codes of the columns are the digits of one number; `count` is the next digit's unit.
+    """Return the distinct rows of columns, and each row's position among them."""
+    # The codes of the columns are digits of one number; `count` is the place value of the next
+    # digit.
     code, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         digit, values = pd.factorize(column)
@@ -300,7 +301,7 @@ def build_traces(
     facts_of: Callable[[int, int], RankFacts],
     how_to_record: str,
 ) -> Outcome:
-    """Return a trace per process and device; the device is -1 in a file without devices."""
+    """Return a trace per process and device; in a file without devices, the device is -1."""
     events = timed_columns(rows)
     ranks = list(_rank_masks(events, rows))
     del events["process"], events["target"]
@@ -308,7 +309,8 @@ def build_traces(
     for number, (process, device, mask) in enumerate(ranks, 1):
         rank_events = select_rows(events, mask)
         if number == len(ranks):
-            # Free the columns before the last rank is built: a file may hold only one, large rank.
+            # Columns are freed before the last rank is built, because a file may hold a single
+            # large rank.
             events.clear()
         facts = facts_of(process, device)
         traces.append(build_rank(rows, rank_events, format_name, facts, device))
@@ -319,7 +321,7 @@ def build_traces(
 
 
 def timed_columns(rows: EventRows) -> dict[str, Ints]:
-    """Take all events from `rows`, and return the events with possible times; report the others."""
+    """Take all events from `rows`; return those with possible times and report the others."""
     events = rows.take_columns()
     start_ns, end_ns = events["start_ns"], events["end_ns"]
     is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)
@@ -328,14 +330,14 @@ def timed_columns(rows: EventRows) -> dict[str, Ints]:
 
 
 def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
-    """Return the pairs of process and device with work; if none has work, each process and -1."""
+    """Return (process, device) pairs with work; if none has work, each process with device -1."""
     process, is_work = events["process"], events["device"] >= 0
     pairs = distinct_rows(process[is_work], events["device"][is_work])[0]
     return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
-    """Yield each process with a device, and which events belong to this rank."""
+    """Yield each process with a device, and a mask of the events of this rank."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
@@ -382,11 +384,11 @@ def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) 
 def _devices_of_calls(
     work: Mapping[str, Ints], calls: Mapping[str, Ints], devices: Sequence[int]
 ) -> Ints:
-    """Return the device of each call of a process with several `devices`, ascending."""
+    """Return the device of each call of a process with several `devices`, in ascending order."""
     launched = first_positions(work["correlation"], calls["correlation"])
     device = np.where(calls["correlation"] > 0, np.append(work["device"], -1)[launched], -1)
     device = np.where(np.isin(calls["target"], devices), calls["target"], device)
-    # Each call with a known device is a vote for the device of its thread.
+    # Each call with a known device votes for the device of its thread.
     threads, thread = np.unique(calls["place"], return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)
     is_vote = device >= 0
@@ -403,7 +405,7 @@ def build_rank(
     device: int = -1,
     **fields: Any,
 ) -> Trace:
-    """Return the trace of some events of `rows`; `fields` are further fields of the trace."""
+    """Build the trace of some events of `rows`; `fields` are additional fields of the trace."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
@@ -431,7 +433,7 @@ def build_rank(
         local_rank=device,
         **fields,
     )
-    for problem in notes:  # without the rank, which may change
+    for problem in notes:  # without the rank, which may change later
         rows.note(problem.kind, problem.count, problem.detail)
     if facts.has_steps_of_device:
         _assign_steps_of_device(trace)
@@ -441,7 +443,7 @@ def build_rank(
 
 
 def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
-    """Return the distinct codes below `count` that occur, and each code's position in them."""
+    """Return the distinct codes below `count`, and each code's position among them."""
     used = np.flatnonzero(np.bincount(codes, minlength=count))
     position = np.zeros(count, np.int64)
     position[used] = np.arange(len(used))
@@ -449,14 +451,14 @@ def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
-    """Give device work without a step the number of the step during which it starts."""
+    """Assign device work without a step to the step during which it starts."""
     table = trace.table
     numbers = step_numbers(table.names.values)[table.name]
     ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))
     if not len(ranges):
         return
     work = np.flatnonzero((table.stream >= 0) & (table.step < 0))
-    # The last range that starts before each event, which may have ended by then.
+    # The last range that starts before each event; it may have ended by then.
     position = np.searchsorted(table.start_ns[ranges], table.start_ns[work], side="right") - 1
     last_range = ranges[np.maximum(position, 0)]
     is_inside = (position >= 0) & (table.start_ns[work] < table.end_ns[last_range])
@@ -489,7 +491,7 @@ def _rank_columns(
     naming: Sequence[dict[str, Any]],
     epoch_ns: int,
 ) -> RankColumns:
-    """Return the columns of events, and after them the rows of the records that name tracks."""
+    """Return the columns of events, followed by rows for the records that name tracks."""
     count, total = len(events["start_ns"]), len(events["start_ns"]) + len(naming)
     names, pids, tids = StringPool(texts["name"].values), StringPool(), StringPool()
     pid_of_place = np.array([pids.add(place.pid) for place in places], np.int64)
@@ -507,7 +509,7 @@ def _rank_columns(
     phase = events["phase"]
     flow = np.full(total, -1, np.int32)
     async_count = np.count_nonzero(phase == _ASYNC_BEGIN)
-    # The ends of asynchronous ranges are last, in the order of their begins.
+    # The ends of asynchronous ranges come last, in the order of their begins.
     for letter in (_ASYNC_BEGIN, _ASYNC_END):
         flow[np.flatnonzero(phase == letter)] = np.arange(async_count)
     name, pid, tid = (
@@ -570,7 +572,7 @@ def _as_id(text: str) -> int | str:
 
 
 class ColumnRecords(RecordSource):
-    """The records of a rank, made from its columns. They can be pickled, and kept in a store."""
+    """The records of a rank, generated from its columns. They can be pickled and stored."""
 
     def __init__(
         self,
@@ -590,7 +592,7 @@ class ColumnRecords(RecordSource):
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
         self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
         keys = ('"flops"', '"bytes accessed"')
-        #: whether events state their work, in FLOPs or bytes, as args
+        #: whether events have args that state their work in FLOPs or bytes
         self.states_work = any(key in text for text in texts["args"].values for key in keys)
 
     def to_stored(self) -> StoredSource:

@@ -92,7 +92,7 @@ def all_to_all_matrix(
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication kernels, narrowed in time and to ranks; all by default.
+        The communication kernels, restricted by time and ranks. Default: all.
 
     Returns
     -------

@@ -80,7 +80,7 @@ def collectives(
     clock : {"host", "fitted"}, optional
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events whose rows are returned, narrowed in time and to ranks; all by default. Events
+        The events whose rows are returned, restricted by time and ranks. Default: all. Events
         are not cut at the window.
 
     Returns

@@ -83,7 +83,7 @@ def parallel_groups(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication that is counted, narrowed in time and to ranks. All groups are returned.
+        The communication that is counted, restricted by time and ranks. All groups are returned.
 
     Returns
     -------

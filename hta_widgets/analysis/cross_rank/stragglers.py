@@ -220,7 +220,7 @@ def stragglers_by_step(
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------

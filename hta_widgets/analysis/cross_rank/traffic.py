@@ -81,7 +81,7 @@ def traffic(
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication kernels, narrowed in time and to ranks; all by default. Events are not cut
+        The communication kernels, restricted by time and ranks. Default: all. Events are not cut
         at the window.
 
     Returns

@@ -4,14 +4,14 @@ From the bottom up:
 
 - `devices`: peaks and bandwidths of devices, matched by the properties in a file
 - `calls`: the arguments of one call of an operator, as the profiler wrote them
-- `matrix_work`, `attention_work`, `vector_work`: formulas of FLOPs and minimum bytes; `work` has
-  the table of operators and their formulas
-- `kernel_names`: tensor cores, precision and category of a kernel, by its name
-- `signatures`: the calls of a rank that do its work, with their work by formulas or by the file
+- `calls`: the arguments of an operator call, as the profiler wrote them
+- `kernel_names`: precision, category and use of tensor cores, derived from the name of a kernel
+- `signatures`: the calls that do the work of a rank; their work comes from formulas or from the
+  file
 - `call_efficiency`: device time, limits and rates of each call
-- `operator_efficiency`, `step_efficiency`: the frames
-- `modules`: the module of each event, and the tree of modules
+- `operator_efficiency`, `step_efficiency`: the public analyses
+- `modules`: the ``nn.Module`` of each event, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
-- `graph_replays`: launches of graphs and the operators of their captures
+- `graph_replays`: graph launches and the operators of their captures
 - `engine_steps`, `serving_steps`: steps of inference engines
 """

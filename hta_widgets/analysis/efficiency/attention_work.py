@@ -1,25 +1,25 @@
 """FLOPs and minimum bytes of attention.
 
-With P pairs of query and key that the mask leaves for each head, the forward pass computes
-2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
+Let P be the number of (query, key) pairs per head that the mask allows. The forward pass computes 2
+· P · (Dqk + Dv) FLOPs. The backward pass computes P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
 recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
-leaves 36 pairs.
+has 36 pairs.
 
-Sequences of different lengths are packed into one, and their lengths are values in a tensor, which
-a trace does not record. The numbers of tokens and of sequences, and the maximum length, bound the
-pairs: 24 tokens in 3 sequences, the longest of 12, leave 144 + 36 + 36 pairs if the others are
-equal, and 144 + 121 + 1 if one of them is as long as it can be. If all sequences have the maximum
-length, their pairs are known.
+Sequences of different lengths are packed into one. Their lengths are values in a tensor, which a
+trace does not record, but the number of tokens, the number of sequences and the maximum length
+bound the number of pairs. For example, 24 tokens in 3 sequences of at most 12 have at least 144 +
+36 + 36 pairs, with lengths 12, 6 and 6, and at most 144 + 121 + 1, with lengths 12, 11 and 1. If
+all sequences have the maximum length, the number is exact.
 
-Ascend's operators take their layout and mask as a string and a number, which its profiler leaves
-out. For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as
-the sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
-generation, and sees at most all keys.
+Ascend's profiler leaves out arguments that are strings or numbers, and with them the layout and the
+mask. For a query and a key of shape (2, 8, 1024, 64), the longer of the two middle dimensions is
+taken as the sequence, and all 1024² pairs count. This is an upper bound. A query of shape (2, 8, 1,
+64) is one step of generation and attends to at most all keys.
 
-Attention of an inference engine reads a paged cache, and the engine states the sums of lengths in
-the name of its step. In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32
-queries see 55086 keys. With 64 heads of 64 elements, each layer computes 2 · 64 · 55086 · (64 + 64)
-FLOPs.
+Inference engines read keys and values from a paged cache, and put the sums of the lengths into the
+name of the step. In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32
+queries attend to 55086 keys. With 64 heads of 64 elements, each layer computes 2 · 64 · 55086 · (64
++ 64) FLOPs.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 def attention_pairs(
     queries: int, keys: int, *, left: int = -1, right: int = -1, bottom_right: bool = False
 ) -> int:
-    """Return the number of (query, key) pairs that the mask leaves.
+    """Return the number of (query, key) pairs that the mask allows.
 
-    `left` and `right` are the numbers of earlier and later keys that a window shows, -1 for all: a
-    causal mask shows 0 later keys.
+    `left` and `right` are the numbers of earlier and later keys in the window of a query; -1 means
+    all. A causal mask allows 0 later keys.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def _triangle(queries: int, keys: int, shift: int) -> int:
 
 
 def _ramp_sum(last: int, limit: int) -> int:
-    """Return the sum over i from 1 to `last` of ``min(i, limit)``, 0 if `last` is negative."""
+    """Return the sum of ``min(i, limit)`` for i from 1 to `last`; 0 if `last` is negative."""
     rising = min(max(last, 0), limit)
     return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
-#: Whether a mask is causal, and whether the last query sees all keys, by its argument.
+#: By mask argument: whether the mask is causal, and whether it is aligned to the last query.
 _MASKS: Final = {
     "False": (False, False), "True": (True, False),
     "0": (False, False), "1": (True, False), "2": (True, True),
@@ -84,14 +84,15 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Positions of the arguments in a version of an attention operator, None for missing ones.
+    """Positions of the arguments in one version of an attention operator; None if it lacks them.
 
-    `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
-    `lengths` are tensors with the lengths of packed sequences; the first has cumulative lengths of
-    queries. `longest` is the maximum length of queries, and is followed by that of keys. `saved` is
-    the flag that asks for logsumexp, True if it is always written. `flag` is a flag that only this
-    version has. `local` is a window that these formulas do not count. `bottom_right`: the last
-    query sees all keys. `is_bound`: the arguments may lack a mask or a window.
+    Key and value follow `query`. `mask` is an additive bias, `window` the first of two window
+    sizes. `lengths` are tensors with the lengths of packed sequences; the first holds the
+    cumulative query lengths. `longest` is the maximum query length, followed by the maximum key
+    length. `saved` is the flag that requests logsumexp, or True if the operator always writes it.
+    `flag` is a flag that only this version has. `local` is a window that the formulas do not
+    support. With `bottom_right`, the last query attends to all keys. With `is_bound`, the arguments
+    may omit a mask or a window, so the work is an upper bound.
     """
 
     causal: int | None = None
@@ -109,22 +110,22 @@ class AttentionArguments:
     is_bound: bool = False
 
     def fits(self, call: OperatorCall) -> bool:
-        """Return whether a call has these arguments, by its flags and its kind of mask."""
+        """Return whether the flags and the mask of `call` fit this version."""
         flags = [self.flag, None if isinstance(self.saved, bool) else self.saved]
         has_flags = all(call.value(at) in {"False", "True"} for at in flags if at is not None)
         is_local = self.local is not None and call.number(self.local) > 0
         return has_flags and self.mask_of(call) in _MASKS and not is_local
 
     def mask_of(self, call: OperatorCall) -> str:
-        """Return the argument that states the mask, ``False`` for an operator without one."""
+        """Return the mask argument; ``False`` for an operator without one."""
         return "False" if self.causal is None else call.value(self.causal)
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
-    """Return the work of attention, with the arguments of the first version that fits.
+    """Return the work of an attention call, with the first of `versions` that fits its arguments.
 
-    The newest version comes first. For example, the efficient attention of PyTorch had no bias
-    before 2.1, so that its causal flag was argument 4, not 6.
+    The newest version comes first. For example, PyTorch's efficient attention had no bias before
+    2.1, so its causal flag was argument 4 instead of 6.
     """
     candidates = (AttentionArguments(**version) for version in versions)
     places = next((version for version in candidates if version.fits(call)), None)
@@ -140,7 +141,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     (batch, queries, keys), pairs_of_head = lengths_and_pairs(call, places)
     parameters = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "head_size": q[-1]}
     parameters |= {"query_length": queries, "key_length": keys}
-    rows = prod(q[:-1])  # a row for each query and head
+    rows = prod(q[:-1])  # one row per query and head
     works = [
         _work_of_products(
             call,
@@ -169,7 +170,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
-    """Return the function from the numbers of queries and keys to the number of pairs."""
+    """Return a function that computes the number of pairs from the numbers of queries and keys."""
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
@@ -182,7 +183,7 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
 def _batch_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return the number of sequences, the numbers of queries and keys, and the pairs of a head."""
+    """Return (sequences, queries, keys) of a dense batch, and the number of pairs per head."""
     q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
     sequence_axis = 1 if places.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
@@ -192,17 +193,17 @@ def _batch_pairs(
 def _packed_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return the number and maximum lengths of sequences, and the pairs of a head or their bounds.
+    """Return (sequences, longest queries, longest keys), and the pairs per head or their bounds.
 
-    Query and key have the dimensions (token, head, element), possibly in a batch of 1. If the
-    numbers and maximum lengths of queries and keys agree, the bounds are for sequences with a query
-    for each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
+    Query and key have the dimensions (token, head, element), possibly in a batch of 1. If queries
+    and keys agree in number and maximum length, the bounds assume one query for each key. Some
+    sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
         raise CallError(Reason.DATA_DEPENDENT)
-    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # as for a paged cache
+    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # a paged cache
         raise CallError(Reason.DATA_DEPENDENT)
     tokens, cached = shapes[0][-3], shapes[1][-3]
     sequences = call.shape(places.lengths[0])[0] - 1
@@ -214,7 +215,8 @@ def _packed_pairs(
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
     elif (tokens, queries) == (cached, keys) and tokens >= queries and sequences > 1:
-        # Pairs grow faster than lengths: even lengths leave the fewest, uneven ones the most.
+        # Pairs grow faster than lengths, so equal lengths give the fewest pairs and unequal lengths
+        # the most.
         shorter, longer = divmod(tokens - queries, sequences - 1)
         full, rest = divmod(tokens, queries)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
@@ -233,9 +235,9 @@ def unmasked_attention_work(
 ) -> Work:
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
-    Query, key and value have the dimensions (batch, sequence, size) or (sequence, batch, size), or
-    four dimensions, with the heads before or after the sequence. Argument `rope` has further
-    elements of the queries.
+    Query, key and value have three dimensions, (batch, sequence, size) or (sequence, batch, size),
+    or four, with the heads before or after the sequence. Argument `rope` holds further elements of
+    the queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -248,7 +250,7 @@ def unmasked_attention_work(
     has_pages = any(
         len(tensor.dims) == 2 and tensor.type in {"int", "long int"} for tensor in call.tensors()
     )
-    # A list of numbers has the lengths of packed sequences, or of those in padded batches.
+    # A list of numbers holds the lengths of packed sequences or of the sequences in a padded batch.
     if has_pages or q[batch] != k[batch] or ("ScalarList" in call.types and not generates):
         raise CallError(Reason.DATA_DEPENDENT)
     out_elements = prod(q) * v[-1] // k[-1]
@@ -267,9 +269,9 @@ def unmasked_attention_work(
 def _work_of_products(
     call: OperatorCall, query: int, *, scores: int, outputs: int, out_elements: int, backward: bool
 ) -> Work:
-    """Return the work of attention by the multiply-adds of its `scores` and `outputs`.
+    """Return the work of attention with `scores` and `outputs` multiply-adds.
 
-    Argument `query` is followed by key and value. The output has `out_elements`.
+    Key and value follow the argument `query`. The output has `out_elements` elements.
     """
     inputs, type_name = range(query, query + 3), call.type_of(query)
     out_type = "c10::BFloat16" if bits_of_small_float(type_name) else type_name
@@ -277,14 +279,15 @@ def _work_of_products(
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)
-    # The scores are computed again; output and gradient are read, three gradients are written.
+    # The backward pass recomputes the scores, reads output and gradient, and writes three
+    # gradients.
     size += out_bytes
     size += sum(prod(call.shape(place)) * item_bytes(type_name) for place in inputs)
     return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)
 
 
 def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
-    """Return an upper bound of the work of attention over a paged cache in the engine's step.
+    """Return an upper bound of the work of attention over a paged cache in an engine's step.
 
     Queries have the dimensions (token, head, element); keys and values end with (head, element).
     """

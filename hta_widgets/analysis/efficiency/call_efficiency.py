@@ -1,21 +1,22 @@
-"""Device time, precision and limits of the counted calls of a rank, and the call of each event.
+"""Device time, precision and limits of the counted calls of a rank.
 
-The device time of a call is the union of the intervals of its device work. For example, a call
-that launches two kernels of 30 ns, with an overlap of 10 ns, has 50 ns.
+The device time of a call is the union of the intervals of its device work. For example, a call with
+two kernels of 30 ns that overlap by 10 ns has a device time of 50 ns.
 
-The limit of work is the longer of two times: its FLOPs at the peak rate, and its bytes at the
-memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at
-3.35 TB/s take 16 µs. So the limit is 52 µs, ``compute``, and a call of 104 µs has 496 TFLOP/s and a
-``roofline_share`` of 50 %.
+The limit of a call is the longer of two times: its FLOPs at the peak rate, and its bytes at the
+memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at 3.35
+TB/s take 16 µs. The limit is 52 µs, set by ``compute``. If the call takes 104 µs, it achieves 496
+TFLOP/s and a ``roofline_share`` of 50 %.
 
-`operator_efficiency` adds up calls; views show one: in the details of its operator and of its
-kernels, in their colour, and as achieved TFLOP/s over time. If ``aten::linear`` calls nothing but
-this ``aten::addmm``, it has the same figures.
+`operator_efficiency` aggregates calls. The views show single calls: in the details of an operator
+and of its kernels, in their colors, and as achieved TFLOP/s over time. An operator such as
+``aten::linear`` has the figures of the ``aten::addmm`` below it if that is the only counted call.
 
-The class of an event gives its colour. It states what limits its call, and how close the call is:
-a ``gemm`` that FLOPs limit is ``compute`` at 52 % of its roofline, ``compute_near`` at 75 %, and
-``far`` at 12 %. The look of classes is in ``facts/bound_classes.json``; their codes follow those of
-``facts/event_classes.json``, so a code has one meaning in all tiles.
+The color of an event depends on its class: what limits its call, and how close the call is to the
+limit. A ``gemm`` that is limited by FLOPs is in class ``compute`` at 52 % of its roofline,
+``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors of
+classes. Their codes follow the codes of ``facts/event_classes.json``, so each code has one meaning
+in all tiles.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ _MATRIX_WORDS = re.compile(
     re.IGNORECASE,
 )
 _HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost", re.IGNORECASE)
-#: Precisions of calls, by code; the first is unknown.
+#: Precisions of calls, by code; code 0 is unknown.
 PRECISION_NAMES = ("", *PRECISIONS)
-#: Limits of verdicts; they are in ``attrs["thresholds"]``.
+#: Thresholds of verdicts, returned in ``attrs["thresholds"]``.
 THRESHOLDS: Final = {
     "overhead_kernel_ns": 10_000,
     "overhead_share": 0.1,
@@ -85,36 +86,37 @@ THRESHOLDS: Final = {
 }
 _MAX_NS: Final = float(1 << 62)
 
-#: Work without matrices runs on ordinary units, in FP32 also for smaller types.
+#: Operators without matrix products run on ordinary units, which compute smaller types in FP32.
 _VECTOR_PRECISION = {
     **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
     "double": PRECISION_NAMES.index("fp64"),
 }
-#: Rates of a call, as 32-bit floats: enough for what views show.
+#: Rates of a call. They are stored as 32-bit floats, which suffice for the views.
 CALL_RATES = ("tflop_per_s", "gb_per_s", "roofline_share")
-#: Columns that most calls of a signature share.
+#: Columns whose values most calls of a signature share.
 _SHARED = (
     "flops", "least_bytes", "bound", "above_peak", "recompute", "precision", "certainty", "reason",
 )  # fmt: skip
-#: Shares of the roofline from which work is near it, and below which it is far from it.
+#: Roofline shares at or above which a call is near its limit, and below which it is far from it.
 NEAR_SHARE: Final = THRESHOLDS["target_roofline_share"]
 FAR_SHARE: Final = 0.3
-#: Certainties of figures that are not estimates.
+#: Values of ``certainty`` that are not estimates.
 CERTAIN: Final = ("exact", "linked", "stated")
 _FIRST_CODE = len(facts("event_classes")["light"])
 _CODES = {name: _FIRST_CODE + code for code, name in enumerate(facts("bound_classes")["light"])}
-_MAX_OPERATORS = 200  # operators whose args are read to find out whether a trace has shapes
+_MAX_OPERATORS = 200  # operators whose args show whether a trace has shapes
 
 
 @dataclass(frozen=True, eq=False)
 class CallTimes:
-    """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
+    """Times of the counted calls of a rank; `precision` is an index into `PRECISION_NAMES`.
 
-    `is_counted` marks the selected calls that ran: with device work, or else in the window.
+    `is_counted` marks the selected calls that have device work or, on ranks without any, are in the
+    window.
 
-    `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
-    the share of each call's work that is in the window. `is_host_copy` marks copies over the link
-    to the host, which memory bandwidth does not limit.
+    `compute_ns` is the time of compute kernels, without copies and communication. `inside` is the
+    share of each call's work that is in the window. `is_host_copy` marks copies between host and
+    device, which memory bandwidth does not limit.
     """
 
     signatures: Signatures
@@ -132,7 +134,7 @@ class CallTimes:
 
     @property
     def reasons(self) -> Array:
-        """Why each call has no figures or no limit; empty for calls with both."""
+        """Reason why each call has no figures or no limit; empty for calls with both."""
         reasons = self.signatures.texts_of_work("reason")
         reasons[self.is_host_copy] = "limited by the link to the host"
         reasons[self.communicates] = "communication"
@@ -140,7 +142,7 @@ class CallTimes:
 
 
 def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
-    """Return the times of a rank's counted calls in the window of a part."""
+    """Return the times of a rank's counted calls in the window of `part`."""
     signature_set = signatures_with_stated_work(part.trace)
     calls, table = signature_set.calls, part.table
     count = len(calls)
@@ -178,7 +180,7 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
 
 
 def _share_inside(part: RankPart, calls: CountedCalls, inside_ns: Ints) -> Floats:
-    """Return the share of each call's device time in the window; 1 without a window."""
+    """Return the share of each call's device time that is in the window; 1 without a window."""
     if not part.has_window:
         return np.ones(len(calls))
     linked = calls.call_of_work >= 0
@@ -190,7 +192,7 @@ def _share_inside(part: RankPart, calls: CountedCalls, inside_ns: Ints) -> Float
 
 @cache
 def _matrix_score(name: str) -> int:
-    """Return 2 for kernels on tensor cores, 1 for kernels named like matrix work, 0 for others."""
+    """Return 2 for a kernel on tensor cores, 1 if its name suggests matrix work, else 0."""
     if kernel_units(name).tensor_core == "yes":
         return 2
     return int(_MATRIX_WORDS.search(name) is not None)
@@ -199,7 +201,7 @@ def _matrix_score(name: str) -> int:
 def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
-    """Return the precision of each call: its main kernel's, or FP32 or FP64 without matrix work."""
+    """Return each call's precision: from its main kernel, or from its type without matrix work."""
     distinct = signature_set.distinct
     vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]
@@ -219,9 +221,9 @@ def _precisions(
 
 
 def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
-    """Return the calls with work, and the name of the main kernel of each.
+    """Return the calls that have work, and the name of the main kernel of each.
 
-    It is the longest of the kernels whose names look most like matrix work.
+    The main kernel is the longest of the kernels with the highest `_matrix_score`.
     """
     name = trace.table.name[work]
     used, position = np.unique(name, return_inverse=True)
@@ -232,14 +234,14 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of the largest entry of each call, compared by the last key first."""
+    """Return the position of each call's largest entry; the last of `keys` is compared first."""
     order = np.lexsort((*keys, call))
     largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
     return largest
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with times at the peak rate and the memory bandwidth, and the longer one."""
+    """Add the times at peak rate and at memory bandwidth, and the longer of the two."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
@@ -248,7 +250,7 @@ def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of `add_limits` with rates, shares of peaks and verdicts."""
+    """Add rates, shares of peaks and verdicts to a frame of `add_limits`."""
     time_ns = frame["device_ns"].where(frame["device_ns"] > 0)
     flops, size_bytes, limit_ns = frame["total_flops"], frame["total_bytes"], frame["limit_ns"]
     compute_share = frame["compute_ns"] / time_ns
@@ -278,7 +280,7 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _round_ns(time_ns: pd.Series) -> pd.Series:
-    # A tiny rate may give more than an integer holds.
+    # A tiny rate may give a time that does not fit in an integer.
     return time_ns.clip(upper=_MAX_NS).round().astype(np.int64)
 
 
@@ -286,9 +288,10 @@ def _round_ns(time_ns: pd.Series) -> pd.Series:
 class CallEfficiency:
     """The counted calls of a rank that have device work.
 
-    `calls` has a row per call: ``row`` of its operator, ``longest`` row of its device work,
-    ``device_ns``, ``kernels``, `CALL_RATES`, and the position of its other columns in
-    `signatures`. `call_of_event` is the position of the call that an event belongs to, -1 for none.
+    `calls` has a row per call: ``row`` of its operator, ``longest`` (row of its longest device
+    work), ``device_ns``, ``kernels``, `CALL_RATES`, and ``signature``, the position of its other
+    columns in `signatures`. `call_of_event` is the position of the call to which an event belongs;
+    -1 if there is none.
     """
 
     calls: pd.DataFrame
@@ -296,13 +299,13 @@ class CallEfficiency:
     call_of_event: Ints
 
     def values_of_calls(self, name: str, dtype: Any) -> Array:
-        """Return one of the columns in `signatures`, by call."""
+        """Return the column `name` of `signatures` for each call."""
         by_signature = np.array([row[name] for row in self.signatures], dtype)
         values: Array = by_signature[self.calls["signature"].to_numpy()]
         return values
 
     def figures_of(self, call: int) -> dict[str, Any]:
-        """Return the figures of a call as JSON; unknown ones are None."""
+        """Return the figures of a call as a JSON object; unknown ones are None."""
         row = self.calls.iloc[call]
         counts = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
         rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
@@ -310,9 +313,9 @@ class CallEfficiency:
 
 
 def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
-    """Return notes on unknown devices and missing shapes.
+    """Return notes about unknown devices and missing shapes.
 
-    `ranks` has each rank's device, and whether the rank's operators have shapes.
+    `ranks` has, for each rank, its device and whether its operators have shapes.
     """
     without = [device.rank for device, has_input_shapes in ranks if not has_input_shapes]
     if len(without) == len(ranks):
@@ -331,12 +334,12 @@ def has_shapes(trace: Trace) -> bool:
 
 
 def has_call_figures(trace: Trace) -> bool:
-    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or in the file."""
+    """Return whether operators of a rank may have FLOPs and bytes, from shapes or from the file."""
     return getattr(trace.source, "states_work", False) or has_shapes(trace)
 
 
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
-    """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
+    """Return the figures of a rank's calls; None if it has neither shapes nor stated work."""
     added = devices_of_user()
     return memo(trace, ("call_efficiency", repr(added)), lambda: _call_efficiency(trace, added))
 
@@ -360,7 +363,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     linked = calls.call_of_work >= 0
     work = calls.work[linked]
-    # If several pieces of work are equally long, the first one counts.
+    # Of several pieces of work with the same duration, the first counts as the longest.
     longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
         frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
@@ -404,14 +407,14 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel and counted operator, and of operators with one call below."""
+    """Return the call of each kernel and counted operator, and of operators above a single call."""
     tree = operator_tree(trace)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     call_of_event[calls.rows] = position
     if len(tree.rows):
         call = call_of_event[tree.rows]
         calls_below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
-        # If there is one call, the sum of the positions is its position.
+        # With a single call below, the sum of the positions is the position of that call.
         only_call = tree.forest.subtree_sums(np.maximum(call, 0))
         call_of_event[tree.rows] = np.where(calls_below == 1, only_call, -1)
         call_of_event[calls.rows] = position
@@ -420,7 +423,7 @@ def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
 
 
 def classes_of_calls(efficiency: CallEfficiency) -> Codes:
-    """Return the code of the class of each call."""
+    """Return the class code of each call."""
     bound = efficiency.values_of_calls("bound", object)
     share = efficiency.calls["roofline_share"].to_numpy()
     is_estimate = ~np.isin(efficiency.values_of_calls("certainty", object), CERTAIN)
@@ -442,7 +445,7 @@ def classes_of_calls(efficiency: CallEfficiency) -> Codes:
 
 
 def bound_classes(trace: Trace) -> Codes | None:
-    """Return the code of the class of each event of a rank; None without figures."""
+    """Return the class code of each event of a rank; None if it has no figures."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return None

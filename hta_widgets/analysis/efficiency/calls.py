@@ -1,9 +1,9 @@
-"""The arguments of one call of an operator, as ``record_shapes=True`` writes them.
+"""The arguments of an operator call, as recorded with ``record_shapes=True``.
 
-A file has one entry per argument of the operator's schema: ``Input Dims``, ``Input type``,
-``Input Strides`` and ``Concrete Inputs``, the last as strings. Dims ``[]`` stand for None, a number
-or a tensor without dimensions, so such arguments count no bytes. A list of tensors nests one
-level. For example, ``aten::addmm`` with a bias of 10 elements::
+A file has one entry per argument of the operator's schema in each of ``Input Dims``, ``Input
+type``, ``Input Strides`` and ``Concrete Inputs``; the last holds strings. Dims ``[]`` mean None, a
+number or a tensor without dimensions, so such arguments count 0 bytes. A list of tensors is nested
+one level deeper. For example, ``aten::addmm`` with a bias of 10 elements::
 
     call = OperatorCall(
         "aten::addmm",
@@ -14,7 +14,7 @@ level. For example, ``aten::addmm`` with a bias of 10 elements::
     )
     call.tensor(1).dims, call.size_bytes(0), call.number(3)
 
-are ``(6, 8)``, 40 and 1. `CallError` states why something cannot be known.
+are ``(6, 8)``, 40 and 1. A `CallError` states why a figure is unknown.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ NO_SHAPES_NOTE: Final = (
     "no operator has the shapes of its inputs: record them with record_shapes=True"
 )
 _ONEDNN: Final = re.compile("mkldnn|onednn")
-#: Parts of the names of types that only some files write.
+#: Parts of type names that only some files contain.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
-#: Types of elements by category, the lowest of each first: their names in lower case without
-#: `_OPTIONAL_IN_TYPES`, and their codes in ``dtype`` arguments.
+#: Element types by category, narrowest first: their lower-case names without `_OPTIONAL_IN_TYPES`,
+#: and their codes in ``dtype`` arguments.
 _TYPES: Final = facts("types")
 _TYPE_NAMES: Final[dict[str, str]] = {name: row["name"] for row in _TYPES for name in row["names"]}
 _TYPE_OF_CODE: Final[dict[int, str]] = {row["code"]: row["name"] for row in _TYPES}
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-#: Categories whose operands are promoted, and the type of numbers of each.
+#: Categories that take part in type promotion, and the default type of numbers of each.
 _CATEGORIES: Final = ("bool", "integer", "float", "complex")
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
 _RANKS: Final = {
@@ -52,23 +52,23 @@ _RANKS: Final = {
     for place, row in enumerate(_TYPES)
     if row["category"] in _CATEGORIES
 }
-#: Types of floating-point and complex numbers.
+#: Floating-point and complex types.
 FLOATS: Final[set[str]] = {row["name"] for row in _TYPES if row["category"] in {"float", "complex"}}
-#: Types of the parts of complex numbers.
+#: Type of the real and imaginary part of each complex type.
 REAL_TYPES: Final[dict[str, str]] = {row["name"]: row["parts"] for row in _TYPES if "parts" in row}
 
 
-#: Name and grid of kernels; an empty grid if it is unknown.
+#: Name and grid of each kernel; the grid is empty if it is unknown.
 Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class CallContext(NamedTuple):
-    """Facts that determine the work of some calls in addition to their arguments.
+    """Facts besides the arguments that determine the work of some calls.
 
-    `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
-    a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
-    arguments of the forward call of an autograd function; `gradients` is the number of gradients
-    that a backward call of a convolution computes.
+    `output` is the output shape of a convolution, taken from another call; `kernels` are the
+    kernels of a mixture of experts; `step` is the step of attention in an inference engine;
+    `forward` are the arguments of the forward call of an autograd function; `gradients` is the
+    number of gradients that a convolution's backward call computes.
     """
 
     output: tuple[int, ...] | None = None
@@ -82,7 +82,7 @@ NO_CONTEXT: Final = CallContext()
 
 
 class Reason:
-    """Why a figure is unknown."""
+    """Reasons why a figure is unknown."""
 
     NO_SHAPES: Final = "no shapes"
     NO_DIMENSIONS: Final = "tensors without dimensions"
@@ -97,12 +97,12 @@ class Reason:
 
 
 class CallError(Exception):
-    """A figure of a call is unknown; the message is the reason."""
+    """A figure of a call is unknown; the message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor argument; `strides` is None if the file has none."""
+    """A tensor argument; `strides` is None if the file has none."""
 
     dims: tuple[int, ...]
     type: str
@@ -110,12 +110,12 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements, expanded ones included."""
+        """Number of elements, including expanded ones."""
         return prod(self.dims)
 
     @property
     def stored(self) -> int:
-        """Number of distinct elements in memory: a dimension of stride 0 is stored once."""
+        """Number of distinct elements in memory; a dimension of stride 0 is stored once."""
         if self.strides is None or len(self.strides) != len(self.dims) or 0 in self.dims:
             return self.elements
         pairs = list(zip(self.dims, self.strides, strict=True))
@@ -124,13 +124,13 @@ class Tensor:
 
     @property
     def size_bytes(self) -> float:
-        """Bytes of the stored elements; 0 without dims, NaN for unknown types."""
+        """Bytes of the stored elements; 0 without dims, NaN if the type is unknown."""
         return self.stored * item_bytes(self.type) if self.dims else 0
 
 
 @cache
 def standard_type(name: str) -> str:
-    """Return the name that PyTorch writes for a type, which other tools write as ``float16``.
+    """Return PyTorch's name of a type; other tools write, for example, ``float16``.
 
     Examples
     --------
@@ -141,23 +141,23 @@ def standard_type(name: str) -> str:
 
 
 def bits_of_small_float(type_name: str) -> int:
-    """Return 8 for a float of 8 bits, 4 for a pair of 4-bit floats, 0 for other types."""
+    """Return 8 for an 8-bit float, 4 for a pair of 4-bit floats, 0 for other types."""
     name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
     match = re.fullmatch(r"float(?:8_\w+|4_\w+_x2)", name)
     return int(name[5]) if match else 0
 
 
 def item_bytes(type_name: str) -> float:
-    """Return the bytes of an element of a type, NaN if they are unknown."""
+    """Return the bytes per element of a type; NaN if they are unknown."""
     size = bytes_of(type_name)
     return float("nan") if size < 0 else size
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
-    """Return the type of the result of operands of given types, empty if it is unknown.
+    """Return the result type of operands of the given types; empty if it is unknown.
 
-    Numbers and tensors without dims raise the type only to another category: an integer tensor
-    times 1.5 is a tensor of floats.
+    Numbers and tensors without dims change the type only if they are of a higher category. For
+    example, an integer tensor times 1.5 is a tensor of floats.
     """
     if not types or not _RANKS.keys() >= set(types):
         return types[0] if len(set(types)) == 1 else ""
@@ -184,23 +184,23 @@ class OperatorCall:
     context: CallContext = NO_CONTEXT
 
     def is_present(self, index: int) -> bool:
-        """Return whether argument `index` is a tensor with dims; they may be symbols."""
+        """Return whether argument `index` is a tensor with dims, which may be symbolic."""
         dims = self.dims[index] if index < len(self.dims) else None
         is_list_of_tensors = isinstance(dims, list) and any(isinstance(size, list) for size in dims)
         return bool(dims) and not is_list_of_tensors
 
     def type_of(self, index: int) -> str:
-        """Return the type of an argument, empty for None."""
+        """Return the type of an argument; empty for None."""
         name = self.types[index] if index < len(self.types) else ""
         return standard_type(name) if isinstance(name, str) else ""
 
     def tensor(self, index: int) -> Tensor:
-        """Return a tensor argument, without dims for numbers and None."""
+        """Return a tensor argument; it has no dims if the argument is a number or None."""
         dims = (self.dims[index] if index < len(self.dims) else None) or []
         if not _is_shape(dims):
             raise CallError(Reason.NOT_NUMBERS)
         strides = self.strides[index] if index < len(self.strides) else None
-        # Sparse tensors have dims but no strides; so have the dense ones of oneDNN (MKL-DNN).
+        # Sparse tensors have dims but no strides, as have dense tensors of oneDNN (MKL-DNN).
         is_without_strides = any(self.strides) and strides == []
         if dims and is_without_strides and not _ONEDNN.search(self.name):
             raise CallError(Reason.SPARSE)
@@ -208,7 +208,7 @@ class OperatorCall:
         return Tensor(tuple(dims), self.type_of(index), stated_strides)
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
-        """Return the dims of an argument that must be a tensor, of `rank` dimensions."""
+        """Return the dims of a tensor argument, which must have `rank` of them."""
         dims = self.tensor(index).dims
         if not dims:
             raise CallError(Reason.NO_SHAPES)
@@ -217,19 +217,19 @@ class OperatorCall:
         return dims
 
     def tensors(self) -> list[Tensor]:
-        """Return all arguments with dims."""
+        """Return the tensors among the arguments that have dims."""
         return [self.tensor(index) for index in range(len(self.dims)) if self.is_present(index)]
 
     def size_bytes(self, *places: int) -> float:
-        """Return the stored bytes of the arguments at `places`, NaN for unknown types."""
+        """Return the stored bytes of the arguments at `places`; NaN if a type is unknown."""
         return sum(tensor.size_bytes for index in places for tensor in self.items(index))
 
     def items(self, index: int) -> list[Tensor]:
-        """Return the tensors of an argument, which may be a list of tensors."""
+        """Return the tensors of an argument that is a tensor or a list of tensors."""
         dims = self.dims[index] if index < len(self.dims) else []
         if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
-        if not dims:  # the profiler writes a list of more than 30 entries as an empty list
+        if not dims:  # the profiler writes lists of more than 30 entries as empty lists
             raise CallError(Reason.CUT_LIST)
         if not isinstance(dims, list) or not all(map(_is_shape, dims)):
             raise CallError(Reason.NOT_NUMBERS)
@@ -237,25 +237,25 @@ class OperatorCall:
 
     @property
     def has_lists(self) -> bool:
-        """Whether an argument is a list of tensors, whose types are not in the file."""
+        """Whether an argument is a list of tensors; the file does not have their types."""
         return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
-        """Return a concrete argument as a string, empty for None and tensors."""
+        """Return a concrete argument as a string; empty for None and tensors."""
         if not self.values:
             raise CallError(Reason.NO_VALUES)
         value = self.values[index] if index < len(self.values) else ""
         return value if isinstance(value, str) else json.dumps(value)
 
     def flag(self, index: int, *, default: bool = False) -> bool:
-        """Return an argument that is True or False, `default` for None."""
+        """Return a Boolean argument; `default` for None."""
         text = self.value(index)
         if text not in {"True", "False", ""}:
             raise CallError(Reason.NO_VALUES)
         return text == "True" if text else default
 
     def number(self, index: int, default: float = 0) -> float:
-        """Return a number, `default` for None."""
+        """Return a number argument; `default` for None."""
         text = self.value(index)
         try:
             return float(text) if text else default
@@ -263,7 +263,7 @@ class OperatorCall:
             raise CallError(Reason.NO_VALUES) from None
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
-        """Return a list of integers; a single value stands for `count` equal integers."""
+        """Return a list of integers; a single value is repeated `count` times."""
         try:
             values = json.loads(self.value(index) or "[]")
         except ValueError:
@@ -278,14 +278,14 @@ class OperatorCall:
         return values
 
     def mask(self, index: int) -> list[bool]:
-        """Return an output mask, such as ``"[True, True, False]"``."""
+        """Return an output mask, written as ``"[True, True, False]"``."""
         words = self.value(index).removeprefix("[").removesuffix("]").split(", ")
         if not {"True", "False"} >= set(words):
             raise CallError(Reason.NO_VALUES)
         return [word == "True" for word in words]
 
     def output_type(self, index: int, default: str) -> str:
-        """Return the type that a ``dtype`` argument asks for, else `default`; empty if unknown."""
+        """Return the type that a ``dtype`` argument requests, else `default`; empty if unknown."""
         if not self.values or not str(self.value(index)).isdecimal():
             return default
         return _TYPE_OF_CODE.get(int(self.value(index)), "")
@@ -295,10 +295,10 @@ class OperatorCall:
 class Work:
     """FLOPs and minimum bytes of a call; NaN if unknown, with a `reason`.
 
-    Formulas leave `category` empty; the table of operators sets it. An estimate or a bound also has
-    a `reason`, which states its assumption. `parameters` are columns of `operator_efficiency`, such
-    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor;
-    `result` is what a pointwise operator writes.
+    Formulas leave `category` empty; it is set from the table of operators. The `reason` of an
+    estimate or a bound states its assumption. `parameters` are further columns of
+    `operator_efficiency`, such as ``m, n, k``. `type_name` is the operand type; empty means the
+    type of the first tensor. `result` is the output of a pointwise operator.
     """
 
     category: str = ""
@@ -322,7 +322,7 @@ def matrix_work(
     reason: str = "",
     **parameters: Any,
 ) -> Work:
-    """Return the work of a matrix operator with known figures."""
+    """Return the work of a matrix operator from its FLOPs and bytes."""
     model = flops if model_flops is None else model_flops
     figures = float(flops), float(model), float(min_bytes)
     return Work("", *figures, "matrix", certainty, reason, parameters)

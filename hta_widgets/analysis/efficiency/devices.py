@@ -1,13 +1,13 @@
-"""Peak rates of devices, and which device a rank ran on.
+"""Peak rates of devices, and the device on which a rank ran.
 
-`table` has a row per device and precision. All rates are dense: data sheets also print rates for
-sparse matrices, which are twice as high. AMD's devices of two dies appear as two devices in
-traces, so their rows are per die.
+`table` has a row per device and precision. All rates are for dense matrices; data sheets also print
+rates for sparse matrices, which are twice as high. Traces show an AMD device of two dies as two
+devices, so its rows are per die.
 
-A trace names its device, but names alone do not suffice: ROCm may write ``AMD Radeon Graphics`` or
-nothing at all. The order of matching is: devices that the user added; name and memory within 8 %;
-name alone; compute capability, units, warp size and memory. For example, the empty name with 192 GB
-of memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="properties"``.
+A name alone does not identify a device: ROCm may write ``AMD Radeon Graphics`` or no name. Devices
+are matched in this order: devices that the user added; by name and memory within 8 %; by name only;
+by compute capability, units, warp size and memory. For example, an empty name with 192 GB of
+memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="properties"``.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ Precision = Literal[
 PRECISIONS: Final = get_args(Precision)
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
-#: Tolerance for the size of memory: drivers reserve some, so a device shows less than its nominal
-#: size.
+#: Relative tolerance for the memory size. Drivers reserve some memory, so a device reports less
+#: than its nominal size.
 _MEMORY_TOLERANCE: Final = 0.08
-#: Minimum share of its row's units that a whole device has; a device with fewer is a partition
-#: (MIG, CPX).
+#: A device with a smaller share of the units in its row is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
-_MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
+_MAX_DIGITS: Final = 19  # integers of up to 18 digits fit in 64 bits
 _NAN: Final = float("nan")
 
-#: Note of frames without device work.
+#: Note of frames about ranks without device work.
 NO_DEVICE: Final = "no device is used: no kernels and no copies"
 
-#: Peaks for one call of an analysis: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
+#: Peaks for a single call of an analysis: the name of a device, or TFLOP/s by precision and
+#: ``memory_gb_s``.
 Peaks = str | Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Peak rates of one device; a `pattern` of None matches all names, unknown rates are NaN."""
+    """Peak rates of a device; unknown rates are NaN, and a `pattern` of None matches any name."""
 
     device: str
     pattern: str | None
@@ -76,7 +76,7 @@ class Device:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def has_memory(self, size_bytes: int) -> bool:
-        """Return whether one of the nominal sizes is within 8 % of `size_bytes`."""
+        """Return whether `size_bytes` is within 8 % of a nominal memory size."""
         sizes = [size * _GIB for size in self.memory_gib]
         return any(abs(size_bytes - size) <= _MEMORY_TOLERANCE * size for size in sizes)
 
@@ -86,7 +86,7 @@ _UNKNOWN: Final = Device("", None, {}, source="", certainty="uncertain")
 
 @dataclass(frozen=True, slots=True)
 class UsedDevice:
-    """The device of a rank: its properties in the file, and its row of the table.
+    """The device of a rank: its properties from the file, and its row of the table.
 
     `device_id` is -1 for a rank without device work.
     """
@@ -104,39 +104,39 @@ class UsedDevice:
 
     @property
     def certainty(self) -> str:
-        """``uncertain`` unless the peaks are certain and the name matches a whole device."""
+        """The row's certainty if the name matches a whole device, else ``uncertain``."""
         is_certain = self.matched_by in {"user", "name"} and self.scaled == 1
         return self.row.certainty if is_certain else "uncertain"
 
     def peaks(self, precisions: Iterable[str]) -> Floats:
-        """Return the peak of each precision in TFLOP/s, NaN if unknown."""
+        """Return the peak of each precision in TFLOP/s; NaN if it is unknown."""
         rates = self.row.tflop_per_s
         return np.array([rates.get(name, _NAN) for name in precisions], np.float64) * self.scaled
 
     @property
     def memory_gb_s(self) -> float:
-        """Memory bandwidth, NaN if unknown."""
+        """Memory bandwidth in GB/s; NaN if it is unknown."""
         return self.row.memory_gb_s * self.scaled
 
     @property
     def link(self) -> tuple[str, float]:
-        """Name and rate in each direction of the link to other devices of the node, else PCIe."""
+        """Name and rate per direction of the link to other devices of the node, or else of PCIe."""
         row = self.row
         return (row.link, row.link_gb_s) if row.link_gb_s > 0 else ("PCIe", row.pcie_gb_s)
 
     @property
     def major(self) -> int:
-        """Major number of the compute capability, -1 if unknown."""
+        """Major number of the compute capability; -1 if it is unknown."""
         return int(self.compute_capability.partition(".")[0] or -1)
 
     @property
     def is_amd(self) -> bool:
-        """Whether its warps have AMD's width."""
+        """Whether the warps have the width of AMD's."""
         return self.warp_size == 64
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of frames that name the device of the peaks and their source."""
+        """Columns of frames that name the device and the source of its peaks."""
         return {
             "device": self.row.device,
             "peak_source": self.row.source,
@@ -181,7 +181,7 @@ def _table() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # `table` is a new frame on each access, so writing to it does not change the devices.
+    # `table` is a new frame on each access, so assigning to its cells does not change the devices.
     if name == "table":
         return _table()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -203,25 +203,26 @@ def add(
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
-    """Add a device, which is matched before the built-in ones.
+    """Add a device; added devices are matched before the built-in ones.
 
     Parameters
     ----------
     device : str
-        Its name in frames.
+        Name of the device in frames.
     pattern : str, optional
-        Regular expression, searched for in the name that the file has. Default: the whole name
-        is `device`.
+        Regular expression that is searched for in the device name of a file. Default: matches only
+        the name `device`.
     properties : mapping, optional
-        Values of ``deviceProperties`` that the file must have, for example ``{"numSms": 152}``.
+        Values that ``deviceProperties`` of a file must have, for example ``{"numSms": 152}``.
     memory_gb_s : float, optional
-        Memory bandwidth in 10⁹ bytes a second.
+        Memory bandwidth in 10⁹ bytes per second.
     link, link_gb_s : str and float, optional
-        Name of the link to other devices of a node, and its rate in each direction.
+        Name of the link to other devices of a node, and its rate per direction in 10⁹ bytes per
+        second.
     source : str, default "user"
-        Where the figures come from; shown with every share of a peak.
+        Source of the figures, which is shown with every share of a peak.
     **tflop_per_s : float
-        Dense rates in 10¹² FLOP a second by precision: ``fp64, fp64_matrix, fp32, fp32_matrix,
+        Dense rates in 10¹² FLOP per second by precision: ``fp64, fp64_matrix, fp32, fp32_matrix,
         tf32, fp16, bf16, fp8, fp4, int8``.
 
     Examples
@@ -269,7 +270,7 @@ def peak(name: str, precision: str) -> float:
 
 @check_arguments
 def of(traces: TraceSet) -> pd.DataFrame:
-    """Return the device of each rank, and the row of `table` that it matches.
+    """Return the device of each rank and the row of `table` that it matches.
 
     Parameters
     ----------
@@ -279,12 +280,12 @@ def of(traces: TraceSet) -> pd.DataFrame:
     -------
     DataFrame
         One row per rank with device work: ``rank, device_id`` (int64); ``name``, as in the file;
-        ``device``, the row of `table`, empty if none matches; ``matched_by``: ``user``, ``name``
-        (and memory), ``name only``, ``properties``, ``none``; ``units, memory_bytes`` (int64, -1
-        if the file lacks them); ``memory_gb_s, link_gb_s, pcie_gb_s`` (float64), rates of memory
-        and per direction of links to other devices and to the host; ``scaled`` (float64), the
-        part of the device that a partition has; ``source, certainty``. The note names devices
-        without a row, and the line that adds one.
+        ``device``, the matching row of `table`, or an empty string; ``matched_by``: ``user``,
+        ``name`` (and memory), ``name only``, ``properties``, ``none``; ``units, memory_bytes``
+        (int64, -1 if the file lacks them); ``memory_gb_s, link_gb_s, pcie_gb_s`` (float64), the
+        memory bandwidth, and the rates per direction of links to other devices and to the host;
+        ``scaled`` (float64), the share of the device that a partition has; ``source, certainty``.
+        The note names devices without a row, and the call that adds one.
     """
     used = [used_device(trace) for trace in iter_ranks(traces.values())]
     schema = {
@@ -322,9 +323,9 @@ def unknown_device_note(devices: Sequence[UsedDevice]) -> str:
 
 
 def used_device(trace: Trace, user_devices: Sequence[Device] | None = None) -> UsedDevice:
-    """Return the device that most work of a rank ran on.
+    """Return the device that ran most of a rank's work.
 
-    `user_devices` are those of another process, from `devices_of_user`.
+    `user_devices` are the added devices of another process, from `devices_of_user`.
     """
     rows = device_work_rows(trace)
     if not len(rows):
@@ -337,7 +338,7 @@ def used_device(trace: Trace, user_devices: Sequence[Device] | None = None) -> U
 
 
 def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
-    """Return the entry of a device in ``deviceProperties``, or else the first; empty for none."""
+    """Return a device's entry in ``deviceProperties``, else the first entry, else an empty dict."""
     stated = trace.metadata.get("deviceProperties")
     stated = stated if isinstance(stated, list) else []
     entries = [entry for entry in stated if isinstance(entry, dict)]
@@ -362,7 +363,7 @@ def device_of_entry(
     rows = _built_in()
     if named := [row for row in rows if row.pattern and re.search(row.pattern, device.name)]:
         sized = [row for row in named if row.has_memory(device.memory_bytes)]
-        # Two devices may share a name, such as AMD Instinct MI250X/MI250.
+        # Two devices may have the same name, for example AMD Instinct MI250X/MI250.
         row = max(sized or named, key=lambda row: row.units == device.units)
         is_part = 0 < device.units < _WHOLE_DEVICE * row.units
         scaled = device.units / row.units if is_part else 1.0
@@ -392,7 +393,7 @@ def _stated_device(entry: Mapping[str, Any]) -> UsedDevice:
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
-    """Return the device of ``peaks=`` or the devices that the user added, for another process."""
+    """Return the device of ``peaks=``, or else the devices that the user added."""
     if peaks is None:
         return tuple(_added)
     if isinstance(peaks, str):

@@ -1,9 +1,10 @@
-"""The steps that an inference engine annotates: their phase, requests and tokens.
+"""Steps that an inference engine annotates, with their phase, requests and tokens.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
-prompts have 6144 tokens, and 3 that generate a token each. A name may also have sums over requests
-of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
-their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
+prompts have 6144 tokens, and of 3 requests that generate one token each. A name may also have sums
+over the requests: new tokens (``sq``), visible tokens (``sk``), and their squares and products. A
+new token attends to only half of the square of new tokens, so the number of (query, key) pairs is
+``sqsk - (sqsq - sq) / 2``.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _SGLANG: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+) bs=(?P<bs>\d+)(?P<rest>
 _ATOM: Final = re.compile(
     r"(?P<mode>prefill|decode)\[bs=(?P<bs>\d+)(?:/(?P<padded>\d+))? tok=(?P<tokens>\d+)"
 )
-_LONG_NUMBER: Final = re.compile(r"\d{19}")  # may not fit 64 bits
+_LONG_NUMBER: Final = re.compile(r"\d{19}")  # may not fit in 64 bits
 _DIFFUSION: Final = re.compile(r"execute_diffusion_\d+_\d+x\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class StepName:
-    """An engine's step; numbers are -1 if its name does not have them."""
+    """A step of an engine; numbers that its name does not state are -1."""
 
     engine: str
     phase: str
@@ -55,14 +56,14 @@ class StepName:
 
     @property
     def tokens(self) -> int:
-        """New tokens of the step, -1 if its name does not have them."""
+        """Number of new tokens in the step; -1 if its name does not state them."""
         known = self.prefill_tokens >= 0 and self.decode_tokens >= 0
         return self.prefill_tokens + self.decode_tokens if known else -1
 
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return what the name of an annotation states, None if it does not name a step.
+    """Return the step that an annotation names; None if its name is not that of a step.
 
     Examples
     --------
@@ -84,15 +85,16 @@ def parse_step_name(name: str) -> StepName | None:
 
 
 def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
-    """Return a step by the numbers of prefill, ``c``, and of decode, ``g``.
+    """Return a step from its prefill numbers, ``c``, and its decode numbers, ``g``.
 
-    ``c`` and ``c_sq`` are requests and new tokens; ``c_sk, c_sqsq, c_sqsk`` are sums.
+    ``c`` and ``c_sq`` count requests and new tokens; ``c_sk, c_sqsq, c_sqsk`` are sums over
+    requests.
     """
     pairs, visible = 0.0, 0
     for part in "cg":
         if numbers.get(part, -1):
             tokens, square = (numbers.get(f"{part}_{name}", -1) for name in ("sq", "sqsq"))
-            # Older names have no visible tokens: all tokens of a prompt are new.
+            # Older names do not state visible tokens. All tokens of a prompt are new.
             product = numbers.get(f"{part}_sqsk", square)
             pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
             visible += numbers.get(f"{part}_sk", tokens)
@@ -117,13 +119,13 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
         tokens = numbers.get("toks", numbers.get("c_sq", -1))
         numbers |= {"c": requests, "c_sq": tokens, "g": 0, "g_sq": 0}
         return _step("sglang", "prefill", numbers)
-    # In speculative decoding, the name does not say which tokens are new.
+    # In speculative decoding, the name does not state which tokens are new.
     return _step("sglang", "mixed", numbers) if mode == "MIXED" else StepName("sglang", "")
 
 
 @dataclass(frozen=True, eq=False)
 class EngineSteps:
-    """The steps of a rank, in the order of their starts."""
+    """The steps of a rank, ordered by start."""
 
     rows: Rows
     names: list[StepName]
@@ -131,7 +133,7 @@ class EngineSteps:
 
 @memoize
 def engine_steps(trace: Trace) -> EngineSteps:
-    """Return the outermost annotations of steps."""
+    """Return the outermost step annotations."""
     table = trace.table
     names = table.names
     is_step = name_mask(trace, lambda name: parse_step_name(name) is not None)
@@ -144,18 +146,18 @@ def engine_steps(trace: Trace) -> EngineSteps:
         [parse_step_name(names[code]) or StepName("", "") for code in table.name[of].tolist()]
         for of in (nested, outermost)
     )
-    # SGLang's scheduler puts annotations in the form of vLLM's around its own.
+    # SGLang's scheduler puts annotations in vLLM's format around its own annotations.
     if {step.engine for step in nested_steps} == {"sglang"}:
         steps = [replace(step, engine="sglang") for step in steps]
     return EngineSteps(outermost, steps)
 
 
 def step_of_events(trace: Trace, steps: Rows, rows: Rows) -> Ints:
-    """Return the step that encloses each host event, on its thread or in time; -1 for none."""
+    """Return the step around each host event, on its thread or by time; -1 if there is none."""
     table = trace.table
     above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
     enclosing = positions_of_rows(steps, len(table))[above]
-    # A thread without the annotation may launch work of the step.
+    # A thread without the annotation may also launch work of the step.
     start = table.start_ns[rows]
     latest = np.searchsorted(table.start_ns[steps], start, side="right") - 1
     is_inside = (latest >= 0) & (start < table.end_ns[steps[latest]])

@@ -1,7 +1,7 @@
-"""Chains of pointwise operators that one kernel could compute, with the bytes that it would save.
+"""Chains of pointwise operators that one kernel could compute, and the bytes this would save.
 
-For example, ``mul`` writes 8 MB, and ``add`` and then ``relu`` read and write 8 MB each. One kernel
-would keep both results between them in registers: 2 · 2 · 8 MB are not moved.
+For example, ``mul`` writes 8 MB, then ``add`` and ``relu`` each read and write 8 MB. A single
+kernel would keep the two results between them in registers, and avoid moving 2 · 2 · 8 MB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: More than the memory of any device, and small enough for sums over all chains of a file.
+#: More than the memory of any device, yet small enough that sums over all chains of a file fit in
+#: 64 bits.
 _MAX_BYTES: Final = 1 << 40
 _SCHEMA: Final = {
     "rank": "int64",
@@ -47,26 +48,26 @@ def fusion_candidates(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return chains of pointwise operators whose kernels follow each other on a stream.
+    """Return chains of pointwise operators whose kernels directly follow each other on a stream.
 
-    The operators of a chain have results of the same shape, so a compiler or a handwritten kernel
-    may compute them in one pass. The trace does not show whether one uses the result of another:
-    these are candidates.
+    The results of a chain's operators have the same shape, so a compiler or a handwritten kernel
+    may compute them in one pass. The trace does not show whether an operator uses the result of the
+    one before it, so these are only candidates.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels, narrowed in time and to ranks; all by default.
+        The kernels to search, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per rank and chain, the most bytes first: ``operators``, their names in order;
-        ``shape`` of the results, ``length``, ``count`` of chains, ``device_ns`` of all;
-        ``saved_bytes`` of a chain, each result between two operators written and read once;
-        ``total_saved_bytes``, and ``saving_ns``, their time at the device's bandwidth, -1 if
-        unknown.
+        One row per rank and chain, most bytes first: ``operators``, their names in order; ``shape``
+        of the results, ``length``; ``count``, the number of such chains; ``device_ns``, their total
+        time; ``saved_bytes`` per chain, which counts each intermediate result as written once and
+        read once; ``total_saved_bytes``, and ``saving_ns``, the time that these bytes take at the
+        device's memory bandwidth, -1 if unknown.
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     rows_of_ranks = map_ranks(parts, partial(_chains_of_rank, added=devices_of_user()))
@@ -117,10 +118,10 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[
 def _chains(
     part: RankPart, signature_set: Signatures, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
-    """Yield the device work of each chain, and the codes of the signatures of its calls.
+    """Yield the device work of each chain and the signature codes of its calls.
 
-    Work follows other work in a chain if it is the next on the stream, of another call, and has a
-    result of the same shape.
+    A kernel continues a chain if it directly follows on the stream, belongs to another call, and
+    has a result of the same shape.
     """
     table, calls = part.table, signature_set.calls
     numbers: dict[tuple[int, ...], int] = {(): -1}

@@ -1,4 +1,4 @@
-"""The launches of CUDA and HIP graphs, and how their kernels match the capture."""
+"""Launches of CUDA and HIP graphs, and how well their kernels match the capture."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ def graph_replays(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the launches of graphs, with the certainty of their kernels' operators.
+    """Return the launches of graphs, and how certain the operators of their kernels are.
 
-    The operators come from the traces given as ``hw.load(replay, capture=...)``. A graph's kernels
-    are compared with the launches that started no work while the graph was captured.
+    The operators come from traces loaded with ``hw.load(replay, capture=...)``. The kernels of a
+    graph are compared with the launches that started no work while the graph was captured.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The launches, narrowed in time and to ranks; all by default.
+        The launches to return, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per rank and launch: ``graph``, a number by its kernels, ``launch_id``, ``kernels``,
-        ``matched`` of them, ``matched_share``; ``replays``, launches of this graph on the rank;
+        One row per rank and launch: ``graph``, a number that identifies its sequence of kernels;
+        ``launch_id``; ``kernels``, their number; ``matched``, how many of them match the capture;
+        ``matched_share``; ``replays``, the number of launches of this graph on the rank;
         ``capture``, the annotation around the capture; and ``certainty``:
 
-        - ``name``: same names in the same order
-        - ``name-order``: the same number of each name, in another order, or equal graphs taken in
+        - ``name``: the same names in the same order
+        - ``name-order``: each name equally often but in another order, or equal graphs taken in
           turn
         - ``order``: the same number of calls, which do not name their kernels
-        - ``partial``: the capture has calls that launched nothing
-        - ``none``: no capture, fewer than 95 % match, or several captures fit
+        - ``partial``: the capture also has calls that launched nothing
+        - ``none``: no capture, fewer than 95 % match, or several captures match
     """
     parts = rank_parts(traces, selection, window, ranks)
     rows = [row for rows_of_rank in map_ranks(parts, _replays_of_rank) for row in rows_of_rank]

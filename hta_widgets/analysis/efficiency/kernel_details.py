@@ -1,8 +1,9 @@
 """Launch geometry, occupancy and tensor cores of kernels.
 
-NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
-a unit of at most 2048 threads are 25 %. It is not measured. AMD's profiler writes only grid and
-block, in older files on the launching call. ``hipExtModuleLaunchKernel`` has its grid in threads.
+NVIDIA's profiler computes the occupancy from the launch instead of measuring it: blocks of 256
+threads, 2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler only
+writes grid and block, which older files have on the launching call. The grid of
+``hipExtModuleLaunchKernel`` counts threads.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Maximum mean duration of short kernels, whose launch takes as long as they do.
+#: Kernels with a smaller mean duration are short: launching them takes as long as running them.
 _SHORT_NS: Final = 10_000
-#: A call of HIP whose ``grid`` counts threads; MIOpen and hipBLASLt launch kernels with it.
+#: A HIP call whose ``grid`` counts threads; MIOpen and hipBLASLt launch kernels with it.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
 _KEYS: Final = ["name", "launch"]
 _UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
@@ -64,31 +65,32 @@ def kernel_details(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how kernels that compute use the device: geometry, occupancy, tensor cores.
+    """Return geometry, occupancy and tensor-core use of compute kernels.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels, narrowed in time and to ranks; all by default.
+        The kernels to return, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per rank, kernel, grid and block, by rank, then time:
+        One row per rank, kernel, grid and block, ordered by rank, then by time:
 
-        - ``count, sum_ns, mean_ns, min_ns, max_ns``; ``short``, a mean below 10 µs
-        - ``grid`` in blocks, ``block`` in threads; ``threads`` of a block, ``registers`` of a
-          thread, ``shared_memory`` of a block in bytes; -1 if the file does not have them
-        - ``blocks_per_sm``, of the grid on each of the device's units; ``warps_per_sm``;
-          ``waves``, in how many rounds the blocks run; ``sm_efficiency_share``, the share of units
-          with a block
+        - ``count, sum_ns, mean_ns, min_ns, max_ns``; ``short``: the mean is below 10 µs
+        - ``grid`` in blocks, ``block`` in threads; ``threads`` per block, ``registers`` per thread,
+          ``shared_memory`` per block in bytes; -1 if the file does not have them
+        - ``blocks_per_sm``: blocks of the grid per unit of the device; ``warps_per_sm``; ``waves``:
+          number of rounds in which the blocks run; ``sm_efficiency_share``: share of units that
+          have a block
         - ``occupancy_share``, as the profiler computes it from the launch, and ``limited_by``
-        - ``tensor_core``: ``yes``, ``no`` or ``unknown``, by the kernel's name, and ``no`` below
+        - ``tensor_core``: ``yes``, ``no`` or ``unknown``, from the kernel's name; ``no`` below
           operators without matrix work; ``precision``, empty if unknown
-        - ``operator`` with the most time, of ``operators`` that launched it; ``module``, the class
+        - ``operator``: the one with the most time; ``operators``: how many operators launched the
+          kernel; ``module``: the module's class
 
-        ``.attrs``: ``tensor_core_share`` and ``unknown_tensor_core_share`` of the time, and
+        ``.attrs``: ``tensor_core_share`` and ``unknown_tensor_core_share`` of the time;
         ``short_kernels`` and ``short_ns``.
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
@@ -117,7 +119,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     owners = module_owners(trace)
     classes = list(dict.fromkeys(owners.class_names))
     class_of_module = [classes.index(class_name) for class_name in owners.class_names]
-    # The code of a launch is even if its grid is in blocks, and odd if it is in threads.
+    # Codes of launches are even for grids in blocks and odd for grids in threads.
     kernels = _callers_of_kernels(trace, rows, class_of_module).assign(
         name=table.name[rows], launch=launches.code * 2 + in_threads, time_ns=part.durations(rows)
     )
@@ -154,9 +156,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) -> pd.DataFrame:
-    """Return the code of the operator's name and the module's class of each kernel, -1 for none.
+    """Return the codes of each kernel's operator name and module class; -1 if there is none.
 
-    ``is_vector`` is whether its operator does no matrix work.
+    ``is_vector`` states whether the kernel's operator does no matrix work.
     """
     tree, signature_set, call = operator_tree(trace), signatures(trace), trace.launch_of[rows]
     operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)[tree.innermost[call]]
@@ -186,7 +188,7 @@ def _geometry(
     if isnan(per_sm) and _is_sizes(grid) and units:
         per_sm = prod(grid) / units
     occupancy_share = _positive(occupancy) / 100
-    resident = occupancy_share * max_threads / threads  # blocks that run on a unit at a time
+    resident = occupancy_share * max_threads / threads  # blocks that a unit runs at a time
     limiting = limits.get("limitingFactors") if isinstance(limits, dict) else ""
     limited_by = ", ".join(map(str, limiting)) if isinstance(limiting, list) else str(limiting)
     return {
@@ -205,7 +207,7 @@ def _geometry(
 
 
 def _positive(value: Any) -> float:
-    """Return a value of a file as a float, NaN if it is not a positive number."""
+    """Return a value of a file as a float; NaN if it is not a positive number."""
     is_positive = isinstance(value, (int, float)) and 0 < value < float("inf")
     return float(value) if is_positive else float("nan")
 

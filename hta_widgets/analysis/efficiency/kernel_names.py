@@ -1,11 +1,12 @@
-"""Tensor cores, precision and category of a kernel, by its name.
+"""Tensor cores, precision and category of a kernel, derived from its name.
 
-The first pattern of ``facts/name_patterns.json`` that the lower-case name contains decides, and
-products of two types run at the rate of the wider one. For example,
-``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. A value of an enumeration, such as ``(vllm::Fp8KVCacheDataType)0``,
-counts by its value, not by the type's name. Other names, for example of hand-written Triton
-kernels, are unknown.
+The first pattern of ``facts/name_patterns.json`` that occurs in the lower-case name applies. A
+product of two types runs at the rate of the wider one. For example,
+``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, and
+``volta_sgemm_128x64_nn`` on ordinary units in FP32. An enumeration value, such as
+``(vllm::Fp8KVCacheDataType)0``, is replaced by the type that its number stands for, since the name
+of the enumeration states no type. Other names, such as those of handwritten Triton kernels, are
+unknown.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from hta_widgets.analysis.efficiency.calls import bits_of_small_float
 from hta_widgets.analysis.efficiency.devices import UsedDevice
 from hta_widgets.facts import facts
 
-#: Maximum number of characters of a name that are searched: templates may have thousands.
+#: Only this many characters of a name are searched, since names of templates may have thousands.
 _MAX_SEARCHED: Final = 2_000
 
 
 class KernelUnits(NamedTuple):
-    """``tensor_core`` is ``yes``, ``no`` or ``unknown``; ``precision`` is empty if unknown."""
+    """``tensor_core`` is ``yes``, ``no`` or ``unknown``; an unknown ``precision`` is empty."""
 
     tensor_core: str
     precision: str
@@ -31,9 +32,10 @@ class KernelUnits(NamedTuple):
 
 _TENSILE: Final = re.compile(r"cijk_")
 _TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
-#: A value of an enumeration among template arguments: ``(vllm::Fp8KVCacheDataType)0``, or its name.
+#: An enumeration value among template arguments, for example ``(vllm::Fp8KVCacheDataType)0`` or its
+#: name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
-#: ``nvjet_<inputs><accumulator><output>_``; letters that are not in the table were never seen.
+#: ``nvjet_<inputs><accumulator><output>_``. The table has the letters that occur in known names.
 _NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
 
 
@@ -44,7 +46,7 @@ def _patterns(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def match_name(table: str, text: str, default: str = "") -> str:
-    """Return the value of the first row of a table of ``name_patterns.json`` that matches."""
+    """Return the value of the first matching row of a table in ``name_patterns.json``."""
     return next((value for pattern, value in _patterns(table) if pattern.search(text)), default)
 
 
@@ -70,9 +72,9 @@ def kernel_units(name: str) -> KernelUnits:
 
 
 def _type_of_value(match: re.Match[str]) -> str:
-    """Return the type of data that a value of an enumeration states, else the value.
+    """Return the data type that an enumeration value stands for, or the value itself.
 
-    The name of an enumeration alone states no type.
+    The name of the enumeration alone states no type.
     """
     value = match[2] or match[4]
     types: dict[str, str] = facts("name_patterns")["enumerations"].get(match[1] or match[3], {})
@@ -81,7 +83,7 @@ def _type_of_value(match: re.Match[str]) -> str:
 
 @cache
 def kernel_category(name: str) -> str:
-    """Return the category of a kernel, ``other`` if its name does not say.
+    """Return the category of a kernel; ``other`` if its name does not show it.
 
     Examples
     --------
@@ -97,10 +99,11 @@ _OF_TYPE: Final[dict[str, str]] = {
 
 
 def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> str:
-    """Return the precision of a matrix operator from its kernel and the type of its inputs.
+    """Return the precision of a matrix operator from its kernel and its input type.
 
-    Only the kernel's name shows whether float inputs run as FP32 or TF32 on NVIDIA's devices since
-    compute capability 8.0, and on ordinary or matrix units of AMD's. The result may be empty.
+    Float inputs run as FP32 or TF32 on NVIDIA devices of compute capability 8.0 or later, and on
+    ordinary or matrix units on AMD devices. Only the kernel's name shows which. The result may be
+    empty.
     """
     if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
         if units.precision == "fp32" and units.tensor_core == "yes" and not device.is_amd:

@@ -1,21 +1,21 @@
 """FLOPs and minimum bytes of matrix products and convolutions.
 
-A multiply-add is 2 FLOPs. Bias additions, scales and activations are not counted. Minimum bytes are
-each input that is read and each output that is written, once.
+A multiply-add counts as 2 FLOPs. Bias additions, scales and activations are not counted. For the
+minimum bytes, each input is read once and each output is written once.
 
-For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, is
-2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
+For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, has 2 · 6 ·
+8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
-`MATRIX_FORMULAS` has one formula for all products, and others for products of groups, packed
-weights, convolutions and gradients. ``facts/operators.json`` lists where each operator has its
-operands, as the arguments of a formula.
+`MATRIX_FORMULAS` has one formula for all ordinary products, and others for grouped products, packed
+weights, convolutions and gradients. ``facts/operators.json`` states for each operator which of its
+arguments are the operands.
 
-Weights of all experts may not be among the arguments of a call. The grids of the kernels then show
-how many pairs of token and expert were computed. For example, each of 32 tokens has 4 of 32
-experts, and 3072 hidden elements. With tiles of 16 pairs by 128 columns, triton_kernels launches a
-tile for each expert, and one for each 16 further pairs, 32 + (128 - 32) // 16 = 38 in all. The
-second product has 3072 / 128 = 24 tiles of columns: a grid of 38 · 24 = 912. The first one has a
-grid of 1748 = 38 · 46, so it writes 46 · 128 = 5888 columns.
+The arguments of a call may lack the weights of experts. The grids of the kernels then show how many
+(token, expert) pairs were computed. For example, each of 32 tokens is routed to 4 of 32 experts and
+has 3072 hidden elements. With tiles of 16 pairs by 128 columns, triton_kernels launches one tile
+for each expert and one for every 16 further pairs, in total 32 + (128 - 32) // 16 = 38. The second
+product has 3072 / 128 = 24 tiles of columns, and hence a grid of 38 · 24 = 912. The first product
+has a grid of 1748 = 38 · 46, so it writes 46 · 128 = 5888 columns.
 """
 
 from __future__ import annotations
@@ -53,17 +53,19 @@ _NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
-#: Products of experts: tile of outputs and of pairs, and type of the weights.
+#: Names of kernels that multiply by expert weights, with the tile of columns and pairs, and the
+#: type of the weights.
 _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: Not a persistent kernel, ``_p_matmul_ogs``: its grid is the number of the device's units.
+#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of the device's
+#: units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
 )
-#: Bits of a weight, with its share of the scale of its block.
+#: Bits per weight, including a share of the scale of its block.
 _WEIGHT_BITS: Final = {
     "mxe2m1": 4.25, "mxfp4": 4.25, "e2m1": 4.5, "mxe4m3": 8.25, "mxfp8": 8.25, "e4m3": 8.0,
     "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
@@ -87,20 +89,21 @@ def _product(
     is_sum: bool = False,
     is_packed: bool = False,
 ) -> Work:
-    """Return the work of ``left @ right``: matrices, batches of them, or vectors.
+    """Return the work of ``left @ right`` for matrices, batches of matrices, or vectors.
 
-    `added` is a further input, unless the argument `beta` is 0; `reads` are others. `out` is the
-    position of the output; `out_type` is its type, or the position of the type's code. The right
-    operand of an `is_linear` product is transposed, and the left operand has rows in all dimensions
-    but the last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
+    `added` is a further input, which is not read if the argument `beta` is 0. `reads` are other
+    inputs. `out` is the position of the output. `out_type` is its type, or the position of the
+    type's code. In an `is_linear` product, the right operand is transposed, and all dimensions of
+    the left operand but the last are rows. `is_sum` adds up a batch. Each byte of an `is_packed`
+    operand holds two 4-bit values.
     """
     a, b = call.tensor(left), call.tensor(right)
     a_dims, b_dims = call.shape(left), call.shape(right)
     if is_linear:
         a_dims, b_dims = (prod(a_dims[:-1]), a_dims[-1]), call.shape(right, 2)[::-1]
-    elif len(a_dims) == len(b_dims) == 1 and added is not None:  # addr: an outer product
+    elif len(a_dims) == len(b_dims) == 1 and added is not None:  # addr is an outer product
         a_dims, b_dims = (*a_dims, 1), (1, *b_dims)
-    else:  # a vector is a row on the left, a column on the right
+    else:  # a vector is a row on the left and a column on the right
         a_dims = a_dims if len(a_dims) > 1 else (1, *a_dims)
         b_dims = b_dims if len(b_dims) > 1 else (*b_dims, 1)
     *a_batches, m, k = a_dims
@@ -120,7 +123,7 @@ def _product(
 def _output_item_bytes(
     call: OperatorCall, default: str, out: int | None, out_type: int | str | None
 ) -> float:
-    """Return the bytes of an element of the output: argument `out`, or a tensor of `out_type`."""
+    """Return the bytes per output element, from argument `out` or else from `out_type`."""
     if out is not None and call.is_present(out):
         return item_bytes(call.type_of(out))
     if isinstance(out_type, int):
@@ -129,16 +132,16 @@ def _output_item_bytes(
 
 
 def _addmm(call: OperatorCall) -> Work:
-    """Return the work of a product that is added to argument 0; since PyTorch 2.8 in any type."""
-    has_type = len(call.dims) == 6 and not call.is_present(5)  # else a tensor for the output
+    """Return the work of addmm; since PyTorch 2.8, an argument may set the output type."""
+    has_type = len(call.dims) == 6 and not call.is_present(5)  # otherwise, it is the output
     return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
 
 def _scaled_product(call: OperatorCall) -> Work:
-    """Return the work of a product with scales, which followed bias and type until PyTorch 2.4."""
-    if not call.type_of(0):  # an element may pack two values
+    """Return the work of a scaled product; scales followed bias and type until PyTorch 2.4."""
+    if not call.type_of(0):  # each element may pack two values
         raise CallError(Reason.UNKNOWN_TYPE)
-    is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
+    is_old = call.type_of(3) in {"", "Scalar"}  # otherwise, it is the second scale
     return _product(call, reads=(2, 4, 5) if is_old else (2, 3, 4), out_type=3 if is_old else 6)
 
 
@@ -150,7 +153,7 @@ def _gemm_work(
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of products; `sizes` are batch, rows, columns and depth."""
+    """Return the work of a batch of products; `sizes` are batch, rows, columns and depth."""
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
@@ -162,7 +165,7 @@ def _gemm_work(
 
 
 def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
-    """Return whether each operand is transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
+    """Return which operands are transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
     strides = [tensor.strides or () for tensor in (a, b)]
     if min(map(len, strides)) < 2:
         return ""
@@ -183,7 +186,7 @@ def _grouped_product(
     is_linear: bool = False,
     is_packed: bool = False,
 ) -> Work:
-    """Return the work of products of groups, whose bounds are the values of a tensor."""
+    """Return the work of a grouped product; the bounds of groups are the values of a tensor."""
     a, b = call.shape(left), call.shape(right)
     b = (*b[:-2], b[-1], b[-2]) if is_linear else b
     dimensions = (len(a), len(b))
@@ -192,7 +195,7 @@ def _grouped_product(
         groups, reads = call.tensor(offsets).elements, (*reads, offsets)
     m, k, n = a[-2], a[-1], b[-1]
     batch = a[0] if dimensions == (3, 3) else 1
-    # Number of outputs: two matrices share K, so each group writes an output of its own.
+    # Number of output matrices. Two 2-D operands share K, so each group writes its own output.
     outputs = {(2, 3): 1, (2, 2): groups, (3, 3): batch, (3, 2): 1}
     if dimensions not in outputs or b[-2] != k:
         raise CallError(Reason.OTHER_ARGUMENTS)
@@ -213,8 +216,8 @@ def _packed_product(
 ) -> Work:
     """Return the work of a product with packed weights.
 
-    The number of columns is dimension `dim` of the argument `columns`, such as scales, or else the
-    first number in that argument.
+    Dimension `dim` of the argument `columns`, for example scales, is the number of columns. Without
+    `dim`, it is the first number in that argument.
     """
     *rows, k = call.shape(left)
     n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
@@ -226,9 +229,9 @@ def _packed_product(
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
-    """Return the work of Marlin, in any version: m, n and k are consecutive arguments.
+    """Return the work of any version of Marlin: m, n and k are consecutive arguments.
 
-    With experts, the number before the first flag is how many of them each row goes to.
+    With experts, the number before the first flag is the number of experts per row.
     """
     m, k = call.shape(0, 2)
     numbers = [int(text) if str(text).isdecimal() else -1 for text in call.values]
@@ -236,7 +239,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     n = next((n for rows, n, depth in triples if (rows, depth) == (m, k) and n > 0), 0)
     if not n:
         raise CallError(Reason.OTHER_ARGUMENTS if call.values else Reason.NO_VALUES)
-    # Products of 8-bit integers are written as half.
+    # Products of 8-bit integers are written in half precision.
     type_name = call.type_of(0) if call.type_of(0) in FLOATS else "c10::Half"
     inputs = [place for place in range(1, len(call.dims)) if call.is_present(place)]
     rows = m
@@ -247,7 +250,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
         experts = weights[0].dims[0]
         read = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
     else:
-        # The last tensor is a workspace, and one of the output's shape is the output.
+        # The last tensor is a workspace. A tensor with the shape of the output is the output.
         read = call.size_bytes(*(at for at in inputs[:-1] if call.shape(at) != (m, n)))
     size = call.size_bytes(0) + read + rows * n * item_bytes(type_name)
     estimate = _EVERY_EXPERT if has_experts else ""
@@ -255,10 +258,10 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
 
 
 def _te_product(call: OperatorCall) -> Work:
-    """Return the work of Transformer Engine's product.
+    """Return the work of a product of Transformer Engine.
 
-    Arguments 0 and 5 are the operands, 4 and 9 say whether they are transposed, 14 is the bias, 10
-    the output, and 20 states whether the product is added to it.
+    Arguments 0 and 5 are the operands, 4 and 9 state whether these are transposed, 14 is the bias,
+    10 is the output, and 20 states whether the product is added to the output.
     """
     a, out = call.shape(0), call.shape(10)
     k = a[-1] if call.number(4) else prod(a[:-1])
@@ -269,10 +272,10 @@ def _te_product(call: OperatorCall) -> Work:
 
 
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
-    """Return the work of a layer without operators below, by the matrices among its arguments.
+    """Return the work of a layer that calls no operators, from the matrices among its arguments.
 
-    Each row of the input is multiplied by all weights; in a grouped layer, by one of several
-    weights of equal shape.
+    Each row of the input is multiplied by all weights. In a grouped layer, it is multiplied by one
+    of several weights of equal shape.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
@@ -291,7 +294,7 @@ def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool =
 
 
 def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
-    """Return the work of recurrent layers: each matrix times the input of each time step."""
+    """Return the work of recurrent layers, whose matrices multiply the inputs of each time step."""
     x = call.shape(0)
     tensors = [tensor for place in weights for tensor in call.items(place)]
     matrices = [tensor for tensor in tensors if len(tensor.dims) == 2]
@@ -305,9 +308,9 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 def _products_with_weights(
     call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: float, estimate: str
 ) -> Work:
-    """Return the work of the products of `m` rows and each of the weights.
+    """Return the work of multiplying `m` rows by each of the weights.
 
-    It equals the work of a product of depth 1 with a column for each element of the weights.
+    It equals the work of a product of depth 1 with one column per weight element.
     """
     elements = sum(tensor.elements for tensor in weights)
     work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)
@@ -315,7 +318,7 @@ def _products_with_weights(
 
 
 def gradients_work(work: Work, executed: float = 2) -> Work:
-    """Return the work of gradients of the input and of the weights."""
+    """Return the work of computing the gradients of the input and of the weights."""
     return replace(
         work,
         flops=executed * work.flops,
@@ -325,7 +328,7 @@ def gradients_work(work: Work, executed: float = 2) -> Work:
 
 
 def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
-    """Return an estimate for a mixture of experts: every token goes to its chosen experts."""
+    """Return an estimate for a mixture of experts, which assumes that tokens reach many experts."""
     tokens = call.shape(x)[0]
     wide, narrow, ids = call.shape(up, 3), call.shape(down, 3), call.shape(chosen, 2)
     rows = tokens * ids[1]
@@ -346,31 +349,31 @@ def _estimate(flops: int, size: float, sizes: tuple[int, int, int, int], reason:
 
 
 def match_expert_kernel(name: str) -> re.Match[str] | None:
-    """Return the parts of a kernel's name whose grid shows the work of experts."""
+    """Match the name of a kernel whose grid shows the work of experts."""
     return _TENSORRT.search(name) or _TRITON.search(name)
 
 
 class _ExpertProduct(NamedTuple):
-    blocks: int  # tiles of pairs of token and expert
+    blocks: int  # tiles of (token, expert) pairs
     columns: int
-    tile: int  # pairs of a tile
+    tile: int  # pairs per tile
     bits: float  # of a weight
 
 
 def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
-    """Return the first product of experts and the second, which writes `hidden` columns."""
+    """Return the first and the second product of experts; the second writes `hidden` columns."""
     kernels = [(match_expert_kernel(name), grid) for name, grid in call.context.kernels if grid]
     matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:
         raise CallError("weights of the experts are not among the arguments")
-    # The first product has the activation; without any, it is launched first. The loop begins with
-    # the second one, whose `hidden` columns give the number of blocks.
+    # The first product includes the activation; if no kernel does, it is launched first. The loop
+    # begins with the second product, whose `hidden` columns give the number of blocks.
     matches.sort(key=lambda pair: "glu" not in pair[0].string.lower())
     blocks, products = 0, []
     for match, grid in reversed(matches):
         sizes = match.groupdict()
         width, tiles = int(sizes["columns"]), grid[0]
-        if "splits" in sizes:  # one dimension for all tiles
+        if "splits" in sizes:  # a single dimension holds all tiles
             splits = int(sizes["splits"])
             blocks = blocks or grid[0] // (-(-hidden // width) * splits)
             tiles, remainder = divmod(grid[0], max(blocks * splits, 1))
@@ -387,16 +390,17 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
 
 
 def _launched_experts(call: OperatorCall) -> Work:
-    """Return an estimate for experts whose weights are not arguments, from the grids of kernels.
+    """Return an estimate from the kernels' grids, for experts whose weights are not arguments.
 
-    A grid has a block for each tile of outputs, and for each tile of tokens of an expert: with 128
-    experts and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so that each of 888
-    tokens has 4 experts.
+    A grid has a block for each tile of outputs and tile of an expert's tokens. With 128 experts and
+    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so each of 888 tokens is routed
+    to 4 experts.
     """
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)
     blocks = up.blocks
-    # The last tile has up to `tile` pairs, so the blocks fit a range of pairs.
+    # The last tile of an expert has at most `tile` pairs, so a range of pairs gives this number of
+    # blocks.
     min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
     max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
     experts_per_token = -(-min_pairs // tokens)
@@ -424,7 +428,7 @@ def _convolution(
 ) -> Work:
     """Return the work of a forward convolution with any number of dimensions.
 
-    Argument 6 states whether it is transposed, unless the operator does.
+    Argument 6 states whether it is transposed, unless `transposed` is given.
     """
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x
@@ -454,9 +458,10 @@ def _convolution(
 def _output_sizes(
     call: OperatorCall, x: _Dims, w: _Dims, places: Sequence[int | None], *, transposed: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the size of the output and the stride in each dimension after the channels.
+    """Return the output size and the stride in each dimension after the channels.
 
-    `places` are the arguments stride, padding, dilation and output padding, None for defaults.
+    `places` are the positions of stride, padding, dilation and output padding; None means the
+    default.
     """
     values = [
         [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
@@ -464,7 +469,7 @@ def _output_sizes(
     ]
     sizes = []
     for n, k, stride, padding, dilation, added in zip(x[2:], w[2:], *values, strict=True):
-        reach = dilation * (k - 1) + 1  # from the first to the last input of an output
+        reach = dilation * (k - 1) + 1  # first to last input of an output
         if transposed:
             sizes.append((n - 1) * stride - 2 * padding + reach + added)
         else:
@@ -491,7 +496,7 @@ def _gradients(
     groups: int = 1,
     transposed: bool = False,
 ) -> Work:
-    """Return the work of a convolution's gradients: of input, weight and bias, as in `mask`.
+    """Return the work of a convolution's gradients; `mask` selects those of input, weight and bias.
 
     `places` are the positions of the input, the weight, and the output's gradient.
     """
@@ -507,9 +512,9 @@ def _gradients(
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of the operator of PyTorch 1.10 and later; without values, an upper bound."""
+    """Return the work in PyTorch 1.10 and later; without concrete inputs, an upper bound."""
     places = (1, 2, 0)
-    # The gradient's batch and channels show that the convolution is not transposed.
+    # The batch and the channels of the gradient show that the convolution is not transposed.
     if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
         work = _gradients(call, places, (True, True, True))
         return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
@@ -520,12 +525,12 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of the operator of PyTorch 1.9, which calls an operator per gradient."""
+    """Return the work in PyTorch 1.9, where this operator calls another one for each gradient."""
     gradients = call.context.gradients
     return _gradients(call, (0, 2, 1), [gradients > 1, gradients > 0, False])
 
 
-#: Formulas by their names in the table of operators.
+#: Formulas by their name in the table of operators.
 MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "product": _product,
     "addmm": _addmm,

@@ -2,17 +2,17 @@
 
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
-nearest call above it. Below a node of autograd, it belongs to the module of the forward operator
-that made the node, which a flow of the file or the sequence number names. A call of a module below
-a node is recomputation.
+nearest call above it. Below an autograd node, it belongs to the module of the forward operator that
+created the node, which is known from a flow in the file or from the sequence number. A module call
+below a node is recomputation.
 
-For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later ``AddmmBackward0`` runs on
-autograd's thread, with the sequence number of that ``addmm``: the work that it launches is
-backward work of ``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its
-work there is recomputation.
+For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later, ``AddmmBackward0`` runs on
+the autograd thread with the sequence number of that ``addmm``. The work that it launches is
+backward work of ``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below the node,
+that work is recomputation.
 
-`modules` folds layers that repeat: 12 equal ``Block`` modules below one parent are a row
-``Block ×12``, whose children are the sums over all twelve.
+`modules` folds repeated layers: 12 equal ``Block`` modules with the same parent become one row
+``Block ×12``, whose children are sums over all twelve.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Owners other than modules.
+#: Owners that are not modules.
 OUTSIDE: Final = -1
 UNATTRIBUTED: Final = -2
 OPTIMIZER: Final = -3
@@ -73,7 +73,7 @@ _NO_LAYER: Final = re.compile(
 )
 _ACCUMULATE: Final = "AccumulateGrad"
 _MAX_NODES_ABOVE: Final = 3
-#: Minimum number of repetitions of a layer, and minimum and maximum number of its operators.
+#: Repetitions that make operators a layer, and the fewest and most operators of a layer.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
@@ -83,7 +83,7 @@ _GUESSES: Final = "no nn.Module in the file: layers are annotations and repeated
 _PHASES: Final = ("forward", "backward", "recompute")
 _DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES)
 _FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES)
-#: Rows of work that belongs to no module.
+#: Names of the rows for work that belongs to no module.
 _OTHERS: Final = {
     OUTSIDE: "(outside modules)",
     UNATTRIBUTED: "(backward, unattributed)",
@@ -96,7 +96,7 @@ _COLUMNS: Final = (
     "min_device_ns", "max_device_ns", "source", "events",
 )  # fmt: skip
 _TEXTS: Final = ("path", "module", "class_name", "source", "events")
-#: Types of columns; `modules` itself adds the columns of all phases.
+#: Data types of columns; `modules` itself computes the sums over all phases.
 _SCHEMA: Final = {
     **{name: "int64" for name in _COLUMNS if name not in {"device_ns", "tflop_per_s"}},
     **dict.fromkeys(_TEXTS, "str"),
@@ -106,11 +106,11 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, eq=False)
 class ModuleOwners:
-    """Modules of a rank (``instances``), their calls, and the owner of each event.
+    """The modules of a rank (``instances``), their calls, and the owner of each event.
 
-    Columns by instance: `names, class_names, parent`. By event: `owner`, an instance or a negative
-    number such as `OUTSIDE`, and `phase`. By call: `row` of its event, -1 for a repeated sequence;
-    `instance`; `call_parent`; its times; and `is_again`, whether it is below a node of autograd.
+    Per instance: `names`, `class_names`, `parent`. Per event: `owner`, an instance or a negative
+    number such as `OUTSIDE`, and `phase`. Per call: `row` of its event, -1 for a repeated sequence;
+    `instance`; `call_parent`; its times; and `is_again`, whether it is below an autograd node.
     """
 
     source: str
@@ -155,7 +155,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
     if source != "nn.Module":
         calls, parent = _add_sequences(trace, calls, parent, stops, forward)
         source = "annotation" if len(rows) else "sequence"
-    # Calls of repeated sequences have no event: they are numbered after the rows of all events.
+    # Calls of repeated sequences have no event. Their numbers follow the rows of all events.
     added = len(parent) - len(table)
     stop = nearest_ancestor(parent, np.append(stops, np.ones(added, dtype=bool)))
     call_at = positions_of_rows(calls.place, len(parent))
@@ -186,13 +186,13 @@ def module_owners(trace: Trace) -> ModuleOwners:
 
 
 def has_module_ranges(trace: Trace) -> bool:
-    """Return whether a rank has calls of modules, or annotations that may name them."""
+    """Return whether a rank has module calls, or annotations that may name modules."""
     is_call = name_mask(trace, lambda name: name.startswith(MODULE_PREFIX))
     return bool(is_call.any() or _annotations(trace).any())
 
 
 def _class_name(name: str, source: str) -> str:
-    """Return ``Conv2d`` for a module ``Conv2d_1``, ``layer.#.mlp`` for a range ``layer.3.mlp``."""
+    """Return ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``."""
     class_name = re.sub(r"_\d+$", "", name)
     return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
 
@@ -204,16 +204,17 @@ def _annotations(trace: Trace) -> Bools:
 
 
 def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints:
-    """Return the owner of each event: that of the nearest call, node or optimizer above it.
+    """Return the owner of each event: the owner of the nearest call, node or optimizer above it.
 
-    `of_event` has the instances of calls, -1 for other events.
+    `of_event` has the instance of each event that is a call; -1 for other events.
     """
     size = len(forward)
     of_stop = of_event.copy()
     of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
     linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
     maker = stop[forward[linked]]
-    # A node of a recomputed operator links to an operator below another node, up to three deep.
+    # The node of a recomputed operator links to an operator that is itself below a node, up to
+    # three levels deep.
     for _ in range(_MAX_NODES_ABOVE):
         of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
     is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
@@ -225,24 +226,26 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 def _instances(
     calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
-    """Return the module of each call, and the names and parents of modules by first call."""
+    """Return the module of each call, and the modules' names and parents ordered by first call."""
     code = {name: number for number, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
     forest = forest_of(call_parent)
     if source != "nn.Module":
-        # The program may use a name in several places, so these are modules by path.
+        # A program may use the same name in several places, so modules are identified by path.
         path = key.copy()
         for members in forest.levels[1:]:
             pairs = (path[call_parent[members]] + 1) * len(code) + key[members]
-            # The numbers of a level are above those of the levels before.
+            # Codes of this level are larger than the codes of the levels before it.
             first_number = len(code) + path.max(initial=0) + 1
             path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A call within a call of its own name is of another module: `torch.nn`'s ``LSTM`` within a
-    # model that is also called ``LSTM``. Each class counts its modules, so both are ``LSTM_0``.
+    # A call within a call of the same name belongs to another module, for example `torch.nn`'s
+    # ``LSTM`` within a model whose class is also named ``LSTM``. Modules are numbered per class, so
+    # both are ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
-    # The first call in a forward pass gives the path; recomputation runs below other calls.
+    # The first call in a forward pass determines the path, since recomputation runs below other
+    # calls.
     order = np.lexsort((calls.start_ns, is_again, key))
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
     first = order[is_first]
@@ -255,19 +258,19 @@ def _instances(
 
 
 def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
-    """Return the forward operator of each node of autograd, -1 for other events."""
+    """Return the forward operator of each autograd node; -1 for other events."""
     table = trace.table
     forward = np.full(len(table), -1, dtype=np.int64)
     operators, linked_nodes = trace.flow_table.of_kind("fwdbwd")
     forward[linked_nodes] = operators
     if not len(linked_nodes) and nodes.any():
         _link_by_sequence(trace, nodes, forward)
-    # The engine's range around a node has no flow of its own.
+    # The engine's range around a node has no flow.
     targets = np.flatnonzero(forward >= 0)
     engine = table.parent[targets].astype(np.int64)
     is_engine = (engine >= 0) & nodes[engine] & (forward[engine] < 0)
     forward[engine[is_engine]] = forward[targets[is_engine]]
-    # A parameter's gradient is accumulated after the node that computed it.
+    # Accumulation of a parameter's gradient follows the node that computed it.
     accumulates = name_mask(trace, lambda name: _ACCUMULATE in name)
     order = np.flatnonzero(nodes | (forward >= 0))
     order = order[np.lexsort((table.start_ns[order], table.track[order]))]
@@ -278,7 +281,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
 
 
 def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
-    """Link each node to the last earlier operator with its number, on the thread that it names."""
+    """Link each node to the last operator with its sequence number, on the thread that it names."""
     table, rows = trace.table, operator_tree(trace).rows
     args = call_args(trace, rows)
     columns = {
@@ -291,7 +294,8 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
-    # PyTorch numbers threads itself. Sequence numbers that only one thread has show which it is.
+    # PyTorch has its own thread numbers. Sequence numbers that occur on a single thread show which
+    # thread a number means.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
     votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
@@ -307,12 +311,12 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 def _add_sequences(
     trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
 ) -> tuple[_ModuleCalls, Ints]:
-    """Add a call ``Layer_n`` around operators that repeat; return all calls and the parents."""
+    """Add a call ``Layer_n`` around operators that repeat; return all calls and their parents."""
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
     is_call = np.append(mask_of_rows(calls.place, len(table)), True)
-    # A thread with nodes and no forward operators has collectives between its nodes.
+    # A thread with nodes but without forward operators has collectives between its nodes.
     linked = forward >= 0
     backward_tracks = np.setdiff1d(table.track[linked], table.track[forward[linked]])
     is_chosen = is_call[stop] & ~np.isin(table.track[outermost], backward_tracks)
@@ -345,9 +349,9 @@ def _add_sequences(
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:
-    """Return start, period and count of the repeats that cover the largest part of a sequence.
+    """Return start, period and count of the repetition that covers most of a sequence.
 
-    The count is 0 unless at least three repeats cover more than half of the sequence.
+    The count is 0 unless at least three repetitions cover more than half of the sequence.
 
     Examples
     --------
@@ -380,52 +384,54 @@ def modules(
 ) -> pd.DataFrame:
     """Return the tree of modules with host time, device time and FLOPs.
 
-    Modules are the ``nn.Module`` ranges of files recorded with ``with_stack=True``. Without them
+    Modules are the ``nn.Module`` ranges of files recorded with ``with_stack=True``. Without them,
     they are the program's annotations, and operators that repeat at least three times in a row,
-    which are called ``Layer``. Device work belongs to the innermost module whose call launched it.
-    Work of the backward pass belongs to the module whose forward operator made the node of
-    autograd, by the file's flows or by sequence numbers. A call of a module below a node is
-    recomputation, as is a forward operator there that also ran in the forward pass of the step.
+    which are named ``Layer``. Device work belongs to the innermost module whose call launched it.
+    Backward work belongs to the module whose forward operator created the autograd node, according
+    to the file's flows or to sequence numbers. A module call below a node is recomputation, and so
+    is a forward operator there that also ran in the forward pass of the step.
 
     Parameters
     ----------
     traces : TraceSet
     depth : int, optional
-        Levels of the tree; all by default. Deeper modules count for those above.
+        Number of levels of the tree. Default: all. Deeper modules count for the module above them.
     fold : bool, default True
-        One row for equal modules below the same parent: same class, same modules below.
+        One row for equal modules with the same parent: the same class, and the same modules below.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device work and calls of modules, narrowed in time and to ranks; all by default. The
-        window cuts times; FLOPs are those of operators that start in it.
+        The device work and module calls to count, restricted by time and ranks. Default: all. The
+        window clips times; FLOPs count operators that start in it.
 
     Returns
     -------
     DataFrame
-        One row per rank and module, each below its parent, in the order of first calls:
+        One row per rank and module, each below its parent, ordered by first call:
 
-        - ``path`` (``Mlp_0.Block ×3.Linear_0``), ``module``, the last name of it, ``class_name``;
-          ``depth`` and ``parent`` (the parent's row, -1 for none); ``instances``, 1 unless folded
-        - ``calls`` in forward passes; ``host_ns`` of these; ``host_self_ns`` without modules below
-        - ``forward_device_ns, backward_device_ns, recompute_device_ns``; ``device_ns``, their sum,
-          and ``device_self_ns``, without modules below; ``min_device_ns, max_device_ns`` of one
-          instance
+        - ``path`` (``Mlp_0.Block ×3.Linear_0``); ``module``, its last name; ``class_name``;
+          ``depth``; ``parent``, the row of the parent, -1 if there is none; ``instances``, 1 unless
+          folded
+        - ``calls`` in forward passes; ``host_ns``, their time; ``host_self_ns``, without modules
+          below
+        - ``forward_device_ns, backward_device_ns, recompute_device_ns``; ``device_ns``, their sum;
+          ``device_self_ns``, without modules below; ``min_device_ns, max_device_ns`` per instance
         - ``forward_flops, backward_flops, recompute_flops`` of matrix work, NaN without shapes;
-          ``tflop_per_s``, their sum over ``device_ns``
-        - ``source``: ``nn.Module``, ``annotation`` or ``sequence``; ``events``, the names of the
-          events of its calls, one a line, empty for sequences
+          ``tflop_per_s``, their sum divided by ``device_ns``
+        - ``source``: ``nn.Module``, ``annotation`` or ``sequence``; ``events``: the names of the
+          events of its calls, one per line, empty for sequences
 
-        Rows ``(outside modules)``, ``(backward, unattributed)`` and ``(optimizer)`` have the other
-        work, so ``device_ns`` of the rows without a parent adds up to ``.attrs["device_ns"]``.
+        The rows ``(outside modules)``, ``(backward, unattributed)`` and ``(optimizer)`` contain all
+        other work, so ``device_ns`` of the rows without a parent adds up to
+        ``.attrs["device_ns"]``.
 
     Notes
     -----
-    A trace does not identify recomputation by a compiler, nor offloading.
+    A trace identifies neither recomputation by a compiler nor offloading.
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
     blocks = [block for rank_blocks, _ in results for block in rank_blocks]
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
-    # Parents are numbered by rank: add the row at which the rank begins.
+    # Parents are numbered per rank, so the first row of the rank is added.
     rank_start = np.arange(len(frame)) - frame.groupby("rank").cumcount()
     frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + rank_start)
     frame["device_ns"] = frame[list(_DEVICE)].sum(axis=1)
@@ -490,7 +496,7 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
     is_event = owners.row >= 0
     is_chosen[is_event] &= part.contains(owners.row[is_event])
     is_chosen &= ~owners.is_again
-    # A call below a call of the same module is not counted again.
+    # A call below another call of the same module is not counted again.
     is_outermost = ~forest.is_nested_in_group(np.arange(len(start)), owners.instance)
     measures = {
         "calls": np.ones(len(start), np.int64),
@@ -525,9 +531,9 @@ def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
 
 
 def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners) -> Ints:
-    """Return the sums of values by phase and owner.
+    """Return sums of values by phase and owner.
 
-    Modules come first. `_OTHERS` are at the end, so their negative numbers are indices as well.
+    Modules come first and `_OTHERS` last, so negative owners index the end of the array.
     """
     count = len(owners.names) + len(_OTHERS)
     sums = sum_by_group(phase * count + owner % count, values, len(_PHASES) * count)
@@ -535,22 +541,22 @@ def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners)
 
 
 def _fold(owners: ModuleOwners) -> Ints:
-    """Return the first module of each module's row.
+    """Return, for each module, the first module of its row.
 
     Siblings of equal class and structure share a row, and so do their children at equal positions.
-    Leaf modules share a row only with leaf modules at the same position: two ``Linear`` of
-    a block differ in their shapes. Annotations and sequences always share.
+    Leaf modules share a row only at equal positions, because two ``Linear`` of a block differ in
+    their shapes. Annotations and sequences always share.
     """
     size, parents = len(owners.names), owners.parent.tolist()
     children: list[list[int]] = [[] for _ in range(size)]
-    position = [0] * size  # among the children of the parent
+    position = [0] * size  # among the children of its parent
     for module, parent in enumerate(parents):
         if parent >= 0:
             position[module] = len(children[parent])
             children[parent].append(module)
     codes: dict[tuple[Any, ...], int] = {}
     structure = [0] * size
-    for module in range(size - 1, -1, -1):  # parents come before their children
+    for module in range(size - 1, -1, -1):  # children come after their parents
         below = tuple(structure[child] for child in children[module])
         structure[module] = codes.setdefault((owners.class_names[module], below), len(codes))
     first: dict[tuple[int, int, int], int] = {}
@@ -568,7 +574,7 @@ def _fold(owners: ModuleOwners) -> Ints:
 def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    repeats = (count // np.append(count, 1)[outer]).tolist()  # in each instance of the parent
+    repeats = (count // np.append(count, 1)[outer]).tolist()  # per instance of the parent
     labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
@@ -599,7 +605,7 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
 
 
 def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
-    """Return rows in depth-first order; ``parent`` is a row in that order."""
+    """Return the rows in depth-first order; ``parent`` refers to rows in that order."""
     size = len(block["path"])
     order = np.argsort(forest_of(block["parent"]).preorder) if size else np.empty(0, np.int64)
     block["parent"] = np.append(np.argsort(order), -1)[block["parent"]]

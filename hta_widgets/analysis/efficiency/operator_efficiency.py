@@ -1,9 +1,9 @@
-"""Efficiency of each operator against the limits of its device, by signature.
+"""Efficiency of operators against the limits of their device, by signature.
 
-Device work that no operator in the file launched has a row for each kernel: replays of CUDA graphs
-launch hundreds of kernels with one call, and work that was launched before recording began has no
-call. Its arguments are unknown, so it has a category by its name, a time, and a reason instead of
-figures. For example, the replay of a decoding step has the row
+Device work that no operator in the file launched has one row per kernel: a CUDA graph replay
+launches hundreds of kernels with one call, and work launched before recording began has no call.
+The arguments of such a kernel are unknown, so its row has a category derived from the name, a time,
+and a reason instead of figures. For example, the replay of a decoding step has the row
 ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1``, category ``gemm``, "replayed from a graph".
 """
 
@@ -51,7 +51,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
-#: The default `group_by`: one row per signature.
+#: The default `group_by`, with one row per signature.
 _SIGNATURE_KEYS: Final = ("name", "input_shapes")
 #: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
 _NUMBERS: Final = (
@@ -61,7 +61,7 @@ _NUMBERS: Final = (
 _TEXTS: Final = ("layout", "kernel_size", "stride")
 _ARGUMENTS: Final = ("input_shapes", "input_types", "input_strides", "concrete_inputs")
 _SIGNATURE: Final = ("name", "category", *_ARGUMENTS, "flops_kind", "certainty", "reason")
-#: Columns after the signature.
+#: Columns that follow the signature.
 _RESULTS: Final = (
     "precision", "recompute", "count", "flops", "model_flops", "total_flops", "least_bytes",
     "intensity", "device_ns", "mean_ns", "min_ns", "max_ns", "overlapped_ns", "kernels",
@@ -73,8 +73,8 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
-#: Figures of a call: the field of `Work`, and the sum over calls; one that the window cuts counts
-#: in part.
+#: Figures per call: the field of `Work`, and the column of the sum over calls. A call that the
+#: window clips counts in part.
 _FIGURES: Final = {
     "flops": ("flops", "total_flops"),
     "model_flops": ("model_flops", "total_model_flops"),
@@ -88,7 +88,7 @@ _SCHEMA: Final = {
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
     **dict.fromkeys(("recompute", "is_limited"), "bool"),
 }
-#: Values of columns in rows of kernels, unless they are known.
+#: Values of columns that are unknown for rows of kernels.
 _UNKNOWN: Final = {
     **{name: {"str": "", "bool": False}.get(dtype, -1) for name, dtype in _SCHEMA.items()},
     **dict.fromkeys((*_FIGURES, "peak_tflop_per_s", "memory_gb_s"), np.nan),
@@ -97,7 +97,7 @@ _UNKNOWN: Final = {
     "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
-#: Why work belongs to no operator, by code.
+#: Reasons why work belongs to no operator, by code.
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
@@ -112,7 +112,7 @@ class _RankRows:
     blocks: list[dict[str, Any]]
     device: UsedDevice
     has_shapes: bool
-    totals: Counter[str]  # numbers that are added up over ranks
+    totals: Counter[str]  # summed over ranks
 
 
 @check_arguments
@@ -125,67 +125,70 @@ def operator_efficiency(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return FLOPs, minimum bytes and the distance from the device's limits, by operator signature.
+    """Return FLOPs, minimum bytes and distance to the device's limits, by operator signature.
 
-    Each piece of work counts once. Of nested operators, it counts for the outermost convolution or
-    attention; if there is none, for the innermost matrix product; otherwise for the innermost
-    operator that launched it. Work that no operator launched, such as replays of graphs, has a row
-    for each kernel. FLOPs and minimum bytes follow from the arguments that the profiler wrote with
-    ``record_shapes=True``; what does not follow is NaN, with a reason.
+    Each piece of device work counts once. Among nested operators, it counts for the outermost
+    convolution or attention. If there is none, it counts for the innermost matrix product, or else
+    for the innermost operator that launched it. Work that no operator launched, such as graph
+    replays, has one row per kernel. FLOPs and minimum bytes are computed from the arguments
+    recorded with ``record_shapes=True``. Figures that the arguments do not determine are NaN, with
+    a reason.
 
-    A multiply-add is 2 FLOPs. FLOPs of matrix products, convolutions and attention are exact; FLOPs
-    of other operators are nominal (``flops_kind="vector"``) and give coordinates of a roofline
-    only. Minimum bytes count each input and each output once, so no real kernel moves fewer, unless
-    its data are in a cache.
+    A multiply-add counts as 2 FLOPs. FLOPs of matrix products, convolutions and attention are
+    exact. FLOPs of other operators are nominal (``flops_kind="vector"``) and only serve as
+    coordinates of a roofline. Minimum bytes count each input and each output once, so a real kernel
+    moves at least as many unless its data are in a cache.
 
     Parameters
     ----------
     traces : TraceSet
     group_by : sequence of str, default ("name", "input_shapes")
-        By default one row per signature (name, shapes, types, strides and values), precision, and
-        recomputation. Else one row per rank and these columns, of ``name, category, input_shapes,
-        input_types, step, phase``; figures of a call are then NaN if calls differ.
+        By default, one row per signature (name, shapes, types, strides and values), precision, and
+        recomputation. Otherwise, one row per rank and combination of these columns, from ``name,
+        category, input_shapes, input_types, step, phase``; figures per call are means if the calls
+        differ.
     peaks : str or mapping, optional
-        A device of ``hw.devices.table``, or TFLOP/s by precision and ``memory_gb_s``, instead of
-        the device that the file names.
+        A device of ``hw.devices.table``, or TFLOP/s by precision and ``memory_gb_s``. Default: the
+        device that the file names.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The operators to work on, narrowed in time and to ranks; all by default. All work below them
-        counts. The window cuts device work; an operator whose work it cuts counts as the part of a
-        call that is inside.
+        The operators to analyze, restricted by time and ranks. Default: all. All work below them
+        counts. The window clips device work; an operator whose work is clipped counts as a fraction
+        of a call.
 
     Returns
     -------
     DataFrame
-        By rank, then device time. Besides the keys and the arguments as in the file:
+        Ordered by rank, then by device time. In addition to the keys and the arguments as in the
+        file:
 
-        - ``count`` calls, ``kernels``; ``device_ns, mean_ns, min_ns, max_ns`` of a call;
-          ``overlapped_ns``, the part while the rank communicates
-        - ``flops, model_flops, least_bytes`` of a call, ``total_flops`` of all; ``model_flops`` are
-          without what attention computes again in its backward pass
+        - ``count``, the number of calls; ``kernels``; ``device_ns``, and per call ``mean_ns,
+          min_ns, max_ns``; ``overlapped_ns``, the part during which the rank communicates
+        - ``flops, model_flops, least_bytes`` per call; ``total_flops`` of all calls;
+          ``model_flops`` exclude what attention recomputes in its backward pass
         - ``tflop_per_s, gb_per_s``; ``intensity``, FLOPs per byte; ``compute_share, memory_share``
-          of the peaks; ``roofline_share``, of the rate that the intensity allows
-        - ``roofline_ns``, the time at that rate; ``saving_ns``, what reaching 70 % of it would
-          save; -1 if unknown
+          of the peaks; ``roofline_share``, the share of the rate that the intensity allows
+        - ``roofline_ns``, the time at that rate; ``saving_ns``, the time saved by reaching 70 % of
+          that rate; -1 if unknown
         - ``bound``: ``compute``, ``memory``, ``overhead`` (kernels below 10 µs, far from both
-          limits), ``unknown``; ``above_peak``, a share above 102 %
-        - ``m, n, k, batch, layout`` of matrix products (``batch`` also of the others); ``heads,
+          limits), ``unknown``; ``above_peak``: a share is above 102 %
+        - ``m, n, k, batch, layout`` of matrix products (``batch`` also of others); ``heads,
           kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
           kernel_size, stride``; ``min_flops, max_flops`` of attention over sequences of unknown
           lengths; -1 or empty if they do not apply
-        - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
-          bound``, ``stated`` (by the profiler, as XLA does), ``unknown``; ``reason``, why it is
-          unknown, or what an estimate assumes
+        - ``certainty``: ``exact``, ``linked`` (a shape comes from another call), ``estimate``,
+          ``upper bound``, ``stated`` (by the profiler, as XLA's does), ``unknown``; ``reason``: why
+          a figure is unknown, or what an estimate assumes
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
-        ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
-        ``unknown_ns`` of kernels without figures; ``known_share`` of the kernels' time below
-        operators whose matrix FLOPs are known, or that do no matrix work; ``launched_nothing``,
-        matrix operators that did not compute; ``thresholds`` of the verdicts.
+        ``.attrs``: ``device_ns`` of all device work; ``covered_ns`` of rows with figures;
+        ``unknown_ns`` of kernels without figures; ``known_share``, the share of kernel time below
+        operators whose matrix FLOPs are known, or that do no matrix work; ``launched_nothing``, the
+        number of matrix operators that did not compute; ``thresholds`` of the verdicts.
 
     Notes
     -----
-    A share above 100 % is flagged, not clipped: Winograd and FFT compute fewer products than the
-    definition counts, small data stay in caches, and a peak may be wrong.
+    A share above 100 % is flagged instead of clipped. Winograd and FFT compute fewer products than
+    the definition counts, small data may stay in caches, and a peak may be wrong.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     group_by = tuple(dict.fromkeys(group_by))
@@ -281,7 +284,7 @@ def _call_rows(
     phase = _phases(signature_set) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     category = signature_set.texts_of_work("category")
     category[times.communicates] = "communication"
-    # A row has the calls that agree in all of these columns.
+    # The calls of a row agree in all of these columns.
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase]
     columns += [times.communicates, times.is_host_copy]
     first_counted, group = group_by_columns([column[counted] for column in columns])
@@ -381,9 +384,9 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
 
 
 def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
-    """Return the figures of a call of each row, or the mean if the calls of the row differ.
+    """Return the per-call figures of each row, or their mean if the calls of the row differ.
 
-    ``inside`` is the number of calls; a call that the window cuts counts in part.
+    ``inside`` is the number of calls, where a call that the window clips counts in part.
     """
     signature_set = times.signatures
     code, share_inside = signature_set.code, times.inside[calls]
@@ -399,14 +402,14 @@ def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -
 
 
 def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the sums of rows with the same keys; other columns keep values that all rows share."""
+    """Sum the rows with the same keys; other columns keep the values that all rows share."""
     groups = frame.groupby(keys, sort=False)
     grouped = groups[list(_SUMS)].sum(min_count=1)
     grouped["min_ns"], grouped["max_ns"] = groups["min_ns"].min(), groups["max_ns"].max()
     is_repeated = frame.duplicated(keys)
     first = frame[~is_repeated].set_index(keys)
     for name in frame.columns.difference([*grouped, *keys], sort=False):
-        # A value that differs from the others of its group is not repeated, though the keys are.
+        # In a group whose rows differ, some row's keys are repeated but its value is not.
         is_shared = frame.duplicated([*keys, name]) == is_repeated
         all_share = is_shared.groupby([frame[key] for key in keys], sort=False).all()
         unknown: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")

@@ -1,9 +1,10 @@
-"""Steps of inference engines: prefill and decode, tokens per second, and time on the device.
+"""Steps of inference engines: prefill, decode, tokens per second, and device time.
 
-An engine annotates its steps. Annotations may be nested: SGLang's ``step[DECODE bs=32]`` is inside
-an ``execute_…`` of the same tokens. Then the outermost counts. A step lasts on the device from the
-start of the first work that it launched to the end of the last. Work of the first step may wait for
-work that was launched before recording began and is not in the file. This wait does not count.
+Engines annotate their steps. Annotations may be nested: SGLang's ``step[DECODE bs=32]`` is inside
+an ``execute_…`` of the same tokens. In this case the outermost annotation counts. On the device, a
+step lasts from the start of the first work that it launched to the end of the last. Work of the
+first step may wait for work that was launched before recording began, and that the file does not
+contain. This wait is not counted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: Minimum time from launch to start, on an idle device, of work that waits for unrecorded work.
+#: Work waits for unrecorded work if, on an idle device, it takes at least this long from launch to
+#: start.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
@@ -63,40 +65,40 @@ def serving_steps(
 ) -> pd.DataFrame:
     """Return the steps of inference engines with their tokens and times.
 
-    The names of annotations say what a step does: those of vLLM (``execute_context_…``), SGLang
-    (``step[…]``), ATOM and diffusion servers. Only the outermost of nested steps counts. Device
-    work belongs to the step that launched it, or the graph that it is part of. Work that was
-    launched before recording began belongs to none.
+    Steps are derived from the names of annotations by vLLM (``execute_context_…``), SGLang
+    (``step[…]``), ATOM and diffusion servers. Of nested steps, only the outermost counts. Device
+    work belongs to the step that launched it or the graph that contains it. Work that was launched
+    before recording began belongs to no step.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The annotations and device work, narrowed in time and to ranks; all by default. Device
-        times are cut at the window.
+        The annotations and device work to analyze, restricted by time and ranks. Default: all.
+        Device times are clipped at the window.
 
     Returns
     -------
     DataFrame
-        One row per rank and step, in that order:
+        One row per rank and step, in this order:
 
-        - ``step``, counted from 0; ``name``, ``engine`` and ``phase`` (``prefill``, ``decode``,
+        - ``step``, counted from 0; ``name``; ``engine``; ``phase`` (``prefill``, ``decode``,
           ``mixed``)
-        - ``prefill_requests, decode_requests, prefill_tokens, decode_tokens``; ``tokens``, the sum;
-          ``padded_tokens`` of a padded batch; -1 if the name does not have it
-        - ``attention_pairs`` of query and key that causal attention computes, NaN if unknown; more
-          than layers with a sliding window compute
-        - ``start_ns, host_ns``; ``device_start_ns``; ``device_ns``, the time that its work covers;
-          ``device_span_ns``, from first to last; ``gap_ns`` to the work of the next step;
-          ``waited_ns`` for work that is not in the file, in a first step, which is left out of
-          ``device_span_ns``
-        - ``tokens_per_s``, over ``device_span_ns`` and the gap, or the host's time without device
-          work
-        - ``flops`` of matrix work, NaN if unknown; ``replayed``, whether a graph was launched
+        - ``prefill_requests, decode_requests, prefill_tokens, decode_tokens``; ``tokens``, their
+          sum; ``padded_tokens`` of a padded batch; -1 if the name does not state them
+        - ``attention_pairs``: (query, key) pairs of causal attention, NaN if unknown; layers with a
+          sliding window compute fewer
+        - ``start_ns, host_ns``; ``device_start_ns``; ``device_ns``, the time covered by its work;
+          ``device_span_ns``, from the first work to the last; ``gap_ns`` to the work of the next
+          step; ``waited_ns``, how long a first step waits for work that is not in the file, which
+          ``device_span_ns`` excludes
+        - ``tokens_per_s``, over ``device_span_ns`` and the gap, or over the host time without
+          device work
+        - ``flops`` of matrix work, NaN if unknown; ``replayed``: whether a graph was launched
 
-        ``.attrs``: ``tokens_per_s`` by phase, and ``all`` from the first work to the last with the
-        time between steps; ``output_tokens``, the minimum and maximum number generated: a prefill
-        that completes a prompt generates one.
+        ``.attrs``: ``tokens_per_s`` by phase, and for ``all`` steps including the time between
+        them; ``output_tokens``, the minimum and maximum number of generated tokens: a prefill that
+        completes a prompt generates one.
     """
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _steps_of_rank))
@@ -118,10 +120,10 @@ def serving_steps(
 
 
 def _rates(frame: pd.DataFrame) -> dict[str, float]:
-    """Return tokens per second by phase, over the time of the phase's steps, and over all steps."""
+    """Return tokens per second for each phase, over the time of its steps, and for all steps."""
     counted = frame[frame["tokens"] >= 0]
     period = counted["tokens"] / counted["tokens_per_s"]
-    # Ranks may serve the same tokens or different ones, so a rate is that of one rank.
+    # Ranks may serve the same tokens or different ones, so rates are per rank.
     return {
         str(phase): float(rows["tokens"].sum() / max(period[rows.index].sum(), 1e-9))
         for phase, rows in [*counted.groupby("phase"), ("all", counted)]
@@ -168,7 +170,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
-    """Return the columns of the device's times by step; starts are -1 for steps without work."""
+    """Return the device-time columns by step; starts are -1 for steps without work."""
     start, end = part.clip_rows(work)
     spans = pd.DataFrame({"first": start, "last": end}).groupby(step)
     has_work = mask_of_rows(step, size)
@@ -180,7 +182,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
     if has_work[0]:
         recorded_start = _begin_of_recorded_work(part, work[step == 0])
         first[0], waited_ns[0] = recorded_start, recorded_start - first[0]
-    # The time to the work of the next step, if both have work.
+    # Time until the work of the next step, if both steps have work.
     gap_ns = np.append(np.maximum(first[1:] - last[:-1], 0) * (has_work[1:] & has_work[:-1]), 0)
     return {
         "device_start_ns": np.where(has_work, first, -1),
@@ -194,8 +196,8 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     """Return the start of a first step's work after its last wait for unrecorded work.
 
-    For example, a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms: the
-    step begins with this kernel.
+    For example, if a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms,
+    the step begins with this kernel.
     """
     start, end = part.clip_rows(work)
     order = np.argsort(start, kind="stable")
@@ -203,16 +205,16 @@ def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     idle_ns = start[1:] - np.maximum.accumulate(end[order])[:-1]
     launch_start, launch_end = part.table.start_ns[launch], part.table.end_ns[launch]
     launched_ns = np.minimum(launch_end, launch_start + _MAX_LAUNCH_NS)
-    # Work waits for unrecorded work if it was launched early in the idle time before it.
+    # Work waits for unrecorded work if it was launched early in the idle time that precedes it.
     waits = (idle_ns > _MIN_WAIT_NS) & (launched_ns[1:] < start[1:] - idle_ns * 0.9)
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 
 
 def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
-    """Return the known matrix FLOPs of each step, by the operators that its work belongs to."""
+    """Return the known matrix FLOPs of each step, from the operators to which its work belongs."""
     signature_set = signatures(captured_trace(part.trace))
     calls, flops = signature_set.calls, signature_set.figures("flops")
-    # The last entry is that of work without a call.
+    # The last entry is for work without a call.
     step_of_call = np.full(len(calls) + 1, -1, dtype=np.int64)
     step_of_call[calls.of_work(work, len(part.table))] = step
     step_of_call = step_of_call[:-1]

@@ -1,33 +1,35 @@
-"""The calls of operators that do the work of a rank, each piece of work once, by signature.
+"""The calls of operators that do the work of a rank, and their distinct signatures.
 
-Wrappers repeat the shapes of what they call: ``aten::conv2d``, ``convolution``, ``_convolution``
-and ``cudnn_convolution`` are one convolution. Among nested operators with matrix work, the
-outermost attention or convolution counts, else the innermost matrix product, else a wrapper that
-calls none of these. All device work below belongs to it. Other device work belongs to the innermost
-operator that is listed, else to its innermost operator.
+Wrappers have the same shapes as the operators that they call: ``aten::conv2d``, ``convolution``,
+``_convolution`` and ``cudnn_convolution`` are one convolution. Among nested operators with matrix
+work, the outermost attention or convolution counts, or else the innermost matrix product, or else a
+wrapper that calls none of these. All device work below belongs to it. Other device work belongs to
+its innermost listed operator, or else to its innermost operator.
 
-For example, ``linear`` calls ``t`` and ``addmm``, which launches a kernel: the counted call is
-``addmm``. An operator that launched nothing computed nothing, on a rank with device work: the last
-operator of a checkpoint's recomputation is in the trace, but was stopped before its kernel.
+For example, ``linear`` calls ``t`` and ``addmm``, and ``addmm`` launches a kernel: the counted call
+is ``addmm``. On a rank with device work, an operator that launched nothing computed nothing. For
+example, the last operator of a checkpoint's recomputation is in the trace, but was stopped before
+its kernel.
 
-A signature is an operator and its arguments, which determine its work, so a formula runs once for
-each. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one
-signature.
+A signature is an operator with its arguments. Since these determine the work, a formula runs once
+per signature. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: these
+are 480 calls of one signature.
 
-Files of 2021 and 2022 have shapes but no strides and paddings, so the output of a convolution is
-unknown from its own arguments. Its backward operator has the same sequence number and takes a
-gradient of that shape; such work is ``linked``.
+Files of 2021 and 2022 have shapes but no strides and paddings, so a convolution's own arguments do
+not determine its output. Its backward operator has the same sequence number and takes a gradient of
+the output's shape. The certainty of such work is ``linked``.
 
-Attention of an inference engine has the lengths of its step, and experts have the grids of their
-kernels. Calls that differ only in their step are one row of a table, whose figures are means.
+Lengths for an inference engine's attention come from its step, and the work of experts comes from
+the grids of their kernels. Calls that differ only in their step share a row of a table, whose
+figures are means.
 
-A call below an autograd node that carries a sequence number of its own is a forward within the
-backward pass: recomputation, if the same signature ran in the forward of the step.
+A call below an autograd node with a sequence number of its own is a forward call within the
+backward pass. It is recomputation if the same signature ran in the forward pass of the step.
 
-XLA counts the FLOPs and the bytes of its operations when it compiles them, so its calls have the
-args ``flops`` and ``bytes accessed``, which replace those of the formulas, as do Inductor's counts
-of its kernels. Equal operations with different figures are different signatures. On a device that
-no call on the host launches, such as a TPU, the operations of the device are the calls.
+XLA computes the FLOPs and bytes of its operations at compile time, so its calls have the args
+``flops`` and ``bytes accessed``. These replace the figures of the formulas, and so do Inductor's
+counts for its kernels. Equal operations with different figures are different signatures. On a
+device whose work no host call launches, such as a TPU, the device operations are the calls.
 """
 
 from __future__ import annotations
@@ -80,11 +82,11 @@ _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
 #: Until PyTorch 1.9, this operator calls another one for each gradient that it computes.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
-#: Number of calls after a convolution that are searched for one that takes its output.
+#: How many calls after a convolution are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
-#: Args of XLA's operations, with FLOPs, bytes and category, and of Inductor's kernels, with FLOPs
-#: and gigabytes.
+#: Args with FLOPs, bytes and category of XLA's operations, and with FLOPs and gigabytes of
+#: Inductor's kernels.
 _XLA = ("flops", "bytes accessed", "hlo_category")
 _INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
@@ -94,11 +96,11 @@ _Dims = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class CountedCalls:
-    """The counted calls of a rank, ascending, and the device work below each.
+    """The counted calls of a rank in ascending order, and the device work below each.
 
-    `call_of_work` is the position of the call of each row of device work, -1 for none.
-    `launched_nothing` is the number of matrix operators without device work, on ranks that have
-    some.
+    `call_of_work` is the position of the call for each row of device work, -1 if there is none.
+    `launched_nothing` is the number of matrix operators without device work; 0 on ranks that have
+    none.
     """
 
     rows: Rows
@@ -112,7 +114,7 @@ class CountedCalls:
         return len(self.rows)
 
     def of_work(self, rows: Rows, events: int) -> Ints:
-        """Return the call of each piece of work, -1 for none; the rank has `events` events."""
+        """Return the call of each piece of work, or -1; the rank has `events` events."""
         return np.append(self.call_of_work, -1)[positions_of_rows(self.work, events)[rows]]
 
 
@@ -132,13 +134,13 @@ def counted_calls(trace: Trace) -> CountedCalls:
         return _calls_on_device(trace, work)
     launched_nothing = 0
     if len(work):
-        # Masks, because `numpy.unique` hashes, which is slow for numbers in order.
+        # Masks are faster than `numpy.unique`, which hashes even if the numbers are in order.
         launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
         is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
         launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
         counted = np.flatnonzero(launches)
     else:
-        # Without device work, a rank has no launches to show which operators count.
+        # Without device work, no launches show which operators count.
         is_listed = roles["listed"] & ~_has_below(tree.forest, roles["listed"])
         counted = np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | is_listed))
     is_node = autograd_nodes(trace)[tree.rows]
@@ -154,7 +156,7 @@ def counted_calls(trace: Trace) -> CountedCalls:
 
 
 def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
-    """Return the device work that encloses no other, each piece as a call of its own."""
+    """Return the device work that contains no other work, each piece as a call of its own."""
     encloses = mask_of_rows(trace.table.parent[work], len(trace))[work]
     rows = work[~encloses]
     never = np.zeros(len(rows), bool)
@@ -170,7 +172,7 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     """Return the owner of each operator's device work, and which operators own matrix work."""
     parent, owner = forest.parent, np.arange(len(forest.parent))
-    # Convolutions and attention below no other.
+    # Convolutions and attention that are not below another one.
     is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
     is_top = roles["outermost"] & ~is_below
     top = nearest_ancestor(parent, is_top)[:-1]
@@ -179,7 +181,7 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     has_primary_above = nearest_ancestor(parent, is_primary)[:-1] >= 0
     is_wrapper = roles["fallback"] & ~has_primary_above & ~_has_below(forest, is_primary)
     is_wrapper &= ~_has_below(forest, is_wrapper)
-    # A later kind of owner overrides an earlier one.
+    # Later kinds of owners override earlier ones.
     for stops in (roles["listed"], is_wrapper, is_product, is_top):
         nearest = nearest_ancestor(parent, stops)[:-1]
         owner = np.where(nearest >= 0, nearest, owner)
@@ -191,7 +193,7 @@ def _has_below(forest: Forest, targets: Bools) -> Bools:
 
 
 class _Signature(NamedTuple):
-    """The inputs to the work of a call; unless `is_matrix`, calls below do its products."""
+    """The inputs of a formula; unless `is_matrix`, calls below do the matrix products."""
 
     name: str
     texts: Texts
@@ -200,7 +202,7 @@ class _Signature(NamedTuple):
 
 
 class CallSignature(NamedTuple):
-    """An operator and its arguments as strings, with their work."""
+    """An operator with its arguments as strings, and its work."""
 
     name: str
     texts: Texts
@@ -210,10 +212,10 @@ class CallSignature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The distinct signatures of a rank, and the signature of each counted call, as `code`.
+    """The distinct signatures of a rank, and the signature of each counted call as `code`.
 
-    `row` is the row of each call in a table, in which signatures that differ only in an engine's
-    step share a row.
+    `row` is the table row of each call. Signatures that differ only in an engine's step share a
+    row.
     """
 
     calls: CountedCalls
@@ -224,11 +226,11 @@ class Signatures:
     is_stopped: Bools
 
     def figures(self, name: str) -> Floats:
-        """Return the field `name`, a number, of the work of each call."""
+        """Return the numeric field `name` of each call's work."""
         return self._of_work(name, np.float64)
 
     def texts_of_work(self, name: str) -> Array:
-        """Return the field `name`, a string, of the work of each call."""
+        """Return the string field `name` of each call's work."""
         return self._of_work(name, object)
 
     def _of_work(self, name: str, dtype: Any) -> Array:
@@ -237,7 +239,7 @@ class Signatures:
 
     @property
     def has_known_matrix_flops(self) -> Bools:
-        """Whether the matrix FLOPs of each call are known, or it does no matrix work."""
+        """Whether each call has known matrix FLOPs or does no matrix work."""
         kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
         return np.asarray((kind == "vector") | ((kind == "matrix") & has_flops))
 
@@ -276,7 +278,7 @@ def signatures(trace: Trace) -> Signatures:
 def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
-    # The contexts of the calls whose arguments do not suffice, by position.
+    # Contexts of the calls whose arguments do not determine the work, by position.
     contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
     contexts |= _backward_contexts(trace, calls, args)
     contexts |= _expert_contexts(trace, calls) | _step_contexts(trace, calls)
@@ -299,7 +301,7 @@ def _distinct_signatures(
 
 
 def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
-    """Return the row of each signature in a table; it is shared if only known steps differ."""
+    """Return each signature's table row; signatures that differ only in their step share a row."""
     numbers: dict[tuple[_Signature, str], int] = {}
     rows = []
     for signature, work in zip(signature_list, works, strict=True):
@@ -309,7 +311,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the numbers of gradients that backward calls of convolutions compute, in old files."""
+    """Return the numbers of gradients that convolutions' backward calls compute, in old files."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     if not len(backward):
         return {}
@@ -320,7 +322,7 @@ def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallConte
 
 
 def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
-    """Return the arguments of the forward calls of autograd functions, by sequence numbers."""
+    """Return the arguments of autograd functions' forward calls, matched by sequence number."""
     contexts: dict[int, CallContext] = {}
     codes, sequences = args.code.tolist(), args.sequence.tolist()
     for name in operators_of("backward"):
@@ -338,7 +340,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the kernels of each mixture of experts, with the grids of its products."""
+    """Return the kernels of each mixture of experts, and the grids of its products."""
     experts = _positions_of_names(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
@@ -357,12 +359,12 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the engine's step around each call of attention, whose name has the lengths."""
+    """Return the engine's step around each attention call; the name of the step has the lengths."""
     attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
     if not len(attention) or not len(engine_steps(trace).rows):
         return {}
-    # The launch of a replayed graph, not the captured call, is within a step.
-    launch = np.full(len(calls) + 1, -1, dtype=np.int64)  # the last is of work without a call
+    # The launch of a replayed graph is within a step, the captured call is not.
+    launch = np.full(len(calls) + 1, -1, dtype=np.int64)  # the last is for work without a call
     launch[calls.call_of_work] = graph_launch_of(trace, calls.work)
     launch = launch[attention]
     event = np.where(launch >= 0, launch, calls.rows[attention])
@@ -377,7 +379,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature, without the products of a matrix operator below it."""
+    """Return the work of a signature, without matrix products of operators below it."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     work = call_work(OperatorCall(signature.name, dims, types, strides, values, signature.context))
     if signature.is_matrix or work.kind != "matrix":
@@ -394,7 +396,7 @@ def _input_type(dims: bytes, types: bytes) -> str:
 
 
 def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
-    """Return the output's shape of convolutions without concrete arguments, if it is known."""
+    """Return the output shapes of convolutions without concrete arguments, where known."""
     has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
     convolutions = _positions_of_names(trace, calls, _CONVOLUTIONS)
     convolutions = convolutions[has_no_values[args.code[convolutions]]].tolist()
@@ -403,7 +405,7 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
     tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
     gradients = _gradient_shapes(trace, calls, args)
 
-    # Lists of an optimizer's tensors are long, and only calls near convolutions need them.
+    # Decoding is lazy, since an optimizer's lists of tensors are long and few calls need them.
     @cache
     def dims_of(code: int) -> list[Any]:
         return decode_arg(args.texts[code][0])
@@ -427,9 +429,10 @@ def _has_channels(dims: Any) -> bool:
 
 
 def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Dims | None:
-    """Return the output of a convolution of `x` and `w`, if it is the first argument of a call.
+    """Return the output shape of a convolution of `x` and `w`, taken from a call that reads it.
 
-    It has the batch of the input and the channels of the weight.
+    The output has the batch of the input and the channels of the weight, and is the first argument
+    of that call.
     """
     taken = [dims[0] for dims in calls if dims]
     shapes = [tuple(dims) for dims in taken if len(dims) == len(w)]
@@ -439,7 +442,7 @@ def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Di
 def _gradient_shapes(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by sequence number and dims of input and weight."""
+    """Return gradient shapes by sequence number and dims of input and weight."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[backward]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
@@ -458,9 +461,10 @@ def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[st
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
-    """Return whether each recomputed call was stopped before it computed, on ranks without devices.
+    """Return which recomputed calls were stopped before computing, on ranks without device work.
 
-    Only ``detach`` is below such a call, while other operators are below other calls of its name.
+    Such a call has only ``detach`` below it, while other calls of the same name have other
+    operators below them.
     """
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)
@@ -479,7 +483,7 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
 
 @memoize
 def signatures_with_stated_work(trace: Trace) -> Signatures:
-    """Return the signatures of a rank's counted calls, with the work that its file states."""
+    """Return the signatures of a rank's counted calls, with the work stated by the file."""
     signature_set = signatures(trace)
     rows = signature_set.calls.rows
     if not getattr(trace.source, "states_work", False):

@@ -1,12 +1,12 @@
 """MFU and HFU of each step and rank.
 
-MFU is the part of a device's peak that a step's model needs: its FLOPs without recomputation, over
-the time of the step and the peak. HFU counts recomputation as well. For example, a step of 174.8 ms
-with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
+MFU is the share of a device's peak that a step's model needs: its FLOPs without recomputation,
+divided by the duration of the step and by the peak. HFU also counts recomputation. For example, a
+step of 174.8 ms with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
 
-The MFU is the product of four factors, each with a cause of its own: the share of the step in
-which the device is busy, the share of this time in matrix operators, their rate over the peak, and
-model FLOPs over all FLOPs.
+The MFU is the product of four factors, which point to different causes: the share of the step
+during which the device is busy, the share of this time in matrix operators, their rate divided by
+the peak, and model FLOPs divided by all FLOPs.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _COMPUTE: Final = KINDS.index("compute")
-#: Minimum known share of an MFU that is not a lower bound.
+#: An MFU is a lower bound if a smaller share of the work is known.
 _MIN_KNOWN: Final = 0.5
 _FLOPS: Final = (
     "forward_flops", "backward_flops", "recompute_flops", "attention_recompute_flops",
     "model_flops", "flops",
 )  # fmt: skip
-#: Times that the FLOPs would take at the peak.
+#: Times that the FLOPs would take at the peak rate.
 _PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
-#: Start, length, and time of device work.
+#: Start, duration and device time of a step.
 _TIMES: Final = ("start_ns", "step_ns", "busy_ns")
 _SCHEMA: Final = {
     **dict.fromkeys(("rank", "step", *_TIMES, "matrix_device_ns"), "int64"),
@@ -75,7 +75,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
-    columns: dict[str, Any]  # a row for each step
+    columns: dict[str, Any]  # one row per step
     device: UsedDevice
     has_shapes: bool
     outside_flops: float  # of operators outside of steps
@@ -92,51 +92,52 @@ def step_efficiency(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return MFU and HFU of each rank's steps, with how much of the work is known.
+    """Return MFU and HFU of each rank's steps, and how much of the work is known.
 
-    Only matrix products, convolutions and attention count; of XLA's operations, all FLOPs that the
-    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, its
-    length is that on the device, as in `step_times`. FLOPs belong to the step in which the operator
-    starts.
+    Only matrix products, convolutions and attention count; for XLA's operations, all FLOPs that the
+    file states count. A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices,
+    its duration is measured on the device, as in `step_times`. FLOPs belong to the step in which
+    the operator starts.
 
-    A forward operator that runs again within the backward pass is recomputation, as in
-    activation checkpointing. A trace does not identify selective checkpointing or recomputation by
-    a compiler, which count as model FLOPs.
+    A forward operator that runs again within the backward pass is recomputation, as in activation
+    checkpointing. A trace identifies neither selective checkpointing nor recomputation by a
+    compiler; both count as model FLOPs.
 
     Parameters
     ----------
     traces : TraceSet
     peaks : str or mapping, optional
-        A device of ``hw.devices.table``, or TFLOP/s by precision, instead of the device that the
-        file names.
+        A device of ``hw.devices.table``, or TFLOP/s by precision. Default: the device that the file
+        names.
     precision : str, optional
-        The precision whose peak counts for all work, for example ``"bf16"``. Default: that of
-        each operator.
+        The precision whose peak applies to all work, for example ``"bf16"``. Default: the precision
+        of each operator.
     model_flops : float, optional
-        Model FLOPs of a rank's step, instead of the operators'.
+        Model FLOPs per step of a rank. Default: computed from the operators.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The operators to work on, narrowed in time and to ranks; all by default. The window cuts
-        steps and work; an operator whose work it cuts counts as the part of a call that is inside.
+        The operators to analyze, restricted by time and ranks. Default: all. The window clips steps
+        and work; an operator whose work is clipped counts as a fraction of a call.
 
     Returns
     -------
     DataFrame
-        One row per rank and step, in that order; without steps, one row per rank, ``step`` -1:
+        One row per rank and step, in this order. Without steps, one row per rank with ``step`` -1:
 
         - ``start_ns, step_ns, busy_ns, matrix_device_ns`` (int64)
-        - ``forward_flops, backward_flops, recompute_flops``; ``attention_recompute_flops``, scores
-          that attention computes again in its backward pass; ``flops`` of all, ``model_flops``
-          without both kinds of recomputation
+        - ``forward_flops, backward_flops, recompute_flops``; ``attention_recompute_flops``, for
+          scores that attention recomputes in its backward pass; ``flops``, the total;
+          ``model_flops``, without both kinds of recomputation
         - ``tflop_per_s`` of model FLOPs; ``mfu``, ``hfu`` (float64, NaN if unknown)
-        - ``busy_share`` of the step; ``matrix_share`` of the busy time; ``matrix_efficiency``,
-          matrix FLOPs over their time and peak
-        - ``known_share``: of the kernels' time below operators whose matrix FLOPs are known, or
-          that do no matrix work; ``at_least``: it is below 50 %, so the MFU is a lower bound
-        - ``precision`` with the most FLOPs and its ``peak_tflop_per_s``; ``device, peak_source,
+        - ``busy_share`` of the step; ``matrix_share`` of the busy time; ``matrix_efficiency``:
+          matrix FLOPs divided by their time and the peak
+        - ``known_share``: share of kernel time below operators whose matrix FLOPs are known, or
+          that do no matrix work; ``at_least``: this share is below 50 %, so the MFU is a lower
+          bound
+        - ``precision`` with the most FLOPs, and its ``peak_tflop_per_s``; ``device, peak_source,
           peak_certainty``
 
         ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
-        on the device; ``outside_flops`` of operators outside of steps.
+        on the device; ``outside_flops`` of operators outside of all steps.
     """
     if model_flops is not None and model_flops < 0:
         raise TraceError(
@@ -192,12 +193,12 @@ def _steps_of_rank(
     user_devices: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
-    """Return the rows of a rank; `lengths` are the times of its steps, None without steps."""
+    """Return the rows of a rank; `lengths` has the times of its steps, or is None without steps."""
     has_steps = lengths is not None
     lengths = _whole_time(part) if lengths is None else lengths
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
-    # A host that runs ahead calls operators before the window whose work is in it.
+    # If a host runs ahead, the operators whose work is in the window were called before it.
     operators = part.without_window
     if part.has_window:
         operators = replace(operators, low=part.low, high=part.high, plain=False)
@@ -230,7 +231,7 @@ def _steps_of_rank(
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:
-    """Return the times of steps: the devices' times if the hosts run ahead."""
+    """Return start and duration of each step, measured on the device if the hosts run ahead."""
     ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
     length = step_length(
         ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
@@ -247,7 +248,7 @@ def _whole_time(part: RankPart) -> pd.DataFrame:
 
 
 def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.DataFrame:
-    """Return the FLOPs of each call by purpose, NaN if unknown, and the peak for its precision."""
+    """Return each call's FLOPs by purpose, NaN if unknown, and the peak for its precision."""
     calls = times.signatures
     flops, first_flops = (calls.figures(name) * times.inside for name in ("flops", "model_flops"))
     is_recomputed, is_backward = calls.is_recomputed, calls.calls.is_backward
@@ -271,7 +272,7 @@ def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.
 
 
 def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool) -> dict[str, Any]:
-    """Return the sums of each step; NaN if the FLOPs of all its matrix operators are unknown."""
+    """Sum the figures of each step; sums are NaN if it has no matrix operator with known FLOPs."""
     lacks_peak = calls["flops"].notna() & calls["peak"].isna()
     calls = calls.assign(has_peak=calls["peak_ns"].notna(), lacks_peak=lacks_peak)
     groups, rows = calls.groupby("row"), range(steps)
@@ -286,9 +287,9 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 
 def _known_shares(part: RankPart, times: CallTimes, row: Ints, steps: int) -> Floats:
-    """Return for each step the share of its kernels' time whose matrix FLOPs are known.
+    """Return, for each step, the share of its kernel time whose matrix FLOPs are known.
 
-    `row` is the row of the step of each piece of device work, -1 for none.
+    `row` is the row of the step of each piece of device work, -1 if there is none.
     """
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table

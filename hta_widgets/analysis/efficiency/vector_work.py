@@ -1,11 +1,11 @@
 """Nominal FLOPs and minimum bytes of operators without matrix products.
 
-FLOPs of these operators are a convention, for coordinates of a roofline only: 1 per output element
-of a pointwise operator, 5 per element of a softmax, and so on. Bytes are each input that is read
-and each output that is written, once. For example, ``aten::add`` of (4, 6) and (6,), both float, is
-24 FLOPs and 4 · (24 + 6 + 24) = 216 bytes.
+The FLOPs of these operators are a convention and only serve as coordinates of a roofline: 1 per
+output element of a pointwise operator, 5 per element of a softmax, and so on. The bytes count each
+input that is read and each output that is written, once. For example, ``aten::add`` of (4, 6) and
+(6,), both float, has 24 FLOPs and 4 · (24 + 6 + 24) = 216 bytes.
 
-``facts/operators.json`` lists operators with the arguments of a formula of `VECTOR_FORMULAS`.
+``facts/operators.json`` lists operators with the arguments for a formula of `VECTOR_FORMULAS`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 
 
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
-    """Return the work of a pointwise operator with `operands`; further tensors are ``out=``.
+    """Return the work of a pointwise operator with `operands`; other tensors are ``out=``.
 
-    The result has the type `to` if that is bool or the operands are integers; with ``real``, it has
-    the type of the parts of complex numbers.
+    The result has the type `to` if `to` is ``bool`` or the operands are integers. If `to` is
+    ``real``, it has the type of the parts of complex numbers.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
@@ -78,12 +78,12 @@ def _rule(
     extra_bytes: int = 0,
     to: str = "",
 ) -> Work:
-    """Return the work of an operator that reads and writes arguments as they are.
+    """Return the work of an operator that reads and writes whole arguments.
 
-    Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
-    elements, by default the first written or new output; `extra_bytes` are written for each
-    element in addition, such as the mask of a dropout. The list `state` of an optimizer is read and
-    written if it has tensors. New outputs are of type `to`, if the operands are integers.
+    New outputs have the shapes of the arguments `makes`, and are of type `to` if the operands are
+    integers. The argument `elements_of` determines the number of elements; the default is the first
+    written or new output. `extra_bytes` are written in addition for each element, for example the
+    mask of a dropout. The list `state` of an optimizer is read and written if it has tensors.
     """
     if state is not None and any(call.dims[state : state + 1]):
         reads, writes = (*reads, state), (*writes, state)
@@ -121,16 +121,16 @@ def _reduction(
 ) -> Work:
     """Return the work of a reduction.
 
-    Argument `index` has the dimensions, all of them if it is empty; another argument follows it.
-    `indices` are written instead of the values (``only``), after them (``too``), or not. The result
-    is of type `to` as in `pointwise_work`.
+    Argument `index` lists the reduced dimensions, empty for all; another argument follows it.
+    `indices` are written instead of the values (``only``), in addition (``too``), or not at all.
+    The result is of type `to`, as in `pointwise_work`.
     """
     shape = call.shape(0)
     if call.is_present(1):  # the maximum of two tensors is pointwise
         return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
     if has_dims and not call.values:
-        # The output is unknown, but smaller than the input.
+        # The size of the output is unknown, but less than that of the input.
         return _vector(flops * prod(shape), call.size_bytes(0), "estimate")
     places = call.numbers(index) if has_dims else []
     reduced = {place % len(shape) for place in places} or set(range(len(shape)))
@@ -150,7 +150,7 @@ def _result_type(call: OperatorCall, dtype: int | None, to: str) -> str:
 
 
 def _top(call: OperatorCall) -> Work:
-    """Return the work of ``topk(input, k, dim)``, whose outputs are values and their indices."""
+    """Return the work of ``topk(input, k, dim)``, which outputs values and their indices."""
     shape = list(call.shape(0))
     elements = prod(shape)
     k, dim = int(call.number(1)), int(call.number(2, -1))
@@ -177,11 +177,11 @@ def _row_norm(
     weights: tuple[int, ...],
     groups: tuple[int, ...] = (),
 ) -> Work:
-    """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
+    """Return the work of a norm over rows, which are the last dimensions or `groups` of channels.
 
-    `flops` are those per element without `weights` and with any of them. A norm without a bias
-    writes one statistic of each row, else two, in the type of the weight. CUDA kernels always write
-    float, but the arguments do not state the device.
+    `flops` are counts per element, without and with `weights`. A norm writes two statistics per
+    row, or one if it has no bias, in the type of the weight. CUDA kernels always write float, but
+    the arguments do not state the device.
     """
     elements = prod(call.shape(0))
     if groups:
@@ -199,7 +199,7 @@ def _batch_norm(call: OperatorCall) -> Work:
     x = call.shape(0)
     elements = prod(x)
     size = call.size_bytes(0, 1, 2, 3, 4) + elements * item_bytes(call.type_of(0))
-    # Files of 2021 have no values; running statistics are there in training as well.
+    # Files of 2021 have no values, so running statistics do not rule out training.
     if call.values and not call.flag(5, default=True):
         return _vector(2 * elements, size)
     size += call.size_bytes(3, 4)
@@ -212,9 +212,9 @@ def _batch_norm(call: OperatorCall) -> Work:
 def _norm_backward(
     call: OperatorCall, reads: tuple[int, ...], *, weight: int, mask: int | None = None
 ) -> Work:
-    """Return the work of a norm's gradients of the input, the weight and the bias, as in `mask`.
+    """Return the work of a norm's gradients; `mask` selects those of input, weight and bias.
 
-    It is 13 FLOPs per element, 10 without gradients of weight and bias.
+    These are 13 FLOPs per element, or 10 without gradients of weight and bias.
     """
     elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
     weighted = call.is_present(weight)
@@ -232,7 +232,7 @@ def _nll_loss(call: OperatorCall) -> Work:
 
 
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
-    """Return the work of taking rows of a table, which are assumed to be distinct."""
+    """Return the work of looking up rows of a table, which are assumed to be distinct."""
     rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
     lookups = prod(call.shape(indices))
     size = item_bytes(call.tensor(table).type) * width
@@ -241,7 +241,7 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
 
 
 def _embedding_bag(call: OperatorCall) -> Work:
-    """Return the work of adding up rows of a table; the contents of bags do not matter."""
+    """Return the work of summing rows of a table per bag."""
     (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
     bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
     elements = (min(lookups, rows) + bags) * width
@@ -262,15 +262,15 @@ def _gather(call: OperatorCall) -> Work:
 
 
 def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
-    """Return the work of an operator whose arguments do not determine its bytes."""
+    """Return the work of an operator whose arguments do not determine the bytes."""
     _ = call.shape(0)
     return Work(flops=float(flops), model_flops=float(flops), reason=reason)
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of pooling in two dimensions; with a dilation, it also writes indices.
+    """Return the work of 2-D pooling; with a dilation, it also writes indices.
 
-    If the flag `ceil` is set, the last window may end outside of the input.
+    If the flag `ceil` is set, the last window may extend beyond the input.
     """
     x = call.shape(0)
     kernel, padding = call.numbers(1, 2), call.numbers(3, 2)
@@ -289,7 +289,7 @@ def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work
 
 
 def _resize(call: OperatorCall, *, flops: int) -> Work:
-    """Return the work of an operator whose output has the last dimensions of argument 1."""
+    """Return the work of an operator for which argument 1 sets the last output dimensions."""
     sizes = call.numbers(1)
     if not sizes:
         raise CallError(Reason.OTHER_ARGUMENTS)
@@ -300,11 +300,11 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
 
 
 def _triton(call: OperatorCall) -> Work:
-    """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound.
+    """Return the bytes of an Inductor kernel: a lower bound that counts each pointer once.
 
-    If one pointer has indices, each element takes at most one value from another pointer, so that a
-    lookup of 32 rows does not count the table. The last numbers among the arguments are the sizes
-    of the loops.
+    If a pointer has indices, each element reads at most one value from every other pointer, so a
+    lookup of 32 rows does not count the whole table. The last numbers among the arguments are the
+    loop sizes.
     """
     tensors = call.tensors()
     size = sum(tensor.size_bytes for tensor in tensors)
@@ -319,7 +319,7 @@ def _triton(call: OperatorCall) -> Work:
     return Work("", _NAN, 0.0, float(size), "vector", "estimate", "each pointer counts once")
 
 
-#: Formulas by their names in the table of operators.
+#: Formulas by their name in the table of operators.
 VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "pointwise": pointwise_work,
     "rule": _rule,

@@ -1,10 +1,10 @@
-"""FLOPs and minimum bytes of a call of any operator, and which of nested operators counts.
+"""FLOPs and minimum bytes of any operator call, and which of several nested operators counts.
 
-``facts/operators.json`` is the table of operators, by how they count if they are nested:
-``gemm``, the innermost; ``outermost``, the outermost, such as convolutions and attention;
-``fallback``, only without any of these above or below it; ``listed``, without matrix products. A
-row names a formula, the positions of its operands among the arguments of a call, and the operators
-that have them::
+``facts/operators.json`` is the table of operators. It groups them by how they count when nested: of
+``gemm`` operators, the innermost; of ``outermost`` operators, such as convolutions and attention,
+the outermost; a ``fallback`` only if none of these is above or below it; ``listed`` operators have
+no matrix products. A row names a formula, the positions of the operands among the arguments of a
+call, and the operators with these arguments::
 
     {
         "formula": "product",
@@ -17,8 +17,8 @@ that have them::
     }
 
 is the product of argument 0 and the transposed argument 2, which also reads the scales 1 and 3 and
-writes argument 4. ``aten::linear`` is a ``fallback`` that calls ``aten::addmm``, a ``gemm``: the
-figure belongs to ``aten::addmm``.
+writes argument 4. ``aten::linear`` is a ``fallback`` that calls ``aten::addmm``, a ``gemm``, so the
+work counts for ``aten::addmm``.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwi
 from hta_widgets.facts import facts
 from hta_widgets.trace.call_args import decode_arg
 
-#: How an operator counts among nested operators.
+#: How an operator counts when operators are nested.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
-#: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
+#: Larger figures come from invalid shapes; their sums would not fit in 64 bits.
 _MAX_FIGURE: Final = 1 << 60
 
 
 class ListedOperator(NamedTuple):
-    """An operator of the table: its formula, how it counts, and its category."""
+    """An operator of the table, with its formula and category, and how it counts when nested."""
 
     role: Role
     category: str
@@ -57,7 +57,7 @@ class ListedOperator(NamedTuple):
 
 
 def unnumbered_name(name: str) -> str:
-    """Return the name of an operator without the number that SGLang's profiler adds.
+    """Return the name of an operator without the number that SGLang's profiler appends.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def unnumbered_name(name: str) -> str:
 
 @cache
 def _table() -> dict[str, ListedOperator]:
-    """Return the operators of ``facts/operators.json`` by name; a ``*`` ends a common prefix."""
+    """Return the operators of ``facts/operators.json`` by name; a trailing ``*`` marks a prefix."""
     table: dict[str, ListedOperator] = {}
     for role, rows in facts("operators").items():
         for row in rows:
@@ -82,7 +82,7 @@ def _table() -> dict[str, ListedOperator]:
 
 @cache
 def _find(name: str) -> ListedOperator | None:
-    """Return the row of an operator; pointwise ``aten::add_`` has the row of ``aten::add``."""
+    """Return the table row of an operator; in-place pointwise operators share a row."""
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]
@@ -95,27 +95,27 @@ def _find(name: str) -> ListedOperator | None:
 
 @cache
 def operators_of(formula: str) -> frozenset[str]:
-    """Return the operators of the table that have a formula."""
+    """Return the operators of the table that use a formula."""
     function = _FORMULAS[formula]
     return frozenset(name for name, row in _table().items() if row.work.func is function)
 
 
 def role_of(name: str) -> Role:
-    """Return how an operator counts among nested operators."""
+    """Return how an operator counts when operators are nested."""
     listed = _find(name)
     return listed.role if listed else "unlisted"
 
 
 @cache
 def category_of(name: str) -> str:
-    """Return the category of an operator, listed or not."""
+    """Return the category of an operator, whether or not the table has it."""
     if listed := _find(name):
         return listed.category
     return match_name("operator_categories", name.lower(), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
-    """Return the FLOPs and minimum bytes of a call; unknown ones are NaN, with a reason."""
+    """Return the FLOPs and minimum bytes of a call; unknown figures are NaN, with a reason."""
     listed = _find(call.name)
     if listed is None:
         return Work(category_of(call.name), reason=Reason.UNLISTED)
@@ -123,7 +123,7 @@ def call_work(call: OperatorCall) -> Work:
     kind = "vector" if listed.role == "listed" else "matrix"
     types = {call.type_of(place) for place in range(len(call.types))}
     if kind == "matrix" and types & REAL_TYPES.keys():
-        # A complex multiply-add is four real multiplications and four additions.
+        # A complex multiply-add consists of four real multiplications and four additions.
         work = replace(work, flops=4 * work.flops, model_flops=4 * work.model_flops)
     return replace(work, category=work.category or listed.category, kind=kind)
 
@@ -134,7 +134,7 @@ def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall
     except CallError as error:
         return Work(reason=str(error))
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
-        # Arguments of another version of the schema.
+        # The arguments are those of another version of the schema.
         return Work(reason=Reason.OTHER_ARGUMENTS)
     figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
     if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
@@ -144,12 +144,12 @@ def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:
-    """Return the work of an autograd function's gradients, from the arguments of its forward."""
+    """Return the work of an autograd function's gradients, from its forward call's arguments."""
     if call.context.forward is None:
         raise CallError("the forward call is not in the file")
     dims, types, strides, values = map(decode_arg, call.context.forward)
     work = call_work(OperatorCall(forward, dims, types, strides, values))
-    # Attention computes its scores again.
+    # Attention recomputes its scores in the backward pass.
     work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
 

@@ -1,4 +1,4 @@
-"""Files of Ascend's profiler, torch_npu: ``trace_view.json``, and its database."""
+"""Files of Ascend's profiler, torch_npu: ``trace_view.json`` and a database."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ _PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
 
 
 def is_trace_view(start: FileStart) -> bool:
-    """Whether a file is a time line of Ascend's profiler."""
+    """Return whether a file is a time line of Ascend's profiler."""
     if TRACE_NAME.fullmatch(Path(start.path).name):
         return start.is_json
     is_list = start.is_json and start.without_bom[:1] == b"["

@@ -1,8 +1,7 @@
-"""Read the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
+"""Reader of the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
 
-Tasks of the device have a global id, and another table has the names and shapes of the tasks that
-compute, by this id. Collectives are rows of a third table, so the tasks of a collective do not
-count::
+Device tasks have a global id. A second table has names and shapes of compute tasks by this id.
+Collectives are rows of a third table, so their tasks are not counted::
 
     TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
@@ -40,30 +39,30 @@ _TEXTS = "STRING_IDS"
 _DEVICE_LABEL = "NPU {}"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
 _TID_MASK = (1 << 32) - 1
-#: Categories of PyTorch's rows by a word in the name of their type; all others are operators.
+#: Categories of PyTorch's rows by a word in their type name; all other rows are operators.
 _CATEGORIES = {"queue": "enqueue", "trace": "python_function", "python": "python_function",
                "mstx": "user_annotation"}  # fmt: skip
-#: Names of types, for databases without the table of these names.
+#: Type names, for databases without the table of these names.
 _TYPES = {50002: "queue", 50003: "trace", 50004: "mstx"}
 _COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
 _COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
-#: Tasks that only collectives have.
+#: Tasks that occur only in collectives.
 _COLLECTIVE_TASK = re.compile(r"RDMA\w*|Notify[ _]Wait", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
-#: Names of c10d by names of HCCL, for collectives with equal counts of input and output.
+#: c10d's names by HCCL's names, for collectives with equal counts of input and output.
 _SAME_COUNT = {
     "allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
     "receive": "recv",
 }  # fmt: skip
-#: Number that stands for the stream of the first group; groups have no streams.
+#: Stream number of the first group, because groups have no streams.
 _FIRST_GROUP = 10_000
-#: Types of elements such as ``FP32`` or ``FP8E4M3``, and c10d's names of their kinds.
+#: Element types such as ``FP32`` or ``FP8E4M3``, and c10d's names for their kinds.
 _DTYPE = re.compile(r"(?P<kind>B?FP|U?INT)(?P<bits>\d+)(?P<layout>E\d\w*)?")
 _KINDS = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
 def is_database(start: FileStart) -> bool:
-    """Whether a file has the tables of Ascend's profiler."""
+    """Return whether a file has the tables of Ascend's profiler."""
     tables = start.tables
     return _TEXTS in tables and bool(tables & _EVENTS) and "StringIds" not in tables
 
@@ -143,7 +142,7 @@ class _AscendTables:
         )  # fmt: skip
 
     def read_collectives(self) -> None:
-        """Read collectives; each is one event on the track of its group."""
+        """Read collectives; each is a single event on the track of its group."""
         columns = self._database.integers(
             "COMMUNICATION_OP", "startNs endNs connectionId",
             optional="opName groupName dataType count deviceId opId",
@@ -179,7 +178,7 @@ class _AscendTables:
         )  # fmt: skip
 
     def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
-        """Return each collective's stated device, else its tasks' device, else the first device."""
+        """Return each collective's device: as stated, else from its tasks, else the first one."""
         tasks, parts = self._tasks, self._parts
         task_device = tasks["deviceId"]
         part_device = values_by_id(tasks["globalTaskId"], task_device, parts["globalTaskId"])
@@ -197,7 +196,7 @@ class _AscendTables:
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
-        """Read calls of CANN; a call within an operator has no link, since the operator has it."""
+        """Read CANN calls; a call within an operator has no link, because the operator has it."""
         columns = self._database.integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])

@@ -1,12 +1,12 @@
-"""Read ``trace_view.json`` of Ascend's profiler: Chrome JSON, in a folder that states the rank.
+"""Reader of Ascend's ``trace_view.json``: Chrome JSON, in a folder that states the rank.
 
 ::
 
     host_123_ascend_pt/profiler_info_0.json            {…, "rank_id": 0}
     host_123_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, step_trace_time.csv, …
 
-What its rows mean is in `hta_widgets.formats.kineto.ascend_rows`, so that an exported file has the
-same figures.
+`hta_widgets.formats.kineto.ascend_rows` interprets its rows, so an exported file has the same
+figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
-#: Folders of a recording by torch_npu, MindSpore or msprof.
+#: Recording folders of torch_npu, MindSpore or msprof.
 _RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
 _EXPORT = re.compile(r"msprof_.*\.json")
@@ -43,7 +43,7 @@ def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the tables and raw data of a trace's recording, and files with the same events."""
+    """Yield tables and raw data of a trace's recording, and files with the same events."""
     trace = Path(path)
     is_view = TRACE_NAME.fullmatch(trace.name) is not None
     if trace.parent.name not in _OUTPUTS:
@@ -60,7 +60,7 @@ def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
 
 
 def rank_of_folder(path: str) -> int | None:
-    """Return the rank that ``profiler_info_N.json`` in a folder of the recording states."""
+    """Return the rank stated by ``profiler_info_N.json`` in a folder of the recording."""
     for folder in Path(path).parents[:2]:
         files = list(folder.glob("profiler_info*.json"))
         rank = _stated_rank(files[0]) if len(files) == 1 else None

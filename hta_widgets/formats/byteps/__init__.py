@@ -12,7 +12,7 @@ from hta_widgets.readers.formats import (
     references,
 )
 
-#: Names of the folders of machines, in which their workers and servers write.
+#: Names of the folders in which the workers and servers of a machine write.
 MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 
 _KINETO = "hta_widgets.formats.kineto"

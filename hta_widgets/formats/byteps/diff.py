@@ -44,10 +44,10 @@ KIND_LABELS = {
     "idle": "queues",
     "cpu": "outside of BytePS",
 }
-_RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
-_OF_STEP = 0.01  # of a step; smaller changes do not matter
+_RELATIVE = 0.05  # of the longer time; repeated runs differ by less
+_OF_STEP = 0.01  # of a step; smaller changes are negligible
 _ALPHA = 0.01
-#: Minimum relative difference if a side has one step, so that the spread is unknown.
+#: Relative difference that counts if a side has a single step, whose spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _SHARE = 0.25  # of partitions; equal workers differ by less
 _MAX_FINDINGS = 6
@@ -56,7 +56,7 @@ _MEASURES = ("count", "work_ns", "queue_ns")
 
 
 def byteps_stages(diff: Comparison) -> pd.DataFrame:
-    """Return the time of each stage in a step of both runs, and the queue before it."""
+    """Return the time per step in each stage and in the queue before it, in both runs."""
     return _stage_frame(diff).copy()
 
 
@@ -77,7 +77,7 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
         .swapaxes(0, 1)
         for side in sides
     )
-    # By measure, then stage and step.
+    # Rows are ordered by measure, then by stage and step.
     steps_of_measure = dict(zip(_MEASURES, zip(before, after, strict=True), strict=True))
     for name, (old, new) in steps_of_measure.items():
         mean, new_mean = old.mean(axis=1), new.mean(axis=1)
@@ -106,7 +106,7 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
         if side.has_steps:
             column = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
         chosen = part.contains(stages.row) & (column >= 0)
-        # In a cut file, queues are known only for complete partitions.
+        # In a truncated file, queues are known only for complete partitions.
         queue = np.where(stages.complete, stages.queue_ns, 0)
         for code, stage in enumerate(rows.stages):
             rows_of_stage = np.flatnonzero(chosen & (stages.stage == code))
@@ -125,7 +125,7 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
 
 
 def byteps_tensors(diff: Comparison) -> pd.DataFrame:
-    """Return the time of the synchronization of each tensor in both runs."""
+    """Return the synchronization time of each tensor in both runs."""
     columns = ["total_ns", "busy_ns", "queue_ns", "tail_ns", "last_share"]
     sides = []
     for side in diff.sides:
@@ -135,7 +135,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
         frame = frame.assign(
             tensor=frame["tensor"].astype(str), last_share=frame["critical"].astype(np.float64)
         )
-        # Tensors without a stage have only a total.
+        # Tensors without stages only have a total.
         for name in ("busy_ns", "queue_ns", "tail_ns"):
             frame[name] = frame[name].where(frame[name] >= 0).astype(np.float64)
         sides.append(frame.groupby("tensor", sort=True)[columns].mean().reset_index())
@@ -143,7 +143,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_workers(diff: Comparison) -> pd.DataFrame:
-    """Return the mean step of each worker in both runs, and the workers that others wait for."""
+    """Return each worker's mean step in both runs, and the workers for which others wait."""
     sides = []
     for side in diff.sides:
         lengths: dict[int, list[float]] = {}
@@ -171,9 +171,9 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_lag(diff: Comparison) -> pd.DataFrame:
-    """Return the nodes whose pushes reach the servers last in both runs, and their lag.
+    """Return the nodes whose pushes arrive last at the servers in both runs, and their lag.
 
-    Servers' profiles cover the whole run, and so do these figures.
+    Server profiles cover the whole run, and so do these figures.
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
     sides, notes = analyse_sides(diff, byteps_worker_lag)
@@ -182,7 +182,7 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
-    """Return the load of each server over the whole of both runs, as its files state no steps."""
+    """Return each server's load over the whole of both runs, since its files state no steps."""
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
     sides, notes = analyse_sides(diff, byteps_servers)
     sides = [_means(side, times, "requests", "server") for side in sides]
@@ -206,7 +206,7 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
     A step lasts from its first synchronization to the first one of the next step, so the last step
-    is left out. If the file has only one step, it lasts to the end of its last synchronization.
+    is excluded. If the file has a single step, it lasts until the end of its last synchronization.
     """
     totals = worker_rows(part.trace).totals
     rows = totals.dur_ns > 0
@@ -219,11 +219,11 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
-    """Return the pieces of the synchronization that ends last in each step of a GPU.
+    """Return the pieces of the synchronization that ends last, for each step of a GPU.
 
-    The pieces are the stages of its last partition, the queues before them, and the time after its
-    last stage. They do not overlap, so together with the time outside of them, in which the
-    framework computes, they add up to the step.
+    The pieces are the stages of its last partition, the queues before them, and the time after the
+    last stage. They do not overlap. Together with the remaining time, in which the framework
+    computes, they add up to the step.
     """
     chosen = byteps_gradients(side.traces, ranks=[rank])
     chosen = chosen[chosen["critical"] & (chosen["critical_partition"] >= 0)]
@@ -238,7 +238,7 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
         column = place.get(step)
         if column is None:
             return
-        # Time after the step's end is not part of it.
+        # Time after the end of the step is excluded.
         low, high = windows[column]
         time = min(end, high) - max(start, low)
         if time > 0:
@@ -264,11 +264,12 @@ def _cause_of_stage(stage: str) -> str:
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield stages that changed, and workers that are waited for on one side only.
+    """Yield findings for stages that changed, and for workers that are late in one run only.
 
-    The work or queue of a stage must differ by 5 % of the longer time and 1 % of a step, and
-    significantly: by Welch's test over the steps, at a level of 1 % divided by the number of tests.
-    The share of partitions in which a worker is waited for must differ by 0.25.
+    The work or queue of a stage must differ by 5 % of the longer time and by 1 % of a step. The
+    difference must be significant in Welch's test over the steps, at a level of 1 % divided by the
+    number of tests. For workers, the share of partitions in which others wait for them must differ
+    by 0.25.
     """
     shared = diff.before.formats & diff.after.formats
     if "byteps" in shared:
@@ -301,7 +302,7 @@ def _changed_stages(diff: Comparison) -> list[Finding]:
 def _late_workers(frame: pd.DataFrame, names: list[str], score: str) -> Iterator[Finding]:
     for name, row in zip(names, iter_rows(frame), strict=True):
         before, after = bool(row.before_straggler), bool(row.after_straggler)
-        # A share that is near the limit for stragglers may cross it by chance.
+        # A share near the limit for stragglers may cross it by chance.
         if before == after or abs(getattr(row, f"diff_{score}")) < _SHARE:
             continue
         yield Finding(

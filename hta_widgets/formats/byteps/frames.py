@@ -1,7 +1,7 @@
-"""Frames of BytePS's panels, the tables of pages, and the headline.
+"""Frames of the BytePS panels, tables of pages, and the headline.
 
-A selection's window and ranks apply. Selected ranks narrow only files of their own kind: all
-servers stay in view while workers are selected.
+The window and the ranks of a selection apply. Selected ranks only restrict files of their own kind,
+so selecting workers keeps all servers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) -> Selection:
-    """Return window and ranks of a selection, with only the ranks of these formats."""
+    """Return a selection's window and ranks, with only the ranks of the given formats."""
     ranks = selection.ranks
     if ranks is not None:
         ranks = tuple(rank for rank in ranks if traces[rank].format in formats) or None
@@ -40,10 +40,10 @@ def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) ->
 
 
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sum `byteps_gradients` by tensor and worker, the slowest tensors first.
+    """Sum `byteps_gradients` by tensor and worker, slowest tensors first.
 
-    Of a worker's GPUs, only the root is used if it has the tensor, because the queues of the others
-    contain the root's work.
+    If a worker's root GPU has the tensor, only the root is used, because the queues of the other
+    GPUs contain the root's work.
     """
     complete = frame[frame["busy_ns"] >= 0]
     complete = complete.assign(
@@ -68,8 +68,8 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
 def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_arrivals` or `byteps_pulls` by iteration and worker.
 
-    For pulls, a lag is how much shorter a worker's PULL was than the longest: the worker that
-    pushes last pulls last and waits least.
+    For pulls, a worker's lag is the longest PULL minus its own: the worker that pushes last pulls
+    last and waits least.
     """
     pulls = "step" in frame
     data = frame.copy()
@@ -94,9 +94,10 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
-    """Sum a server's requests by key, longest waits first; keys become text, with all digits.
+    """Sum a server's requests by key, longest waits first; keys become text to keep all digits.
 
-    ``last_node`` is the node that arrives last most often, with its share and its mean lag.
+    ``last_node`` is the node that arrives last most often; the table also has its share and mean
+    lag.
     """
     keys = ["rank", "key"]
     push = requests["op"] == "push"
@@ -137,7 +138,7 @@ def _analysis_function(name: str, *formats: str) -> BaseFrameMaker:
 
 
 def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-    """Return the arrivals at the servers; without servers, the workers' PULLs."""
+    """Return arrivals at the servers or, without servers, the workers' PULLs."""
     name = "byteps_arrivals" if "byteps-server" in traces.formats else "byteps_pulls"
     return _analysis_function(name, "byteps-server")(traces, selection)
 
@@ -165,9 +166,10 @@ def _panel(
     fits: Callable[[set[str], int], bool] | None = None,
     ranks_of: str = "",
 ) -> Panel:
-    """Return a chart panel of an analysis of the format `needs`, its frame reshaped by `shape`.
+    """Return a chart panel of an analysis of format `needs`; `shape` converts its frame.
 
-    With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
+    With `ranks_of`, the column ``ranks`` lists the ranks of the worker or server of each row, as
+    text.
     """
     run = base_frame or _analysis_function(facts("panels")[name]["analysis"], needs)
 
@@ -197,7 +199,7 @@ def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
     )
 
 
-#: In the order of the list from which users choose.
+#: In the order in which users choose from them.
 PANELS = (
     catalog_panel(
         "byteps_stragglers",
@@ -284,14 +286,14 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
             )
         )
     stages = pd.concat(frames, ignore_index=True)
-    # Pages only compare keys; small numbers take less room.
+    # Pages only compare keys, and small numbers take less space.
     stages["key"] = np.unique(stages["key"], return_inverse=True)[1]
     stages.attrs = {"stages": order}
     return stages
 
 
 def _request_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return every request; requests without an end have a ``dur_ns`` of -1."""
+    """Return all requests; those without an end have a ``dur_ns`` of -1."""
     known = analysis.byteps_requests(traces)
     waits = known.groupby(["rank", "id"])["wait_ns"].first()
     names = known.groupby(["rank", "key"])[["tensor", "partition"]].first()
@@ -325,14 +327,14 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
     return combined
 
 
-#: Minimum ratio of a server's load to the mean load for the server to be reported.
+#: A server is reported if its load exceeds the mean load by this factor.
 _UNEVEN_RATIO = 1.25
-#: Minimum share of queues in the time of gradients for queues to be reported.
+#: Queues are reported if they take this share of the time of gradients.
 _MUCH_QUEUE = 0.25
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence for the case without findings."""
+    """Return findings, further sentences, and a sentence for a run without findings."""
     finding = _late_by_pulls(traces) or _late_by_servers(traces)
     details: list[list[Piece]] = []
     if "byteps" in traces.formats:
@@ -401,7 +403,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
 
 
 def _of_job(job: str | None, traces: TraceSet) -> str:
-    """Return the job of a worker in words; "" if the set has no other job of BytePS."""
+    """Describe the job of a worker; "" if the trace set has no other BytePS job."""
     jobs = {trace.job for trace in traces.values() if trace.format in {"byteps", "byteps-server"}}
     return f" of {job or 'the unnamed job'}" if len(jobs) > 1 else ""
 

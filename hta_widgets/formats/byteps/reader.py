@@ -1,4 +1,4 @@
-"""Build the traces of BytePS files: comm.json of workers, server_profile.json of servers."""
+"""Build traces from BytePS files: comm.json of workers, server_profile.json of servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: Category of waits, which are not recorded but derived from the records around them.
+#: Category of waits, which are derived from the surrounding records.
 _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
 
@@ -54,8 +54,9 @@ _WORKER_WAIT = "waiting for root"
 def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to workers and their GPUs, and sort by both.
 
-    The folder of a GPU is named after its local rank; the folder above it is the worker. Workers
-    are numbered in natural order of their folders, including those whose files are empty.
+    The folder of a GPU is named after its local rank, and the folder above it belongs to the
+    worker. Workers are numbered in the natural order of their folders, including folders with empty
+    files.
     """
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
@@ -76,7 +77,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
-    """Assign numbers to servers in natural order of their files, including empty files."""
+    """Assign numbers to servers in the natural order of their files, including empty files."""
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "server_profile.json")]
     numbers = _numbers(paths, str, has_gpu_folders=False)
@@ -89,7 +90,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def _name_keys(servers: Sequence[Trace]) -> None:
-    """Label the tracks by tensor and partition, which are derived from the keys of all servers."""
+    """Label tracks by tensor and partition, which follow from the keys of all servers."""
     keys = [
         np.array(sorted({int(t.pid) for t in trace.tracks if is_key(t.pid)}), np.uint64)
         for trace in servers
@@ -103,14 +104,14 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 
 def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Return the traces with the numbers that their files state, and the traces without numbers."""
+    """Return the traces with numbers stated by their files, and the traces without."""
     stated = [(trace, _stated_numbers(trace)) for trace in traces]
     placed = [trace.replace(**numbers) for trace, numbers in stated if numbers]
     return placed, [trace for trace, numbers in stated if not numbers]
 
 
 def _stated_numbers(trace: Trace) -> dict[str, Any]:
-    """Return the numbers and the job that a file exported by this package states."""
+    """Return the numbers and the job stated by a file that this package exported."""
     mark = trace.metadata.get(MARK_KEY)
     stated = mark.get(IDENTITY_KEY) if isinstance(mark, dict) else None
     if not isinstance(stated, dict):
@@ -145,12 +146,12 @@ def _worker_folder(path: str) -> str:
 def _numbers(
     files: Sequence[str], place_of: Callable[[str], str], *, has_gpu_folders: bool
 ) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of each file's place: the folder of a worker, or a server's file.
+    """Return job and number of each place, which is a worker's folder or a server's file.
 
     Only workers have a folder per GPU, so `has_gpu_folders` is False for servers.
 
-    Numbers in the names of folders are kept if they differ between all places of a job; otherwise
-    places are numbered in natural order within the job.
+    Numbers in folder names are kept if they differ between all places of a job. Otherwise, places
+    are numbered in natural order within the job.
     """
     jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     run_of = _runs(files, has_gpu_folders=has_gpu_folders)
@@ -176,8 +177,8 @@ def _join_folders(*folders: str) -> str:
 def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
     """Return the folder of the run of each file; "" if the job has only one run.
 
-    In a run, a worker writes one file for each GPU, and a server writes one file. If there are more
-    files, the folders below the worker's or server's folder are those of runs.
+    In a run, a worker writes one file per GPU, and a server writes one file. If there are more
+    files, the folders below the worker's or server's folder are runs.
     """
     place_of = {
         file: (_job_folder(file), *_place_in_run(file, has_gpu_folders=has_gpu_folders))
@@ -189,7 +190,7 @@ def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
 
 
 def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None, str]:
-    """Return the folder of a worker or server, the GPU of a file, and the folders between."""
+    """Return the folder of a worker or server, the GPU of a file, and the folders between them."""
     *folders, _ = PurePath(file).parts
     numbered = [position for position, part in enumerate(folders) if _NUMBERED.fullmatch(part)]
     if not numbered:
@@ -207,15 +208,15 @@ def _stated_number(path: str) -> int | None:
 
 
 def _job_folder(path: str) -> str:
-    """Return the folder that contains the folders of the machines; "" for none."""
+    """Return the folder that contains the folders of machines; "" if none does."""
     parts = PurePath(path).parts
     first = next((index for index, part in enumerate(parts) if MACHINE.fullmatch(part)), 0)
     return str(PurePath(*parts[:first])) if first else ""
 
 
 def is_server(columns: RankColumns) -> bool:
-    """Return whether more than half of the records are begins and ends of requests."""
-    # Counters occur only in files that this package exported.
+    """Return whether more than half of the records begin or end requests."""
+    # Only files that this package exported have counters.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
         return False
@@ -226,21 +227,21 @@ def is_server(columns: RankColumns) -> bool:
 
 class _RequestPairs(NamedTuple):
     begins: Rows
-    ends: Rows  # of the same requests
+    ends: Rows  # for the same requests
     alone: Rows  # without a partner
-    iteration: Ints  # by row: number of earlier requests of a worker for the key; -1 for ends
+    iteration: Ints  # per row: number of earlier requests by the worker for this key; -1 for ends
 
 
 def build_server(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one server.
 
     A track holds the requests of one worker for one key. Requests that are open at the end of the
-    file are asyncs without a duration. The time that a pull waits for the last push of its
-    iteration is an async as well.
+    file are async events without a duration. Another async event marks how long a pull waits for
+    the last push of its iteration.
     """
     columns = contents.columns
     pairs = _pair_requests(columns)
-    # Kinds follow from categories and tracks from threads: the trace is built after both are set.
+    # Kinds depend on categories and tracks on threads, so both are set before the trace is built.
     _fill_category(columns, "byteps-server")
     trace = contents.build(
         path,
@@ -253,11 +254,12 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
     table.step[:] = pairs.iteration[np.searchsorted(columns.record, table.record)]
     trace.async_table = _open_requests(trace, columns, pairs)
-    # Requests are read from the steps and the open asyncs; waits and counters follow from them.
+    # Requests come from the steps and the open async events. Waits and counters are derived from
+    # them.
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
     trace.async_table = _add_waits(trace, requests)
-    # Memoized results up to here belong to the tables without waits and counters.
+    # Results memoized so far belong to the tables without waits and counters.
     trace.memo.clear()
     return trace
 
@@ -290,13 +292,13 @@ def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> 
 
 
 def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with the first open begin of its group; return begins, ends and unpaired."""
+    """Pair each end with its group's first open begin; return begins, ends and unpaired rows."""
     open_count = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = open_count.clip(upper=0).groupby(group).cummin()
-    # An end without a begin lowers the count below its previous minimum in the group.
+    # An end without a begin reduces the count below the previous minimum of its group.
     is_stray_end = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
     begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~is_stray_end)
-    # The first begins of a group are paired, as many as it has ends.
+    # Of each group, as many begins are paired as it has ends, the first ones first.
     end_count = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)
     is_paired = number_in_group(group[begins]) < end_count.to_numpy()
     alone = np.sort(np.concatenate([begins[~is_paired], np.flatnonzero(is_stray_end)]))
@@ -306,7 +308,7 @@ def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows
 
 
 def _assign_node_threads(columns: RankColumns) -> TrackNames:
-    """Put the requests of each worker for a key on a separate thread; return the threads' names."""
+    """Move each worker's requests for a key to a separate thread; return the thread names."""
     names = TrackNames()
     keys = sorted(
         {columns.pids[code] for code in np.unique(columns.pid).tolist()},
@@ -340,7 +342,7 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
-    """Return the asyncs, with the waits of pulls for the last push of their iteration."""
+    """Return the async events, including waits of pulls for the last push of their iteration."""
     table = trace.table
     end = np.minimum(last_push_end(requests), requests.end_ns)
     pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
@@ -358,7 +360,7 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Return whether more than half of the complete events have BytePS's names of tensors."""
+    """Return whether more than half of the complete events have tensor names of BytePS."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
@@ -369,13 +371,13 @@ def is_worker(columns: RankColumns) -> bool:
 def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    Events keep the file's names. Steps are numbered from 0 within the file. On a GPU that is
+    Events keep the names in the file. Steps are numbered from 0 within the file. On a GPU that is
     not the root, partitions wait for the root GPU to fetch them from the servers; these waits are
-    added as asyncs. Counters are added for the number of partitions in a stage: PUSH and PULL on
-    the root, this wait on other GPUs.
+    added as async events. Counters show the number of partitions in a stage: PUSH and PULL on the
+    root, and this wait on other GPUs.
     """
     columns = contents.columns
-    _fill_category(columns, "Comm")  # worker files state it since 2019-12
+    _fill_category(columns, "Comm")  # in worker files since 2019-12
     names = _tensor_track_names(columns)
     trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
@@ -419,7 +421,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the asyncs, with the intervals in which partitions wait for the root GPU."""
+    """Return the async events, including times in which partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
@@ -443,7 +445,7 @@ def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
         stages = {name: parts.stage == rows.stages.index(name) for name in ("PUSH", "PULL")}
         spans = [(name, start[is_stage], end[is_stage]) for name, is_stage in stages.items()]
     else:
-        # The file may have further asyncs.
+        # The file may have other async events.
         is_wait = waits.category == trace.table.categories.find(_WAIT_CATEGORY)
         start = waits.start_ns[is_wait]
         spans = [(_WORKER_WAIT, start, start + waits.dur_ns[is_wait])]
@@ -483,7 +485,7 @@ def _with_asyncs(
 def _with_counters(
     name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
 ) -> CounterTable:
-    """Add counters of the number of open spans of each label over time."""
+    """Add a counter per label that shows how many of its spans are open."""
     times, series, values = [others.time_ns], [others.series_id], [others.value]
     names = list(others.series)
     for label, start, end in spans:

@@ -1,4 +1,4 @@
-"""The events of BytePS files as columns: totals and stages of a worker, requests of a server."""
+"""Columns of BytePS events: totals and stages of a worker, requests of a server."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 Keys = npt.NDArray[np.uint64]
 
-#: Prefix of tensors' names.
+#: Prefix of tensor names.
 PREFIX = "Comm."
-#: Name of the thread with the whole synchronizations of a tensor.
+#: Name of the thread with the total synchronizations of a tensor.
 TOTAL = "total"
-#: Stages in the order of the pipeline. Stages that only forks have are ordered by time.
+#: Stages in pipeline order. Stages that only forks have are inserted by time.
 STAGES: tuple[str, ...] = (
     *("COORDINATE_REDUCE", "REDUCE", "COPYD2H", "PCIE_REDUCE", "COORDINATE_PUSH", "COMPRESS"),
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
-#: Stands for a whole synchronization among the codes of stages; -1 stands for any other event.
+#: Code of total synchronizations among the codes of stages; -1 is any other event.
 _TOTAL_CODE = -2
-#: Category of requests that were open when the file ended; other asyncs are not requests.
+#: Category of requests that were open at the end of the file; other async events are not requests.
 OPEN_REQUEST = "open request"
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
-#: Maximum number of servers, more than any job has.
+#: No job has more servers.
 _MAX_SERVERS = 4096
 
 
 @dataclass(slots=True)
 class TotalRows:
-    """Whole synchronizations, each of one tensor in one step."""
+    """Total synchronizations, each of one tensor in one step."""
 
     row: Ints  # id of the event
     tensor: Ints  # position in `WorkerRows.tensors`
@@ -53,7 +53,7 @@ class TotalRows:
 
 @dataclass(slots=True)
 class StageRows:
-    """Stages of partitions, sorted by (tensor, key, step) and along the pipeline within them."""
+    """Stages of partitions, sorted by (tensor, key, step), then in pipeline order."""
 
     row: Ints
     tensor: Ints
@@ -62,35 +62,35 @@ class StageRows:
     step: Ints
     start_ns: Ints
     dur_ns: Ints
-    #: time since the end of the previous stage, or of a first stage since the start of the total
+    #: time since the end of the previous stage or, for a first stage, since the start of the total
     queue_ns: Ints
     #: whether the stage is the first of its partition and step
     first: Bools
-    #: whether its partition has all stages in this step that it has in any step; otherwise the
-    #: file is cut, and the queues are unknown
+    #: whether the partition has all of its stages in this step; if not, the file is truncated and
+    #: the queues are unknown
     complete: Bools
 
 
 @dataclass(slots=True)
 class WorkerRows:
-    """The totals and stages of one worker's file."""
+    """Totals and stages in the file of a worker."""
 
     tensors: list[str]  # without the prefix
-    stages: list[str]  # in the order of the pipeline
+    stages: list[str]  # in pipeline order
     totals: TotalRows
     parts: StageRows
     others: int  # number of events that are neither totals nor stages
 
     @property
     def recorded_stages(self) -> set[str]:
-        """Names of the stages that the file has."""
+        """Names of the stages in the file."""
         return {self.stages[code] for code in np.unique(self.parts.stage).tolist()}
 
     @property
     def is_root(self) -> bool:
-        """Whether the file belongs to the GPU that talks to the servers.
+        """Whether the file belongs to the GPU that communicates with the servers.
 
-        Without servers it is the GPU that coordinates the others.
+        Without servers, this is the GPU that coordinates the others.
         """
         names = self.recorded_stages
         if names & {"PUSH", "PULL"}:
@@ -99,7 +99,7 @@ class WorkerRows:
 
 
 def stage_of(pid: str, tid: str, name: str) -> str | None:
-    """Return the stage of an event, `TOTAL` for a whole synchronization, None for other events."""
+    """Return the stage of an event; `TOTAL` for a total synchronization, None for other events."""
     if not pid.startswith(PREFIX) or not name.startswith(pid):
         return None
     if tid == TOTAL:
@@ -159,13 +159,13 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
     """Set the queue before each stage, the first stages, and which partitions are complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
-    # A task is ready for a stage at the end of the previous stage, which is in the previous row.
+    # A task is ready for a stage at the end of its previous stage, which is in the previous row.
     ready = np.roll(rows.start_ns + rows.dur_ns, 1)
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
     began[totals.tensor * steps + totals.step] = totals.start_ns
     step_begin = began[(rows.tensor * steps + rows.step)[first]]
-    # A cut file may lack the total: the wait before the first stage is then unknown.
+    # A truncated file may lack the total, so the wait before the first stage is unknown.
     ready[first] = np.where(step_begin >= 0, step_begin, rows.start_ns[first])
     rows.queue_ns, rows.first = rows.start_ns - ready, first
     count = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
@@ -175,7 +175,7 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
-    """Insert unknown stages after the stages that they follow, and renumber the rows."""
+    """Insert unknown stages after the stages that precede them, and renumber the rows."""
     place = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
         positions = np.flatnonzero((rows.stage == code) & ~rows.first)
@@ -188,10 +188,10 @@ def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
 
 @dataclass(slots=True)
 class Requests:
-    """Requests of one server, sorted by arrival.
+    """Requests of a server, sorted by arrival.
 
-    Times are since `Trace.zero_ns`. Requests that were open when the file ended have an
-    ``end_ns`` of -1 and a ``row`` of -1.
+    Times are since `Trace.zero_ns`. Requests that were open at the end of the file have an
+    ``end_ns`` and a ``row`` of -1.
     """
 
     row: Ints  # id of the event
@@ -207,17 +207,17 @@ class Requests:
 
     @property
     def is_answered(self) -> Bools:
-        """Flags of the requests that were answered before the file ended."""
+        """Whether each request was answered before the end of the file."""
         return self.end_ns >= 0
 
 
 def node_label(node: int) -> str:
-    """Return a ps-lite node id in words: workers are 9, 11, 13 …, servers even numbers."""
+    """Return the label of a ps-lite node id: 9, 11, 13 … are workers, even numbers are servers."""
     return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 
 def is_key(text: str) -> bool:
-    """Return whether a process id is a key: a number of 64 bits, without a sign."""
+    """Return whether a process id is a key, which is an unsigned 64-bit number."""
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 
@@ -225,7 +225,7 @@ def is_key(text: str) -> bool:
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
-    # By name: whether it is of a request, and the request's operation and node.
+    # By name: whether it is a request's name, its operation and its node.
     matches = [REQUEST.fullmatch(name) for name in table.names.values]
     is_request = np.array([match is not None for match in matches], np.bool_)
     is_push = np.array([match is not None and match[1] == "push" for match in matches], np.bool_)
@@ -235,7 +235,7 @@ def requests_of(trace: Trace) -> Requests:
     has_key = np.array([is_key(pid) for pid in pids], np.bool_)
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
     rows = np.flatnonzero(is_request[table.name] & has_key[table.track])
-    # Requests that were open at the end of the file are asyncs.
+    # Requests that were open at the end of the file are async events.
     is_open = (asyncs.category == table.categories.find(OPEN_REQUEST)) & is_request[asyncs.name]
     open_requests = [row for row in np.flatnonzero(is_open).tolist() if is_key(asyncs.pid[row])]
     open_key = np.array([int(asyncs.pid[row]) for row in open_requests], np.uint64)
@@ -257,7 +257,7 @@ def requests_of(trace: Trace) -> Requests:
 
 
 def last_push_end(requests: Requests) -> Ints:
-    """Return the end of the last push of each request's key and iteration; -1 if unknown."""
+    """Return when the last push of each request's key and iteration ended; -1 if unknown."""
     done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
     last: Ints = groups.transform("max").to_numpy(np.int64)
@@ -265,11 +265,11 @@ def last_push_end(requests: Requests) -> Ints:
 
 
 def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[int, int]]]]:
-    """Return the number of servers, and for each file its keys as (server, raw key).
+    """Return the number of servers and, for each file, its keys as (server, raw key).
 
-    A server's keys are ``server * floor((2**64 - 1) / servers) + raw key``. The number of servers
-    is the smallest for which raw keys have 32 bits at most and every tensor's partitions, which
-    are counted over all files of the job, begin at 0; if there is none, it is 0.
+    The keys of a server are ``server * floor((2**64 - 1) / servers) + raw key``. The number of
+    servers is the smallest for which raw keys have at most 32 bits and the partitions of each
+    tensor, taken over all files of the job, begin at 0. It is 0 if no number satisfies both.
     """
     all_keys = [int(key) for file in keys for key in file.tolist()]
     for servers in range(max(1, len(keys)), _MAX_SERVERS):
@@ -282,7 +282,7 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
             tensor, partition = divmod(key, 1 << 16)
             first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
         first = first_partition.values()
-        # With few files some partitions are on other servers, but never all first partitions.
+        # With few files, some partitions are on other servers, but never all first partitions.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

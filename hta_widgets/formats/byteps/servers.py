@@ -1,4 +1,4 @@
-"""Analyses of BytePS servers: requests, load, arrivals of pushes, clocks against the workers'."""
+"""Analyses of BytePS servers: requests, load, arrivals of pushes, clock offsets to workers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _server_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, Requests, Bools]]:
-    """Return the servers, their requests, and flags of the selected requests.
+    """Return the servers, their requests, and which requests are selected.
 
-    Requests that were never answered have no event: they are selected if all events are, or if a
-    window is given and they begin in it.
+    Requests that were never answered have no event. They are selected if all events are, or if they
+    begin in a given window.
     """
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
@@ -68,37 +68,37 @@ def byteps_requests(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return every answered request with its sender, its key, and its waiting and service time.
+    """Return each answered request with sender, key, waiting time and service time.
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
-    for a key belongs to iteration n. If a pull came before the last push of its iteration, the
-    time until that push ended is waiting; the rest is service. The whole time of a push is
-    service; it includes the queue of the server's thread. Requests that overlap the window are not
-    cut.
+    for a key belongs to iteration n. If a pull arrives before the last push of its iteration, it
+    waits until that push has ended; the rest of its time is service. The whole time of a push is
+    service, including the queue of the server's thread. Requests that overlap the window are not
+    clipped.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per request, by arrival:
+        One row per request, ordered by arrival:
 
         - ``server`` (int64)
-        - ``key`` (uint64): as sent on the wire; larger than int64 and doubles can hold
+        - ``key`` (uint64): as sent on the wire; may exceed what int64 and doubles can hold
         - ``op`` (category): ``push`` or ``pull``
-        - ``node`` (int64): ps-lite's id. Its rank is ``(node - 8) // 2``, which need not be the
-          number of a worker's folder
-        - ``iteration`` (int64): from 0 in the file
+        - ``node`` (int64): ps-lite's id. The node's rank is ``(node - 8) // 2``, which may differ
+          from the number of the worker's folder
+        - ``iteration`` (int64): counted from 0 in the file
         - ``start_ns, dur_ns, wait_ns, service_ns`` (int64): ``dur_ns = wait_ns + service_ns``
-        - ``tensor`` (object): name from the workers' traces, if these are loaded too
+        - ``tensor`` (object): name from the workers' traces, if they are loaded
         - ``declared_key, partition`` (int64): meaning of the key; -1 if unknown
         - ``rank, id`` (int64): the event; ``job`` (object)
 
-        ``.attrs["open"]``: the number of requests without an end, which are left out.
+        ``.attrs["open"]``: the number of requests without an end, which are excluded.
     """
     parts = _server_parts(traces, selection, window, ranks)
     raw_keys, names = _raw_keys(traces), _tensor_names(traces)
@@ -153,7 +153,7 @@ def byteps_requests(
 
 
 def _waits(requests: Requests) -> Ints:
-    """Return the time that each pull waited for the last push of its iteration; 0 for pushes."""
+    """Return how long each pull waited for the last push of its iteration; 0 for pushes."""
     until = np.minimum(last_push_end(requests), requests.end_ns)
     wait = np.maximum(until - requests.start_ns, 0)
     return np.where(requests.push | ~requests.is_answered, 0, wait)
@@ -191,7 +191,7 @@ def byteps_servers(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the load of each server, which shows an uneven distribution of keys.
+    """Return the load of each server, which shows whether keys are unevenly distributed.
 
     Each selected request is counted in full.
 
@@ -199,14 +199,15 @@ def byteps_servers(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
         One row per server: ``server, requests, open, keys, iterations`` (int64; iterations that
-        every node pushed)``, busy_ns`` (int64, time in which any push was in work)``, push_ns,
-        wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
+        every node pushed)``, busy_ns`` (int64, time during which at least one push is served)``,
+        push_ns, wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and
+        ``job``.
     """
     parts = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
@@ -251,17 +252,17 @@ def byteps_worker_lag(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the delay of each node's pushes, and the time that others wait for them.
+    """Return the delay of each node's pushes, and how long others wait for them.
 
-    For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
-    pushes. All arrivals are times of the server's own clock, so clocks need not agree. If a single
-    node arrives last, it made the others' pulls wait.
+    For each key and iteration, the lag of a push is its arrival minus the first arrival from any
+    node. All arrivals are on the server's clock, so the clocks of workers need not agree. If a
+    single node arrives last, it made the pulls of the others wait.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -269,16 +270,15 @@ def byteps_worker_lag(
         One row per node, over all servers of its job:
 
         - ``node`` (int64)
-        - ``score`` (float64): share of (key, iteration) in which only it arrives last
-        - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is one of the
-          lags; of an even number of lags, the upper of the middle two
-        - ``imposed_wait_ns`` (int64): sum of the other nodes' waits in their pulls, over the (key,
-          iteration) in which it is last
-        - ``iterations`` (int64): number of (key, iteration) that every node pushed; others do not
-          count
-        - ``label`` (object): the node's ps-lite rank; the profile does not state which worker that
-          is
-        - ``straggler`` (bool): ``score`` of 0.8 or more. Chance is one over the number of nodes
+        - ``score`` (float64): share of (key, iteration) pairs in which only this node arrives last
+        - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is an actual
+          lag, the upper of the middle two if their number is even
+        - ``imposed_wait_ns`` (int64): sum of the waits in other nodes' pulls, over the (key,
+          iteration) pairs in which this node is last
+        - ``iterations`` (int64): number of (key, iteration) pairs that every node pushed; others do
+          not count
+        - ``label`` (object): the node's ps-lite rank; the profile does not state which worker it is
+        - ``straggler`` (bool): ``score`` is at least 0.8. By chance, it is 1 / number of nodes
         - ``job`` (object)
     """
     arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
@@ -303,23 +303,23 @@ def byteps_arrivals(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return when each node's push of each key and iteration reached the server.
+    """Return when each node's pushes arrive at the server, by key and iteration.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per key, iteration and node, of iterations that every node of the server pushed:
-        ``job`` (object, empty for none), ``server, iteration, node, start_ns`` (int64), ``key``
-        (uint64), ``lag_ns`` (int64, after the first), ``last`` (bool, whether it alone is last) and
-        ``imposed_wait_ns`` (int64, of the others' pulls if it is last). ``.attrs["dropped"]``: the
-        number of pushes that were left out because another node lacks the push of that key and
-        iteration.
+        One row per key, iteration and node, for iterations that every node of the server pushed:
+        ``job`` (object, empty if there is none), ``server, iteration, node, start_ns`` (int64),
+        ``key`` (uint64), ``lag_ns`` (int64, after the first arrival), ``last`` (bool, whether it
+        alone is last) and ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
+        ``.attrs["dropped"]``: the number of pushes excluded because another node lacks the push of
+        that key and iteration.
     """
     selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []
@@ -381,19 +381,19 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
     )
 
 
-#: A node that a worker may be, and the number of iterations that servers served before the
-#: worker's trace began.
+#: A possible node of a worker, and the number of iterations that servers served before the worker's
+#: trace began.
 _Place = tuple[int, int]
 
-#: Time of a request that a server has not served.
+#: Marks a request that a server has not served.
 _NONE = np.iinfo(np.int64).min
-#: Minimum share of a worker's requests that an alignment must match.
+#: An alignment must match at least this share of a worker's requests.
 _MIN_MATCHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Clock offset of a server under the assumption that a worker is a certain node."""
+    """Clock offset of a server, assuming that a worker is a certain node."""
 
     low_ns: int
     high_ns: int
@@ -404,39 +404,39 @@ class _Fit:
         return (self.low_ns + self.high_ns) // 2
 
 
-#: The possible nodes of one worker at each server, by the server's rank.
+#: The possible nodes of a worker at each server, by the server's rank.
 _Fits = dict[int, dict[_Place, _Fit]]
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestTimes:
-    """The times of a server's requests in ns, `_NONE` for requests that it has not served."""
+    """Times of a server's requests in ns; `_NONE` for requests that it has not served."""
 
     #: position of each raw key
     positions: dict[int, int]
-    #: begins and ends by node; each has the axes operation (push, pull), key and iteration
+    #: begins and ends by node, each with the axes operation (push, pull), key and iteration
     times_of_node: dict[int, tuple[Ints, Ints]]
 
 
 @check_arguments
 def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-    """Return the clock offset between each worker and server, with its error.
+    """Return the clock offset between each worker and server, and its error.
 
-    A request reaches the server after the worker sent it, and the server answers it before the
-    worker has the answer. So for each PUSH and PULL, with theta the server's clock less the
-    worker's, ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
+    A request arrives at the server after the worker has sent it, and the server answers before the
+    worker has the answer. With theta as the server's clock minus the worker's clock, each PUSH and
+    PULL gives ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
-    The bounds of all requests form an interval; its middle is the estimate, half its width the
-    error. No file states the node of a worker or the number of iterations that the server served
-    before the worker's trace began. The pair for which no server's interval is empty is used; if
-    there are several, the pair with the offsets nearest to zero.
+    The bounds of all requests form an interval. Its middle is the estimate and half its width is
+    the error. No file states the node of a worker, or how many iterations the server served before
+    the worker's trace began. The pair for which no server's interval is empty is used; if several
+    pairs are possible, the one with offsets closest to zero.
 
     Parameters
     ----------
     traces : TraceSet
-        Workers' and servers' files of one job, or of several.
+        Worker and server files of one or more jobs.
     ranks : iterable of int, optional
-        Narrows the files to these ranks.
+        Restricts the files to these ranks.
 
     Returns
     -------
@@ -446,14 +446,14 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
         - ``worker, server`` (int64)
         - ``rank, server_rank`` (int64): of the worker's root GPU, and of the server
         - ``node`` (int64): ps-lite's id of the worker
-        - ``skipped_iterations`` (int64): iterations that the server served before the first step
-          of the worker's file
+        - ``skipped_iterations`` (int64): iterations served before the first step in the worker's
+          file
         - ``offset_ns`` (int64): server's clock minus worker's clock, as recorded
         - ``error_ns`` (int64): half the width of the interval; ``low_ns, high_ns`` (int64): the
           interval
         - ``requests`` (int64)
-        - ``alternatives`` (int64): number of other nodes or iterations that are possible; with 0
-          the match is certain
+        - ``alternatives`` (int64): number of other nodes or iterations that are possible; if 0, the
+          match is certain
         - ``job`` (object)
     """
     chosen = [part.trace for part in rank_parts(traces, None, None, ranks)]
@@ -502,7 +502,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
     """Return each rank's clock offset to the first worker, for ranks with a certain match.
 
-    None without both workers and servers.
+    Return None unless the set has both workers and servers.
     """
     if not {"byteps", "byteps-server"} <= set(traces.formats):
         return None
@@ -514,7 +514,7 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
         of_server = first.set_index("server_rank")["offset_ns"]
         offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
         shared = of_job[of_job["server_rank"].isin(of_server.index)]
-        # How far a worker's clock is ahead of the first worker's, by each server that both use.
+        # Offset of a worker's clock to the first worker's, from each server that both use.
         ahead_ns = shared["server_rank"].map(of_server) - shared["offset_ns"]
         job = of_job["job"].iloc[0]
         for worker, ahead_of_worker in ahead_ns.groupby(shared["worker"]):
@@ -525,7 +525,7 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
 
 
 def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
-    """Return the times of a server's requests; `raw` has the raw key of each key."""
+    """Return the times of a server's requests; `raw` maps each key to its raw key."""
     requests = requests_of(trace)
     positions = {key: position for position, key in enumerate(sorted(set(raw.values())))}
     raw_keys = (raw.get(key, -1) for key in requests.key.tolist())
@@ -546,9 +546,10 @@ def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
 
 
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
-    """Return the possible offsets of a server's clock, by place; None without common keys.
+    """Return the possible clock offsets of a server, by place; None without common keys.
 
-    A server begins a request after the worker sends it, and ends it before the worker's stage ends.
+    A server begins a request after the worker has sent it, and ends it before the worker's stage
+    ends.
     """
     stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
     pull = stages.index("PULL")
@@ -579,7 +580,7 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
 
 
 class _Assignment(NamedTuple):
-    """The node of a worker, and the number of other possible places."""
+    """The node of a worker, and the number of other places that are possible."""
 
     worker: Trace
     place: _Place
@@ -588,9 +589,9 @@ class _Assignment(NamedTuple):
 
 
 def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[_Assignment]:
-    """Assign a node to each worker; workers with the fewest possible nodes come first.
+    """Assign a node to each worker, beginning with the workers with the fewest possible nodes.
 
-    No other worker gets the node. Only certain assignments make other assignments certain.
+    Each node is assigned once. Only certain assignments make other assignments certain.
     """
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []

@@ -20,14 +20,14 @@ def byteps_arrivals(
     title: str = "Arrival delay by iteration",
     **options: Any,
 ) -> Any:
-    """Draw how far each worker is behind the first one in each iteration, and the last workers.
+    """Draw how far each worker is behind the first worker in each iteration, and which is last.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
-        `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
-        and the worker's, which needs no common clock.
+        Result of `hta_widgets.analysis.byteps_arrivals`, which uses the servers' clocks, or of
+        `hta_widgets.analysis.byteps_pulls`. For pulls, a lag is the longest PULL minus the worker's
+        PULL, which needs no common clock.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -36,8 +36,8 @@ def byteps_arrivals(
     Returns
     -------
     bokeh.plotting.figure
-        One row per worker and one cell per iteration. Later cells are darker; cells in which the
-        worker is the only last one for more than half of the keys have the colour for late.
+        One row per worker and one cell per iteration. Darker cells are later. Cells in which the
+        worker alone is last for more than half of the keys have the color for late ranks.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def byteps_servers(
     title: str = "Server load",
     **options: Any,
 ) -> Any:
-    """Draw the time of each server's requests: pushes, pulls served, and pulls that waited.
+    """Draw each server's time for requests: pushes, served pulls, and pulls that waited.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def byteps_clock(
     title: str = "Clocks",
     **options: Any,
 ) -> Any:
-    """Draw how far servers' clocks are ahead of workers', with the interval of possible offsets.
+    """Draw offsets of servers' clocks to workers' clocks, with the interval of possible offsets.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ def byteps_gradients(
     title: str = "Slowest gradients",
     **options: Any,
 ) -> Any:
-    """Draw the queue, work and tail of the synchronizations of the slowest tensors, by worker.
+    """Draw queue, work and tail of the slowest tensors' synchronizations, by worker.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_gradients`.
     top : int, optional
-        Number of tensors. Default: as many as have room, ten at most.
+        Number of tensors. Default: as many as fit, at most ten.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -141,9 +141,9 @@ def byteps_gradients(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per tensor and worker: queue, work and tail of the partition that ends last, which
-        add up to the whole. They are means over the steps of the worker's root GPU, or of its
-        other GPUs if the root is not recorded.
+        One bar per tensor and worker, which adds up queue, work and tail of the partition that ends
+        last. These are means over the steps of the worker's root GPU, or of its other GPUs if the
+        root is not recorded.
 
     Examples
     --------
@@ -168,10 +168,10 @@ def byteps_stages(
     title: str = "Pipeline stages",
     **options: Any,
 ) -> Any:
-    """Draw the time of a task in each stage, and of its queue before it, for each GPU.
+    """Draw the time of a task in each stage and in the queue before it, for each GPU.
 
-    The queue before COPYH2D of GPUs that are not the root is hatched: it is waiting for the root,
-    and includes the whole way to the servers and back.
+    On GPUs other than the root, the queue before COPYH2D is hatched: it is the wait for the root,
+    including the way to the servers and back.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def byteps_pull_blame(
     title: str = "PULL wait by worker",
     **options: Any,
 ) -> Any:
-    """Draw the time that each worker's PULLs waited for others, and how often it was the last.
+    """Draw how long each worker's PULLs waited for others, and how often the worker was last.
 
     Parameters
     ----------

@@ -25,7 +25,8 @@ from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: A worker that is last in this share of cases, or more, is a straggler: well above chance.
+#: A worker is a straggler if it is last in at least this share of cases, which is well above
+#: chance.
 CONSISTENT_SHARE: float = facts("limits")["straggler_share"]
 NO_WORKERS = note_text("no_byteps_workers")
 
@@ -58,22 +59,22 @@ def byteps_gradients(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Split the time of each tensor's synchronizations into work, queue and tail.
+    """Split the time of each tensor synchronization into work, queue and tail.
 
-    BytePS cuts a tensor into partitions, which go through the stages of a pipeline one by one. A
-    stage ends when its task enters the next queue, so the gap to the next stage is waiting in that
-    queue and nothing else. For the partition that ends last, the critical one,
+    BytePS splits a tensor into partitions, which pass the stages of a pipeline one after the other.
+    A stage ends when its task enters the next queue, so the gap before the next stage is purely
+    time in that queue. For the critical partition, which ends last,
 
-        total = work (its stages) + queue (its gaps) + tail (until the framework is notified),
+        total = work (its stages) + queue (its gaps) + tail (until the framework is notified)
 
-    exactly. Stages of other partitions overlap with these and are not added. A synchronization is
-    counted in full if its ``total`` event is selected and overlaps the window.
+    holds exactly. Stages of other partitions overlap with these and are not added. A
+    synchronization counts in full if its ``total`` event is selected and overlaps the window.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -81,25 +82,25 @@ def byteps_gradients(
         One row per worker, GPU, tensor and step:
 
         - ``rank, worker, local_rank`` (int64)
-        - ``tensor`` (category): without the ``Comm.`` of the file
-        - ``step`` (int64): from 0 in the file; BytePS does not write the step of the training
+        - ``tensor`` (category): without the prefix ``Comm.`` in the file
+        - ``step`` (int64): counted from 0 in the file; BytePS does not record the training step
         - ``start_ns, total_ns`` (int64)
         - ``busy_ns, queue_ns, tail_ns`` (int64): of the critical partition; -1 if the file has no
-          stage of the tensor and step
-        - ``critical_partition`` (int64): ``key & 0xFFFF``, -1 for none; ``critical_key`` (int64)
-        - ``critical`` (bool): whether it ends last of all tensors of its GPU and step
-        - ``root`` (bool): whether the GPU talks to the servers; on other GPUs ``queue_ns``
-          includes the way to the servers and back
+          stage of this tensor and step
+        - ``critical_partition`` (int64): ``key & 0xFFFF``, -1 if unknown; ``critical_key`` (int64)
+        - ``critical`` (bool): whether it ends last among the tensors of its GPU and step
+        - ``root`` (bool): whether the GPU communicates with the servers; on other GPUs,
+          ``queue_ns`` includes the way to the servers and back
         - ``job`` (object)
 
-        ``.attrs["unfinished"]``: the number of totals without a duration, which are left out.
+        ``.attrs["unfinished"]``: the number of totals without a duration, which are excluded.
         ``.attrs["incomplete"]``: the number of rows with partitions that lack a stage because the
-        file was cut off; these partitions cannot be critical.
+        file is truncated; these partitions cannot be critical.
 
     Notes
     -----
     The definitions follow BytePS's source. A maintainer's remark that bars "may include queuing"
-    holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
+    only applies to REDUCE, BROADCAST, PUSH and PULL, whose internal queues are not recorded.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
@@ -111,7 +112,7 @@ def byteps_gradients(
         unfinished += int((part.contains(totals.row) & (totals.dur_ns == 0)).sum())
         matched["totals"] += int(is_shown.sum())
         matched["stages"] += int(part.contains(rows.parts.row).sum())
-        # By step, then start, then tensor.
+        # Ordered by step, then by start, then by tensor.
         order = np.lexsort((totals.tensor, totals.start_ns, totals.step))
         selected_totals = order[is_shown[order]]
         critical = {
@@ -158,7 +159,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     columns = {name: np.full(len(totals.row), -1, np.int64) for name in names}
     columns["incomplete"] = np.zeros(len(totals.row), np.int64)
     columns["critical"] = _last_of_step(totals)
-    # Stages are sorted by partition and step, so a visit is from one first stage to the next.
+    # Stages are sorted by partition and step, so a visit extends from one first stage to the next.
     first_stages = np.flatnonzero(parts.first)
     if not len(first_stages) or not len(totals.row):
         return columns
@@ -172,8 +173,8 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     total_tensor_step = totals.tensor * steps + totals.step
     incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
     columns["incomplete"] = incomplete.astype(np.int64)
-    # The partition that ends last is critical; of several, the one with the lowest key. It is the
-    # last in the order, so its assignment stays.
+    # The partition that ends last is critical; in a tie, the one with the lowest key. It comes last
+    # in this order, so its assignment remains.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -190,7 +191,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
 
 
 def _last_of_step(totals: TotalRows) -> Ints:
-    """Return 1 for the total that ends last in its step; of several, the one that began first."""
+    """Return 1 for the total that ends last in its step; in a tie, the one that began first."""
     order = np.lexsort((-totals.start_ns, totals.start_ns + totals.dur_ns, totals.step))
     is_last = np.zeros(len(order), np.int64)
     is_last[order] = np.diff(totals.step[order], append=-1) != 0
@@ -205,24 +206,25 @@ def byteps_gradient_stages(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the stages of the critical partition of each synchronization.
+    """Return the stages of each synchronization's critical partition.
 
-    The rows of one tensor and step, and the ``tail_ns`` of `byteps_gradients`, add up to its
-    ``total_ns``: a stage's own time, and the queue before it. On GPUs other than the root the queue
-    before COPYH2D is the whole way to the servers and back: waiting for the root, not copying.
+    The rows of a tensor and step consist of a stage's own time and the queue before it. Together
+    with ``tail_ns`` of `byteps_gradients`, they add up to ``total_ns``. On GPUs other than the
+    root, the queue before COPYH2D is the whole way to the servers and back: the GPU waits for the
+    root instead of copying.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
         One row per stage of a critical partition: ``rank, worker, local_rank`` (int64)``, tensor``
-        (category)``, step, stage`` (category, in the order of the pipeline)``, start_ns, dur_ns,
-        queue_ns`` (int64) and ``waits_for_root`` (bool).
+        (category)``, step, stage`` (category, in pipeline order)``, start_ns, dur_ns, queue_ns``
+        (int64) and ``waits_for_root`` (bool).
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
@@ -271,15 +273,15 @@ def byteps_pull_blame(
     """Return how often each worker's PULL was the shortest, and how much longer its PULLs took.
 
     A server answers a pull when all workers' pushes of the same partition and iteration have
-    arrived. The worker that pushes last pulls last and waits least: the worker with the *shortest*
-    PULL is the one that the others waited for. Only durations are compared, so clocks need not
-    agree.
+    arrived. The worker that pushes last pulls last and waits least. So the worker with the
+    *shortest* PULL is the one for which the others waited. Only durations are compared, so clocks
+    need not agree.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -287,13 +289,14 @@ def byteps_pull_blame(
         One row per worker:
 
         - ``worker`` (int64)
-        - ``blame`` (float64): share of (partition, step) in which only it had the shortest PULL.
-          About one over the number of workers is what chance gives; 0.8 or more means a consistent
-          straggler
-        - ``slack_ns`` (int64): sum of how much longer its PULLs took than the shortest: its wait
-          for others
-        - ``pulls`` (int64): number of (partition, step) that all workers have; others do not count
-        - ``pull_ns`` (int64): sum of its PULLs among them
+        - ``blame`` (float64): share of (partition, step) pairs in which only this worker had the
+          shortest PULL. By chance, it is about 1 / number of workers; 0.8 or more means a
+          consistent straggler
+        - ``slack_ns`` (int64): sum of its PULLs minus the shortest ones, which is its wait for
+          others
+        - ``pulls`` (int64): number of (partition, step) pairs that all workers have; others do not
+          count
+        - ``pull_ns`` (int64): total time of these PULLs
         - ``straggler`` (bool), ``job`` (object)
     """
     pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
@@ -308,7 +311,7 @@ def byteps_pull_blame(
 
 
 def with_job_last(sums: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return `sums` with ``job`` last, None if empty, and the attributes of `reference`."""
+    """Return `sums` with ``job`` last (None if empty) and the attributes of `reference`."""
     job = sums.pop("job")
     frame = sums.assign(job=pd.Series([name or None for name in job], dtype=object))
     frame.attrs = dict(reference.attrs)
@@ -329,15 +332,15 @@ def byteps_pulls(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per partition, step and worker: ``job`` (object, empty for none), ``key, step,
-        worker, rank, id, start_ns, dur_ns`` (int64), ``slack_ns`` (int64, over the shortest) and
-        ``shortest`` (bool, whether only it is). ``.attrs["dropped"]``: the number of PULLs that
-        were left out because another worker lacks the same partition and step.
+        One row per partition, step and worker: ``job`` (object, empty if there is none), ``key,
+        step, worker, rank, id, start_ns, dur_ns`` (int64), ``slack_ns`` (int64, in excess of the
+        shortest) and ``shortest`` (bool, whether it alone is the shortest). ``.attrs["dropped"]``:
+        the number of PULLs excluded because another worker lacks the same partition and step.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
@@ -389,40 +392,40 @@ def byteps_stages(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the number, time, concurrency and preceding queue of each stage on each GPU.
+    """Return number, time, concurrency and preceding queue of each stage on each GPU.
 
-    Events that overlap the window are cut at its edges; queues are whole.
+    Events are clipped at the edges of the window; queues are not.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per GPU and stage, along the pipeline:
+        One row per GPU and stage, in pipeline order:
 
         - ``rank, worker, local_rank`` (int64)
-        - ``stage`` (category): in the order of the pipeline; stages that BytePS itself does not
-          have are placed after those that they follow
-        - ``count, sum_ns, union_ns`` (int64): ``union_ns`` is the time in which at least one
-          partition was in the stage, so on average ``sum_ns / union_ns`` partitions are in it
+        - ``stage`` (category): in pipeline order; stages that BytePS itself lacks follow the stages
+          that precede them in the file
+        - ``count, sum_ns, union_ns`` (int64): ``union_ns`` is the time during which at least one
+          partition was in the stage, so on average it holds ``sum_ns / union_ns`` partitions
         - ``mean_ns`` (float64), ``max_ns`` (int64)
-        - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous stage
-          ended or, for first stages, since the synchronization began. In a cut file, partitions
-          that lack a stage in a step are not included
-        - ``root`` (bool): whether the GPU talks to the servers
-        - ``waits_for_root`` (bool): whether ``queue_ns`` is waiting for the root; on other GPUs
-          the queue before COPYH2D includes the whole way to the servers and back
+        - ``queue_ns`` (int64): how long tasks waited before the stage, since the previous stage
+          ended or, for first stages, since the synchronization began. In a truncated file,
+          partitions that lack a stage in a step are excluded
+        - ``root`` (bool): whether the GPU communicates with the servers
+        - ``waits_for_root`` (bool): whether ``queue_ns`` is a wait for the root; on other GPUs, the
+          queue before COPYH2D includes the way to the servers and back
         - ``job`` (object)
 
     Notes
     -----
     According to BytePS's source, grouped REDUCE and BROADCAST calls overlap and end together. PUSH
-    and PULL include the network's and the server's queues; PULL includes the wait for the other
-    workers' pushes.
+    and PULL include the queues of network and server; PULL includes the wait for other workers'
+    pushes.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     order = list(STAGES)
@@ -471,7 +474,7 @@ def byteps_stages(
 
 
 def _merge_orders(order: list[str], more: list[str]) -> list[str]:
-    """Insert missing stages into the order, each after the stage that it follows."""
+    """Insert missing stages into the order, each after the stage that precedes it in `more`."""
     merged = list(order)
     previous = ""
     for name in more:
@@ -489,7 +492,7 @@ def byteps_steps(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of the synchronizations of each GPU and step, and the last tensor to finish.
+    """Return each GPU's synchronization time per step, and the tensor that finishes last.
 
     Synchronizations are selected as in `byteps_gradients`.
 
@@ -497,7 +500,7 @@ def byteps_steps(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -538,27 +541,27 @@ def byteps_bandwidth(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the rate at which root GPUs push to and pull from the servers.
+    """Return the rates at which root GPUs push to and pull from the servers.
 
-    Traces state no sizes, so the caller must give them. The rate is bytes per time in which
-    anything was transferred: pushes overlap, so the mean rate of single pushes would be too low.
-    Pulls wait for the other workers, so their rate is a lower bound. Each selected event is counted
-    in full.
+    Traces do not state sizes, so the caller must provide them. The rate is the number of bytes
+    divided by the time during which anything was transferred. Pushes overlap, so the mean rate of
+    single pushes would be too low. Pulls wait for the other workers, so their rate is a lower
+    bound. Each selected event counts in full.
 
     Parameters
     ----------
     traces : TraceSet
     sizes : mapping of int to int
-        Bytes of each partition by its key.
+        Bytes of each partition, by key.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
         One row per root GPU and stage: ``rank, worker, local_rank`` (int64)``, stage``
-        (category)``, bytes, union_ns`` (int64)``, mb_per_s`` (float64) and ``without_size``
-        (int64, events that were left out because their key has no size).
+        (category)``, bytes, union_ns`` (int64)``, mb_per_s`` (float64) and ``without_size`` (int64,
+        events excluded because their key has no size).
     """
     if not sizes:
         raise TraceError("no sizes given", remedy="Give the bytes of each partition by its key.")

@@ -5,11 +5,11 @@ from hta_widgets.readers.formats import FileStart, references
 
 
 def is_dump(start: FileStart) -> bool:
-    """Whether a file is a dump, by the keys that it begins with."""
+    """Return whether a file is a dump, judging by its first keys."""
     text = start.without_bom
     keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
     has_key = any(key in text for key in keys)
-    if start.is_pickle:  # thousands of ranks in `pg_config` fill the text before the entries
+    if start.is_pickle:  # with thousands of ranks, `pg_config` fills the text before the entries
         return has_key
     has_states = b"entries" in text or b"pg_status" in text or b"seq_id" in text
     return has_key and has_states and text.startswith(b"{") and b"traceEvents" not in text

@@ -1,6 +1,6 @@
-"""Read dumps of PyTorch's flight recorder: one file per rank, a pickle or JSON.
+"""Reader of PyTorch's flight-recorder dumps: one pickle or JSON file per rank.
 
-A dump holds the last collectives that a rank enqueued (2,000 by default), each with its process
+A dump holds the last collectives that a rank enqueued (2,000 by default). Each has its process
 group, its number in the group, its state and the stack that called it. Dumps differ by version:
 
     1.x  ``seq_id``; pickles only           2.x  ``collective_seq_id`` and ``p2p_seq_id``
@@ -8,7 +8,7 @@ group, its number in the group, its state and the stack that called it. Dumps di
     JSON has 0 where pickles have None, numbers as strings, and no stacks
     gloo  ``state`` stays "scheduled"; a finished collective is ``retired``
 
-The rank is the number at the end of the file's name: PyTorch's dumps do not state it.
+The rank is the number at the end of the file name, because PyTorch's dumps do not state it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hta_widgets.trace.columns import as_integer, parse_json
 from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"
-#: Category of events that are enqueued collectives; they have no duration.
+#: Category of enqueued collectives, which are events without duration.
 CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
 _RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(?<!\d)(\d{1,19})", re.IGNORECASE)
@@ -43,7 +43,7 @@ _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedCollective:
-    """An entry of a dump; times and durations are -1 if they are unknown."""
+    """An entry of a dump; unknown times and durations are -1."""
 
     group: str = ""
     sequence: int = -1
@@ -63,27 +63,27 @@ class EnqueuedCollective:
 
 @dataclass(frozen=True, slots=True)
 class FlightDump:
-    """The dump of one rank."""
+    """The dump of a rank."""
 
     rank: int
     version: str
     #: by name of the process group: its description, and its ranks if the dump lists them
     descriptions: dict[str, str] = field(default_factory=dict)
     members: dict[str, list[int]] = field(default_factory=dict)
-    #: by group: the number of the last collective that was enqueued; -1 if unknown
+    #: by group: number of the last enqueued collective; -1 if unknown
     enqueued: dict[str, int] = field(default_factory=dict)
     entries: list[EnqueuedCollective] = field(default_factory=list)
     stacks: list[list[DumpFrame]] = field(default_factory=list)
-    #: whether the file ends early, so that later entries are missing
+    #: whether the file is truncated, so later entries are missing
     is_cut: bool = False
 
 
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
-    """Read the dump of a rank as instants at which collectives were enqueued."""
+    """Read a rank's dump as instants at which collectives were enqueued."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY, complete=_complete_entries)
     value = {"entries": value} if isinstance(value, list) else _mapping(value)
-    if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
+    if isinstance(value.get("pg_status"), dict):  # the dump may not contain collectives
         value.setdefault("entries", [])
     if not isinstance(value.get("entries"), (list, tuple)):
         message = "is not a dump of the flight recorder: it has no list of entries"
@@ -100,14 +100,14 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
 
 
 def _complete_entries(text: bytes) -> Any:
-    """Return truncated JSON without its last, incomplete entry; None if no entry is complete."""
+    """Return truncated JSON without its incomplete last entry; None if no entry is complete."""
     last_ends = list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]
     values = (parse_json(text[: end.start() + 1] + b"]}") for end in last_ends)
     return next((value for value in values if value is not None), None)
 
 
 def _rank_and_job(path: str) -> tuple[int | None, str]:
-    """Return the rank at the end of a file's name, and what precedes it."""
+    """Return the rank at the end of a file name, and the part before it."""
     name = _ENDINGS.sub("", PurePath(path).name)
     match = _RANK_AT_END.fullmatch(name)
     if match is None or not is_rank(int(match[2])):
@@ -116,7 +116,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 
 
 class _DumpEntry:
-    """An entry of a dump, and what identifies its collective."""
+    """An entry of a dump, and the fields that identify its collective."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self.get = fields.get
@@ -135,11 +135,11 @@ class _DumpEntry:
             as_integer(self.get(key)) for key in ("collective_seq_id", "p2p_seq_id", "seq_id")
         )
         number = p2p if self.is_p2p else collective
-        #: number in the group; -1 for none
+        #: number in the group; -1 if it has none
         self.sequence = number if number >= 0 else number_of_1x
         self.is_batch = "coalesced" in str(self.get("profiling_name"))
-        #: what the operations of a batch share with its own entry, ``nccl:coalesced``, which alone
-        #: has their state
+        #: what the operations of a batch have in common with its own entry, ``nccl:coalesced``,
+        #: which alone has their state
         self.batch = (self.group, self.is_p2p, collective, p2p, number_of_1x)
 
 
@@ -150,7 +150,7 @@ class _DumpReader:
             for key in ("pg_config", "pg_status")
         )
         self._entries = [_DumpEntry(_mapping(entry)) for entry in value["entries"]]
-        #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
+        #: groups with sends and receives; ``pg_status`` mixes their numbers with those of
         #: collectives
         self._p2p_groups = {entry.group for entry in self._entries if entry.is_p2p}
         self._batches = {entry.batch: entry for entry in self._entries if entry.is_batch}
@@ -212,11 +212,11 @@ class _DumpReader:
         )
 
     def _status_of(self, entry: _DumpEntry) -> Mapping[str, Any]:
-        """Return the status of an entry's group, by its number in the process, or by its name."""
+        """Return the status of an entry's group, looked up by its number or its name."""
         return self._status.get(str(entry.get("pg_id"))) or self._status.get(entry.group) or {}
 
     def _last_collective(self, group: str) -> EnqueuedCollective | None:
-        """Return the last collective of a group by ``pg_status``, for a dump without entries."""
+        """Return the last collective of a group from ``pg_status``, for a dump without entries."""
         sequence, started, completed = (
             as_integer(self._status[group].get(f"last_{state}_collective"))
             for state in ("enqueued", "started", "completed")
@@ -265,7 +265,7 @@ def _args(entry: EnqueuedCollective, dump: FlightDump) -> dict[str, Any]:
 
 
 def group_name(group: str, description: str) -> str:
-    """Return the name of a process group, with its description: ``dp (2)``."""
+    """Return the name of a process group with its description: ``dp (2)``."""
     return f"{description} ({group})" if description and description != group else group
 
 
@@ -274,12 +274,12 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _ranks(config: Mapping[str, Any]) -> list[int]:
-    """Return the ranks of a group, which dumps write as the string ``[0, 1]``."""
+    """Return the ranks of a group, which dumps write as a string ``[0, 1]``."""
     ranks = config.get("ranks")
     listed = parse_json(ranks) if isinstance(ranks, str) else ranks
     return sorted({rank for rank in as_list(listed) if is_rank(rank)})
 
 
 def _sizes(sizes: Any) -> str:
-    """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
+    """Return one or more shapes as text, such as ``[1024, 1024]``."""
     return ", ".join(f"[{', '.join(map(str, as_list(shape)))}]" for shape in as_list(sizes))

@@ -1,4 +1,4 @@
-"""Frames of the flight recorder's panels, the tables of pages, and the headline."""
+"""Frames of the flight-recorder panels, tables of pages, and the headline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Limits of the hang's panel: collectives before and after it, and ranks, missing ones first.
+#: Limits of the hang panel: collectives before and after the hang, and ranks, missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
 _MAX_COLLECTIVES = 1000
 _HANG_SCHEMA = {
@@ -37,7 +37,7 @@ _HANG_SCHEMA = {
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the states of the collectives around the first hang, by rank of its group."""
+    """Return the states of the collectives around the first hang, for each rank of its group."""
     hang = next(iter(find_hangs(traces)), None)
     rows = () if hang is None else _rows_around(traces, hang)
     return result_frame(
@@ -50,7 +50,7 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
 
 
 def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
-    """Return a row for each collective around a hang and each rank, the missing ranks first."""
+    """Return a row per collective around a hang and rank, missing ranks first."""
     states = collective_states(traces)
     is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
     is_near &= states["is_p2p"] == hang.is_p2p
@@ -76,7 +76,7 @@ def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
 
 
 def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return a row per collective: the unfinished ones first, then the latest."""
+    """Return a row per collective: unfinished ones first, then the latest."""
     states = collective_states(traces)
     keys = ["job", "group", "sequence", "is_p2p"]
     states = states.assign(is_unfinished=states["state"] != "finished")
@@ -102,7 +102,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     """Return the row of a collective from its rows of `collective_states`, one per rank."""
     collective = states[0]
     states_of_rank: dict[int, set[str]] = defaultdict(set)
-    for state in states:  # a rank has a state for each part of a batch
+    for state in states:  # a rank has one state per part of a batch
         states_of_rank[state.rank].add(state.state)
     waiting, missing = (
         [rank for rank, of_rank in states_of_rank.items() if of_rank & members]
@@ -111,7 +111,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     calls = [state for state in states if state.operation]
     operations = dict.fromkeys(short_operation(call.operation) for call in calls)
     if len(operations) > 1:
-        operations.pop("coalesced", None)  # a batch of the other operations
+        operations.pop("coalesced", None)  # it is a batch of the other operations
     label = f"{' or '.join(operations)} #{collective.sequence}"
     selected = set(missing or waiting)
     key_of = {state.rank: str(state.key) for state in states if state.key >= 0}
@@ -133,7 +133,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     }
 
 
-#: A dump states what ranks did last, so that neither windows nor ranks narrow these panels.
+#: A dump states what ranks did last, so neither windows nor ranks restrict these panels.
 PANELS = (
     whole_job_panel("flight_hang", _hang_frame, collective_hangs),
     whole_job_panel("flight_collectives", _collectives_frame, collective_states),
@@ -141,7 +141,7 @@ PANELS = (
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return the hangs as findings, no further sentences, and the sentence without a hang."""
+    """Return the hangs as findings, and a sentence for a job without hangs."""
     keys = {job.name: job.key_of for job in flight_jobs(traces)}
     findings = [
         _finding(hang, keys[hang.job], is_only=len(keys) == 1) for hang in find_hangs(traces)

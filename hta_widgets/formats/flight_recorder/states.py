@@ -1,15 +1,15 @@
-"""Collectives of all ranks' dumps, matched by process group and number, and why a job hangs.
+"""Collectives in the dumps of all ranks, matched by process group and number, and causes of hangs.
 
-Four ranks, and collective 6 of the group of all, which rank 2 never called::
+For example, four ranks are in one group, and rank 2 never called its collective 6::
 
     rank 0  1 2 3 4 5 6 ← started
     rank 1  1 2 3 4 5 6 ← started
     rank 2  1 2 3 4 5   ← absent: the others wait for it
     rank 3  1 2 3 4 5 6 ← started
 
-A rank that is absent in one group may itself wait in another group. The hang of the other group is
-then the cause, and comes first. A collective that all ranks enqueued hangs because of an earlier
-call that one of them still waits in, if there is one.
+A rank that is absent in one group may itself wait in another group. The hang of that other group is
+then the cause and comes first. If all ranks enqueued a collective and it hangs, the cause is an
+earlier call in which one of them still waits, if there is such a call.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from hta_widgets.trace.traceset import TraceSet
 
 _COMMUNICATION = KINDS.index("communication")
 NO_DUMPS = note_text("no_flight_dumps")
-#: Events by rank, process group and sequence number: the rank in the set, and the id.
+#: Events by rank, process group and sequence number: rank in the set, and id.
 _Events = dict[tuple[int, str, int], tuple[int, int]]
 _StateRow = dict[str, Any]
 #: Columns of `collective_states` that are attributes of `EnqueuedCollective`.
 _CALL_COLUMNS = (
     "operation", "input_sizes", "output_sizes", "dtype", "created_ns", "started_ns", "completed_ns",
 )  # fmt: skip
-#: Collectives whose shapes are the same on all ranks.
+#: Collectives whose shapes are equal on all ranks.
 _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "allgather", "reduce")
-#: Parts of the names of collectives whose shapes may differ between ranks.
+#: Parts of names of collectives whose shapes may differ between ranks.
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
-#: Operations between two ranks, by their positions in the group: ``send 0->1``, ``recv 1<-0``.
+#: Operations between two ranks, with their positions in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
-#: Stands for the collective on a rank that did not enqueue it.
+#: Represents the collective on a rank that did not enqueue it.
 _NOT_ENQUEUED = EnqueuedCollective()
 
 
@@ -60,7 +60,7 @@ class _Group:
 
     job: str
     label: str
-    #: whether the dumps list the ranks, so that ranks without a dump are known
+    #: whether the dumps list its ranks; if so, ranks without a dump are known
     is_listed: bool
     ranks: tuple[int, ...]
     calls: dict[int, dict[int, list[EnqueuedCollective]]] = field(
@@ -68,13 +68,13 @@ class _Group:
     )
     #: negative numbers of sends and receives, by operation (which names both ranks) and order
     p2p: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: by rank with a dump: the number of its last known collective, -1 if it has none
+    #: by rank with a dump: number of its last known collective; -1 if it has none
     last: dict[int, int] = field(default_factory=dict)
 
     def add_dump(
         self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int, *, is_cut: bool
     ) -> None:
-        """Add what a rank enqueued; `last_enqueued` is the number that its dump states."""
+        """Add what a rank enqueued; its dump states the number `last_enqueued`."""
         sequences = [entry.sequence for entry in entries if not entry.is_p2p]
         if is_cut or not sequences:
             sequences.append(last_enqueued)
@@ -91,7 +91,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Job:
-    """The dumps of a job by rank, their ranks in the set, and the job's groups."""
+    """Dumps of a job by rank, the ranks' keys in the trace set, and the job's groups."""
 
     name: str
     dumps: dict[int, FlightDump]
@@ -101,7 +101,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A collective that not all ranks finished, or that ranks called differently."""
+    """A collective that some ranks did not finish, or called differently."""
 
     job: str
     group: str
@@ -109,23 +109,23 @@ class Hang:
     sequence: int
     operation: str
     kind: str  # mismatch, absent, no dump or stuck
-    waiting: tuple[int, ...]  # ranks that enqueued it and did not finish it
+    waiting: tuple[int, ...]  # ranks that enqueued but did not finish it
     absent: tuple[int, ...]  # ranks whose dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]  # by rank: its call, if it differs from the call of most ranks
-    last: dict[int, str]  # by absent rank: its last call, and where
+    differing: dict[int, str]  # by rank: its call, if most ranks made another call
+    last: dict[int, str]  # by absent rank: its last call, and where it was
     where: str
-    #: by waiting rank: when it enqueued the collective, -1 if that is unknown
+    #: by waiting rank: when it enqueued the collective; -1 if unknown
     enqueued_ns: dict[int, int]
-    usual: str = ""  # the call of most ranks, if another differs
+    usual: str = ""  # the call of most ranks, if some differ
     is_p2p: bool = False
-    has_cut_dump: bool = False  # whether dumps of `without_dump` are loaded, but cut off
-    #: whether the ranks that it waits for wait nowhere else
+    has_cut_dump: bool = False  # whether dumps of `without_dump` are loaded but truncated
+    #: whether the ranks for which it waits wait nowhere else
     is_cause: bool = True
 
     @property
     def sentence(self) -> str:
-        """The hang as a sentence or two."""
+        """The hang, described in one or two sentences."""
         number = "" if self.is_p2p else f" #{self.sequence}"
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
@@ -170,15 +170,15 @@ class Hang:
 
 @memoize
 def flight_jobs(traces: TraceSet) -> list[_Job]:
-    """Return the jobs of a set, by the names of the files before the rank.
+    """Return the jobs of a trace set, by the file names before the rank.
 
-    A job whose dumps are copies of another job's is left out.
+    A job whose dumps are copies of another job's is omitted.
     """
     with_dump = {
         key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
     }
     ranks = [trace.profile.rank for trace in with_dump.values()]
-    # Names may begin with a host: dumps of different ranks belong to one job.
+    # File names may begin with a host. Dumps of different ranks belong to the same job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
     first_name = next((trace.job for trace in with_dump.values()), "")
     keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
@@ -217,7 +217,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
                 groups[name, members] = _Group(job, label, bool(members), members or tuple(dumps))
             last_enqueued = dump.enqueued.get(name, -1)
             groups[name, members].add_dump(rank, entries[name], last_enqueued, is_cut=dump.is_cut)
-    # Unless it is the group of all ranks, a group without a list has the ranks that called it.
+    # A group without a list of ranks has the ranks that called it, unless it is the default group.
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted(set().union(*group.calls.values())))
@@ -226,7 +226,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
 
 @memoize
 def find_hangs(traces: TraceSet) -> list[Hang]:
-    """Return the first unfinished or differing collective of each group, causes first."""
+    """Return each group's first unfinished or differing collective, causes first."""
     hangs = []
     for job in flight_jobs(traces):
         hangs_of_job = [hang for group in job.groups for hang in _hangs_of(group, job)]
@@ -244,7 +244,7 @@ def find_hangs(traces: TraceSet) -> list[Hang]:
 
 
 def _is_blocked(hang: Hang, hangs_of_rank: dict[int, list[Hang]]) -> bool:
-    """Return whether a hang follows from another one; `hangs_of_rank` is by waiting rank."""
+    """Return whether another hang causes this one; `hangs_of_rank` is by waiting rank."""
     others = (other for rank in hang.waiting for other in hangs_of_rank[rank])
     if any(_is_behind(hang, other) for other in others):
         return True
@@ -253,7 +253,7 @@ def _is_blocked(hang: Hang, hangs_of_rank: dict[int, list[Hang]]) -> bool:
 
 
 def _is_behind(hang: Hang, other: Hang) -> bool:
-    """Return whether all ranks enqueued a collective, but one of them another call before it."""
+    """Return whether all ranks enqueued a collective, but one still waits in an earlier call."""
     return hang.kind == "stuck" and any(
         0 <= other.enqueued_ns.get(rank, -1) < enqueued_ns
         for rank, enqueued_ns in hang.enqueued_ns.items()
@@ -261,7 +261,7 @@ def _is_behind(hang: Hang, other: Hang) -> bool:
 
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
-    """Yield the first hang among a group's collectives, and all hangs of its sends and receives."""
+    """Yield the first hang of a group's collectives, and all hangs of its sends and receives."""
     has_hang = False
     for sequence in sorted(group.calls, key=lambda number: (number < 0, abs(number))):
         if has_hang and sequence >= 0:
@@ -277,7 +277,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
         caller = waiting[0] if waiting else next(iter(calls))
         call = calls[caller][0]
         if sequence < 0:
-            if _has_parts(group, caller, call):  # each part is a hang
+            if _has_parts(group, caller, call):  # each part is a hang of its own
                 continue
             absent, without = _missing_peer(group, job, call.operation)
         kinds = {"mismatch": differing, "absent": absent, "no dump": without}
@@ -317,7 +317,7 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
 
 
 def _has_parts(group: _Group, rank: int, batch: EnqueuedCollective) -> bool:
-    """Return whether a call is a batch of sends and receives that are recorded too."""
+    """Return whether a call is a batch of sends and receives that are also recorded."""
     calls = (call for number in group.p2p.values() for call in group.calls[number].get(rank, ()))
     is_batch = "coalesced" in batch.operation
     return is_batch and any(c.sequence == batch.sequence and c is not batch for c in calls)
@@ -326,7 +326,7 @@ def _has_parts(group: _Group, rank: int, batch: EnqueuedCollective) -> bool:
 def _missing_peer(
     group: _Group, job: _Job, operation: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the peer of a send or receive if it is absent, and if it has no dump."""
+    """Return the peer of a send or receive as an absent rank, or as a rank without a dump."""
     match = _P2P.search(operation)
     if match is None:
         return (), ()
@@ -349,12 +349,12 @@ def _missing_peer(
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
-    """Return by rank the calls that differ from the call of most ranks, and that call."""
+    """Return, by rank, the calls that differ from most ranks' call, and the latter call."""
     text_of_rank = {rank: " and ".join(map(_call_words, of)) for rank, of in calls.items()}
     counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
-    ((usual, _),) = counts.most_common(1)  # of equally frequent calls, the first
+    ((usual, _),) = counts.most_common(1)  # the first of equally frequent calls
     return {rank: text for rank, text in text_of_rank.items() if text != usual}, usual
 
 
@@ -367,19 +367,19 @@ def _call_words(call: EnqueuedCollective) -> str:
 
 
 def short_operation(name: str) -> str:
-    """Return an operation without its backend: ``all_reduce`` of ``nccl:all_reduce``."""
+    """Return an operation without its backend: ``all_reduce`` for ``nccl:all_reduce``."""
     return name.partition(":")[2] or name
 
 
 def call_text(call: EnqueuedCollective, dump: FlightDump) -> str:
-    """Return a call in words: ``all_gather #5 of dp (2), finished``."""
+    """Describe a call: ``all_gather #5 of dp (2), finished``."""
     group = group_name(call.group, dump.descriptions.get(call.group, ""))
     state = "finished" if call.is_finished else call.state
     return f"{short_operation(call.operation)} #{call.sequence} of {group}, {state}"
 
 
 def last_call(dump: FlightDump) -> tuple[str, str]:
-    """Return the last call of a rank, and its place, in words."""
+    """Describe the last call of a rank, and where it was made."""
     if not dump.entries:
         return "nothing", ""
     last = dump.entries[-1]
@@ -388,10 +388,10 @@ def last_call(dump: FlightDump) -> tuple[str, str]:
 
 @memoize
 def _recorded_events(traces: TraceSet) -> _Events:
-    """Return rank and id of each event of a profiler's trace, by stated rank, group and number.
+    """Return rank and id of each event of a profiler trace, by stated rank, group and number.
 
-    Of a collective's events, the last one is returned: its kernel or, without a device, its call on
-    the host.
+    If a collective has several events, the last one is returned: its kernel or, without a device,
+    its call on the host.
     """
     events: _Events = {}
     for key, trace in traces.items():
@@ -455,7 +455,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Dumps of the flight recorder.
+        Flight-recorder dumps.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -464,24 +464,24 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     DataFrame
         One row per collective and rank of its process group:
 
-        - ``job`` (object): the name of the files before the rank
+        - ``job`` (object): the part of the file name before the rank
         - ``group`` (object), ``sequence`` (int64), ``is_p2p`` (bool): the process group, and the
-          number of the collective in it; for sends and receives, their order on the rank
-        - ``rank`` (int64): by the dump's file; ``key`` (int64): the rank in the set, -1 for a rank
-          without a dump
-        - ``operation`` (object): empty for a rank that did not enqueue it
-        - ``state`` (object): ``finished``, ``started`` or ``scheduled``; ``absent`` for a rank
-          whose dump ends before it; ``no dump`` for a rank whose dump is not loaded or was cut
-          off before it, if others have not finished. A rank whose dump begins after it has no row
+          number of the collective within it; for sends and receives, their order on the rank
+        - ``rank`` (int64): from the file name; ``key`` (int64): rank in the trace set, -1 for a
+          rank without a dump
+        - ``operation`` (object): empty if the rank did not enqueue it
+        - ``state`` (object): ``finished``, ``started`` or ``scheduled``; ``absent`` if the rank's
+          dump ends before it; ``no dump`` if the rank's dump is not loaded or was truncated before
+          it, and others have not finished. A rank whose dump begins after it has no row
         - ``input_sizes, output_sizes, dtype`` (object)
         - ``created_ns, started_ns, completed_ns`` (int64): epoch times at which the collective was
-          enqueued, and at which the watchdog saw it started and completed; -1 if unknown. They are
-          not the times at which it ran
+          enqueued, and at which the watchdog saw that it had started and completed; -1 if unknown.
+          These are not the times at which it ran
         - ``duration_ms`` (float64): NaN unless TORCH_NCCL_ENABLE_TIMING was set
-        - ``where, stack`` (object): the innermost frame of the user's code, and all frames
-        - ``event_rank, event_id`` (int64): rank in the set and id of the event, if traces of a
-          profiler are loaded too and their events have the args "Process Group Name" and "Seq";
-          else -1
+        - ``where, stack`` (object): the innermost frame of user code, and all frames
+        - ``event_rank, event_id`` (int64): rank in the trace set and id of the event, if profiler
+          traces are also loaded and their events have the args "Process Group Name" and "Seq";
+          otherwise -1
     """
     rows = _state_rows(traces)
     if ranks is not None:
@@ -508,25 +508,25 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
     Parameters
     ----------
     traces : TraceSet
-        Dumps of the flight recorder.
+        Flight-recorder dumps.
 
     Returns
     -------
     DataFrame
-        One row per hang, causes first; all of object type but ``sequence`` (int64) and
-        ``is_cause`` (bool):
+        One row per hang, causes first. All columns are of type object except ``sequence`` (int64)
+        and ``is_cause`` (bool):
 
         - ``job, group, sequence, operation``: the collective
         - ``kind``: ``mismatch`` (ranks called different operations, shapes or types), ``absent``
-          (ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
+          (some ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
           ``stuck`` (all ranks enqueued it)
-        - ``is_cause``: False if the ranks that it waits for wait in another group themselves, or
+        - ``is_cause``: False if the ranks for which it waits themselves wait in another group, or
           if all ranks enqueued it and one of them waits in an earlier call
         - ``waiting, absent, without_dump``: ranks, as text
-        - ``differing``: calls of ranks that differ from the calls of most ranks
+        - ``differing``: calls of ranks that differ from the call of most ranks
         - ``last``: what absent ranks enqueued last, and where
-        - ``where``: the innermost frame of the user's code that called it
-        - ``sentence``: all of this in words
+        - ``where``: the innermost frame of user code that called it
+        - ``sentence``: a description of the hang
     """
     schema = {
         **_texts("job group"), **int64("sequence"), **_texts("operation kind"), "is_cause": "bool",
@@ -542,14 +542,14 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    """Return ranks, and calls by rank, as text; return other values unchanged."""
+    """Return ranks, and calls by rank, as text; other values are returned unchanged."""
     if isinstance(value, dict):
         return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
     return ranks_text(value) if isinstance(value, tuple) else value
 
 
 def note_without_hang(traces: TraceSet) -> str:
-    """Return why no hang is shown."""
+    """Explain why no hang is shown."""
     jobs = flight_jobs(traces)
     if not jobs:
         return NO_DUMPS
@@ -564,6 +564,6 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def _subject(ranks: Sequence[int], verb: str = "") -> str:
-    """Return ranks, and what they do: ``ranks 1, 3 wait``."""
+    """Return ranks followed by a verb, such as ``ranks 1, 3 wait``."""
     subject = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
     return f"{subject} {verb}{'s' * (len(ranks) == 1)}" if verb else subject

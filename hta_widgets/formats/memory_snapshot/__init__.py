@@ -1,4 +1,4 @@
-"""Snapshots of a device's memory, by PyTorch's allocator."""
+"""Device memory snapshots by PyTorch's allocator."""
 
 from hta_widgets.formats.device_formats import dump_format
 from hta_widgets.readers.formats import FormatComparison, references

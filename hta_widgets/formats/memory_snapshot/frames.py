@@ -1,4 +1,4 @@
-"""Frames of the panels of memory snapshots, the tables of pages, headline and comparison."""
+"""Frames of the memory-snapshot panels, tables of pages, headline and comparison."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _TOP = 20
-#: Minimum share of reserved memory that is free for a sentence on fragmentation.
+#: Fragmentation is mentioned if at least this share of reserved memory is free.
 _MIN_FREE_SHARE = 0.1
 
 
 def _peak_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the blocks at the highest peak of all devices; small rows are added up."""
+    """Return the blocks at the highest peak of all devices; small rows are combined."""
     peak = snapshot_peak(traces)
     if not len(peak):
         return peak
@@ -62,7 +62,8 @@ def _pools_frame(traces: TraceSet) -> pd.DataFrame:
     return result_frame(columns, matched=segments.attrs["matched"], note=note)
 
 
-#: A snapshot shows one instant and the events before it, so windows and ranks narrow no panel.
+#: A snapshot shows one instant and the events before it, so windows and ranks do not restrict
+#: panels.
 PANELS = (
     whole_job_panel("snapshot_peak", _peak_frame, snapshot_peak),
     whole_job_panel("snapshot_segments", _pools_frame, snapshot_segments),
@@ -70,7 +71,7 @@ PANELS = (
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return failed allocations as findings, and sentences on the peak and on fragmentation."""
+    """Return failed allocations as findings, and sentences about peak and fragmentation."""
     findings = []
     for rank_memory in snapshot_memories(traces):
         failed = rank_memory.memory.failed
@@ -133,7 +134,7 @@ TABLES = {"snapshot_peak": _compare_peaks}
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield the change of the peak, with the frame that changed most."""
+    """Yield the change of the peak, and the frame that changed most."""
     peaks = [
         max((each.memory.peak[0] for each in snapshot_memories(side.traces)), default=0)
         for side in diff.sides

@@ -1,15 +1,16 @@
-"""Read snapshots of a device's memory: pickles of ``torch.cuda.memory._dump_snapshot``, or JSON.
+"""Reader of device memory snapshots: pickles of ``torch.cuda.memory._dump_snapshot``, or JSON.
 
-Other devices of PyTorch write the same: ``torch.xpu.memory._dump_snapshot``. A snapshot has the
-segments that the allocator has at the end, and a ring of its last events. The ring begins while
-memory is in use already. How much follows from its end::
+Other devices of PyTorch write the same format, for example ``torch.xpu.memory._dump_snapshot``. A
+snapshot has the segments that the allocator holds at the end, and a ring buffer of its last events.
+When the ring begins, some memory is already in use. The amount follows from the end::
 
     in use at the end, by the segments           19.4 GB
     allocated less released by the ring's events  0.0 GB
     in use at the start                          19.4 GB
     peak: start and the largest sum of events    25.0 GB   (5.6 GB by the events alone)
 
-A block is in use until ``free_completed``: after ``free_requested``, streams may still need it.
+A block is in use until ``free_completed``, because streams may still need it after
+``free_requested``.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ from hta_widgets.trace.columns import as_integer
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
-#: Uses of memory, by the stack that allocated it.
+#: Uses of memory, according to the stack that allocated it.
 BEFORE, NO_STACK = "before the recording", "no stack"
 USES = (BEFORE, "forward and other", "backward", "optimizer", NO_STACK)
 _OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
 _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
-#: The change of reserved memory by an event of a segment.
+#: How each segment event changes reserved memory.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_US = (1 << 62) // 1000
 _MAX_BYTES = 1 << 50
 _MAX_DEVICES = 1024
 _KEYS = (b"segment_type", b"device_traces")
-#: The environment variable of the allocator, among its settings; XPU's names no device.
+#: The allocator's environment variable among its settings; on XPU, its name has no device.
 _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
 
 
@@ -71,7 +72,7 @@ class MemorySegment:
 
 @dataclass(slots=True)
 class DeviceMemory:
-    """The history of a device: allocations (positive) and releases (negative) in order."""
+    """History of a device: allocations (positive) and releases (negative) in order."""
 
     device: int
     start_bytes: int = 0
@@ -82,11 +83,11 @@ class DeviceMemory:
     change_bytes: list[int] = field(default_factory=list)
     reserved_bytes: list[int] = field(default_factory=list)  # after the event
     address: list[int] = field(default_factory=list)
-    #: position in `MemorySnapshot.stacks` of the allocation; -1 if it is before the ring
+    #: position in `MemorySnapshot.stacks` of the allocation; -1 if it precedes the ring
     stack: list[int] = field(default_factory=list)
-    #: blocks from before the ring that are in use at the end, by stack, if it is known
+    #: blocks in use at the end that precede the ring, by stack if known
     older: list[tuple[int, int]] = field(default_factory=list)
-    #: allocations that failed: bytes wanted, and free on the device (-1 if unknown)
+    #: failed allocations: requested bytes, and free bytes of the device (-1 if unknown)
     failed: list[tuple[int, int]] = field(default_factory=list)
 
     def column(self, name: str) -> Ints:
@@ -117,7 +118,7 @@ class MemorySnapshot:
     device_type: str = "cuda"
 
     def label(self, device: int) -> str:
-        """Return PyTorch's name of a device."""
+        """Return PyTorch's name for a device."""
         return f"{self.device_type}:{device}"
 
     def place(self, device: int, tid: str = "0", thread: str = "allocator") -> RowPlace:
@@ -126,7 +127,7 @@ class MemorySnapshot:
 
 
 def is_snapshot(start: FileStart) -> bool:
-    """Whether a file is a snapshot, by the keys that it begins with."""
+    """Return whether a file is a snapshot, judging by its first keys."""
     if start.is_pickle:
         return any(key in start.text for key in (*_KEYS, b"total_size"))
     has_keys = any(b'"%s"' % key in start.text for key in _KEYS)
@@ -134,10 +135,10 @@ def is_snapshot(start: FileStart) -> bool:
 
 
 def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome:
-    """Read a snapshot as events of allocations, and counters of memory in use."""
+    """Read a snapshot as allocation events and counters of memory in use."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY)
-    if isinstance(value, list):  # by torch.cuda.memory_snapshot(), which has only segments
+    if isinstance(value, list):  # torch.cuda.memory_snapshot() only has segments
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a snapshot of memory: it has neither segments nor a history"
@@ -224,7 +225,7 @@ class _SnapshotReader:
         live: Mapping[int, tuple[int, int]],
         reserved: int,
     ) -> None:
-        """Compute what was in use at the start, and which of its blocks remain at the end."""
+        """Compute what was in use at the start, and which of those blocks remain at the end."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
         total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
@@ -263,7 +264,7 @@ class _SnapshotReader:
 
 
 def _device_type(settings: Any) -> str:
-    """Return PyTorch's name of the devices that an allocator with these settings manages."""
+    """Return PyTorch's name for the devices of an allocator with these settings."""
     names = map(_ALLOCATOR.fullmatch, map(str, settings)) if isinstance(settings, dict) else ()
     match = next(filter(None, names), None)
     if match is None or match["device"] == "HIP" or "max_split_size" in settings:
@@ -272,7 +273,7 @@ def _device_type(settings: Any) -> str:
 
 
 def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
-    """Return the bytes in use after each event of a device, a column per use."""
+    """Return the bytes in use after each event of a device, one column per use."""
     codes = [*(USES.index(use_of(stack)) for stack in snapshot.stacks), USES.index(BEFORE)]
     use = np.array(codes)[memory.column("stack")]
     change = memory.column("change_bytes")[:, None]
@@ -282,7 +283,7 @@ def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
 
 
 def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory) -> None:
-    """Add an instant and samples of counters for each event, as in PyTorch's traces."""
+    """Add an instant and counter samples for each event, as in PyTorch's traces."""
     if not memory.time_ns:
         return
     places = [*(frame_text(stack) for stack in snapshot.stacks), BEFORE]
@@ -318,14 +319,14 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
 
 
 def _frames_of_history(block: Mapping[str, Any]) -> Any:
-    """Return the frames of a block in files from before PyTorch 2.1, which list its owners."""
+    """Return the frames of a block from files before PyTorch 2.1, which list its owners."""
     history = block.get("history")
     owner = history[0] if isinstance(history, list) and history else None
     return owner.get("frames") if isinstance(owner, dict) else None
 
 
 def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
-    """Return what memory is used for, by the stack that allocated it."""
+    """Return the use of memory, according to the stack that allocated it."""
     if not stack:
         return NO_STACK
     if any(_OPTIMIZER.search(frame.file) for frame in stack):
@@ -362,12 +363,12 @@ def _used_bytes(entry: Mapping[str, Any]) -> int:
 
 
 def _address(value: Any) -> int:
-    """Return an address as int64; XPU's addresses use all 64 bits."""
+    """Return an address as int64; addresses on XPU use all 64 bits."""
     return as_integer(value, 1 << 64)
 
 
 def _size(value: Any) -> int:
-    """Return a number of bytes; -1 for anything else, such as more than a device can have."""
+    """Return a number of bytes; -1 if it is invalid or more than any device has."""
     return as_integer(value, _MAX_BYTES)
 
 

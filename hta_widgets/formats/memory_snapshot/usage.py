@@ -1,4 +1,4 @@
-"""Analyses of memory snapshots: memory over time by use, the peak by frame, fragmentation."""
+"""Analyses of memory snapshots: memory over time by use, peak by frame, fragmentation."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ NO_SNAPSHOTS = note_text("no_snapshots")
 
 
 class RankMemory(NamedTuple):
-    """A device's memory in the snapshot of a rank."""
+    """Memory of a device in the snapshot of a rank."""
 
     trace: Trace
     memory: DeviceMemory
 
     @property
     def label(self) -> str:
-        """PyTorch's name of the device."""
+        """PyTorch's name for the device."""
         return str(self.trace.profile.label(self.memory.device))
 
 
@@ -73,21 +73,21 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of a device's memory.
+        Device memory snapshots.
     ranks : iterable of int, optional
         Only these ranks.
 
     Returns
     -------
     DataFrame
-        One row per event, by rank, device and order:
+        One row per event, ordered by rank, device and position in the ring:
 
-        - ``rank`` (int64), ``device`` (category), ``event`` (int64): its place in the ring
+        - ``rank`` (int64), ``device`` (category), ``event`` (int64): position in the ring
         - ``time_ns, change_bytes, used_bytes, reserved_bytes`` (int64)
-        - ``before the recording``, ``forward and other``, ``backward``, ``optimizer`` and
-          ``no stack`` (int64): bytes in use by what allocated them, which add up to
-          ``used_bytes``. Backward and optimizer follow from the files on the stack; blocks of
-          autograd's own threads have no stack
+        - ``before the recording``, ``forward and other``, ``backward``, ``optimizer`` and ``no
+          stack`` (int64): bytes in use, by what allocated them; they add up to ``used_bytes``.
+          Backward and optimizer are recognized by the files on the stack. Blocks allocated on
+          autograd's threads have no stack
     """
     blocks = []
     for rank_memory in snapshot_memories(traces, ranks):
@@ -118,7 +118,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
-    """Yield size and stack of the blocks in use at the peak; the stack is -1 if it is unknown."""
+    """Yield size and stack of each block in use at the peak; an unknown stack is -1."""
     live: dict[int, tuple[int, int]] = {}
     older = memory.start_bytes
     _, last = memory.peak
@@ -137,12 +137,12 @@ def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
 
 @check_arguments
 def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-    """Return what holds the memory at the peak, by the user's frame that allocated it.
+    """Return the memory in use at the peak, by the user frame that allocated it.
 
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of a device's memory.
+        Device memory snapshots.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -153,12 +153,12 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
 
         - ``rank`` (int64), ``device`` (object)
         - ``use`` (object): as the columns of `snapshot_timeline`
-        - ``where`` (object): the innermost frame of the user's code
+        - ``where`` (object): the innermost frame of user code
         - ``bytes, blocks, largest_bytes`` (int64): blocks in use at the peak; memory from before
-          the recording whose blocks are not known is one block
+          the recording whose blocks are unknown counts as one block
         - ``peak_bytes, peak_event, peak_ns, reserved_bytes`` (int64): the largest number of bytes
-          in use, its event (its place in the ring, -1 for the start), its time (-1 for the start),
-          and what was reserved then
+          in use, the position of its event in the ring and its time (both -1 for the start), and
+          the memory reserved at that time
     """
     rows = [row for memory in snapshot_memories(traces, ranks) for row in _peak_rows(memory)]
     schema = {
@@ -176,7 +176,7 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
 def _peak_rows(rank_memory: RankMemory) -> list[tuple[Any, ...]]:
     trace, memory = rank_memory
     names = [(use_of(stack), frame_text(stack, NO_STACK)) for stack in trace.profile.stacks]
-    names.append((BEFORE, BEFORE))  # of the stack -1
+    names.append((BEFORE, BEFORE))  # for stack -1
     sizes_of: dict[tuple[str, str], list[int]] = defaultdict(list)
     for size, stack in _blocks_at_peak(memory):
         sizes_of[names[stack]].append(size)
@@ -191,33 +191,33 @@ def _peak_rows(rank_memory: RankMemory) -> list[tuple[Any, ...]]:
         (trace.rank, rank_memory.label, use, where, sum(sizes), len(sizes), max(sizes), *peak)
         for (use, where), sizes in sizes_of.items()
     ]
-    return sorted(rows, key=lambda row: (-row[4], row[3]))  # by bytes and place
+    return sorted(rows, key=lambda row: (-row[4], row[3]))  # by bytes, then by place
 
 
 @check_arguments
 def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-    """Return the segments that the allocator holds at the end, and how they are fragmented.
+    """Return the segments that the allocator holds at the end, and their fragmentation.
 
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of a device's memory.
+        Device memory snapshots.
     ranks : iterable of int, optional
         Only these ranks.
 
     Returns
     -------
     DataFrame
-        One row per segment, by rank, device and address:
+        One row per segment, ordered by rank, device and address:
 
         - ``rank`` (int64), ``device`` (object)
-        - ``kind`` (object): ``small`` or ``large``; ``stream, address`` (int64): an address of
-          2^63 or more, as XPU has, is less by 2^64
+        - ``kind`` (object): ``small`` or ``large``; ``stream, address`` (int64): addresses of 2^63
+          or more, as on XPU, are reduced by 2^64
         - ``is_expandable`` (bool)
         - ``total_bytes, used_bytes, free_bytes, free_blocks, largest_free_bytes`` (int64): blocks
           that wait for streams count as used
-        - ``fragmentation`` (float64): the share of free memory outside of the largest free block,
-          NaN if nothing is free
+        - ``fragmentation`` (float64): share of free memory outside of the largest free block, NaN
+          if nothing is free
     """
     rows: list[dict[str, Any]] = []
     for trace in _snapshot_traces(traces, ranks):

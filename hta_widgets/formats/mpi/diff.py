@@ -24,12 +24,12 @@ from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_straggle
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
 from hta_widgets.text import count, duration_delta, mean_count, plural, size
 
-#: Name of the time that is not spent in a routine.
+#: Name of the part of a run that is not spent in a routine.
 OUTSIDE = "outside of MPI"
 
 
 def mpi_times(diff: Comparison) -> pd.DataFrame:
-    """Return the time in each routine and outside of MPI, which add up to the elapsed times."""
+    """Return the time in each routine and outside of MPI; together they are the elapsed times."""
     sides = [_times(side) for side in diff.sides]
     frame = pd.DataFrame(
         [(name, *(side.get(name, 0) for side in sides)) for name in {**sides[0], **sides[1]}],
@@ -63,7 +63,7 @@ def _times(side: RunSide) -> dict[str, int]:
         sums[OUTSIDE] += max(_ns(rank.elapsed_s) - sum(time for _, time in times), 0)
     if not ranks:
         return {}
-    # Damaged files state times of centuries; their sum must fit into int64.
+    # Damaged files state times of centuries, whose sum must still fit in int64.
     max_ns = (1 << 62) // len(sums)
     times_ns = [min(max(time, -max_ns), max_ns) for time in sums.values()]
     means = mean_parts(np.array(times_ns, dtype=np.int64), len(ranks))
@@ -71,7 +71,7 @@ def _times(side: RunSide) -> dict[str, int]:
 
 
 def mpi_routine_times(diff: Comparison, *, by_size: bool = False) -> pd.DataFrame:
-    """Return calls, bytes and time of each routine, and of each bin of sizes: `mpi_compare`."""
+    """Return calls, bytes and time by routine, or by routine and size bin, from `mpi_compare`."""
     before, after = diff.sides
     return mpi_compare(
         before.traces,
@@ -83,14 +83,14 @@ def mpi_routine_times(diff: Comparison, *, by_size: bool = False) -> pd.DataFram
 
 
 def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
-    """Return the time of each rank in and outside of MPI in both runs."""
+    """Return each rank's time inside and outside of MPI in both runs."""
     sides, note = _by_key(diff, mpi_ranks, "rank")
     measures = ["comm_s", "noncomm_s", "elapsed_s", "comm_share", "rss_mib"]
     return join_sides(_in_pairs(diff, sides), ["rank"], measures, ["host"], note=note)
 
 
 def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
-    """Return the imbalance of the ranks in both runs, and the ranks that the others wait for."""
+    """Return the imbalance between ranks in both runs, and the ranks for which the others wait."""
     sides, note = _by_key(diff, mpi_imbalance, "job")
     sides = [
         _with_late_ranks(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)
@@ -104,7 +104,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 
 
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a job's row with its late ranks: by events if there are any, else by totals."""
+    """Add a job's late ranks to its row, from events if it has any, else from totals."""
     named = mpi_stragglers(side.traces)
     late = [sorted(rank for job, rank in named if job == own_job) for own_job in table["job"]]
     first = [
@@ -120,14 +120,14 @@ def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
-    """Return the cost of Horovod's negotiation, messages of a few bytes, in both runs."""
+    """Return the cost of Horovod's negotiation (messages of a few bytes) in both runs."""
     sides, note = _by_key(diff, mpi_negotiation, "rank")
     measures = ["calls", "time_s", "share_of_calls", "share_of_time", "share_of_bytes"]
     return join_sides(_in_pairs(diff, sides), ["rank"], measures, note=note)
 
 
 def mpi_waits(diff: Comparison) -> pd.DataFrame:
-    """Return the waiting of ranks for each other in the collectives of two time lines."""
+    """Return how long ranks wait for each other in the collectives of two time lines."""
     sides = []
     for side in diff.sides:
         frame = collectives(side.traces, ranks=side.ranks, clock=side.waits.clock)
@@ -138,7 +138,7 @@ def mpi_waits(diff: Comparison) -> pd.DataFrame:
 
 
 def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Label rows by the pair of ranks that they belong to, if no rank is on both sides."""
+    """Label the rows by pair of ranks, unless a rank is on both sides."""
     numbers_of_sides = [_numbers(side) for side in diff.sides]
     compared = [set(numbers.values()) for numbers in numbers_of_sides]
     if compared[0] & compared[1]:
@@ -148,7 +148,7 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
     for side, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
         labels = {pair[side]: f"{pair[0]} → {pair[1]}" for pair in pairs}
         labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
-        # Rank 0's file also lists ranks that are not compared.
+        # The file of rank 0 also lists ranks that are not compared.
         present = set(frame["rank"].tolist())
         order = [rank for rank in labels if rank in present]
         chosen = frame.set_index("rank").loc[order].reset_index()
@@ -157,14 +157,14 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
 
 
 def _numbers(side: RunSide) -> dict[int, int]:
-    """Return the rank number that each file states, which is also the one in tables."""
+    """Return the rank number that each file states, which tables also use."""
     return {rank: mpi_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
 def _by_key(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
-    """Return the table of each side, with one row per key, and a note."""
+    """Return each side's table with one row per key, and a note."""
     results, notes = analyse_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in results):
         notes.append("there are several jobs; the last one is shown")
@@ -184,11 +184,11 @@ TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
-#: Minimum relative difference of two totals; their spread is unknown.
+#: Relative difference from which two totals count as different; their spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
 _MIN_NS = 20_000_000  # two units of the last digit that mpitrace prints
-#: Smallest difference of waiting times: as a share of the longer, and of the run.
+#: A difference between waiting times counts from this share of the longer one, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
 _MAX_FINDINGS = 6
 _MIN_SHOWN_NS = 0.5e6  # smaller differences of the time of calls are not shown
@@ -197,9 +197,9 @@ _MIN_SHOWN_NS = 0.5e6  # smaller differences of the time of calls are not shown
 def findings(diff: Comparison) -> Iterator[Finding]:
     """Yield changes of routines, numbers of calls, waiting and stragglers.
 
-    A profile does not show how times vary within a run, so they must differ by 20 % of the longer
-    time, 1 % of the run and 20 ms. Numbers of calls are exact. Waiting in time lines must differ by
-    half of the longer waiting time and 5 % of the run.
+    A profile does not show how times vary within a run, so two times must differ by 20 % of the
+    longer one, by 1 % of the run and by 20 ms. Numbers of calls are exact. Waiting times of time
+    lines must differ by half of the longer one and by 5 % of the run.
     """
     records = [*_changed_calls(diff)]
     if "mpi-trace" in diff.before.formats & diff.after.formats:
@@ -207,7 +207,7 @@ def findings(diff: Comparison) -> Iterator[Finding]:
     records += _late_ranks(diff)
     if diff.has_totals:
         total, *routines = _changed_totals(diff)
-        # The total is stated if it changed, or before other changes.
+        # The total is stated if it changed, or if other changes follow.
         if total.kind == "headline" or routines or records:
             yield total
         yield from routines

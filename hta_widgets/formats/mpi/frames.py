@@ -1,7 +1,7 @@
-"""Frames of MPI's panels, the tables of pages, and the headline.
+"""Frames of the MPI panels, tables of pages, and the headline.
 
-Profiles are totals of a run, so windows do not apply. A selection's ranks narrow the tables of
-routines; the table of all ranks is always whole, as it compares the ranks.
+Profiles are totals of a run, so windows do not apply to them. The ranks of a selection restrict the
+tables of routines. The table of ranks always has all ranks, because it compares them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the trace set of the files of each (job, MPI rank).
+#: For each (job, MPI rank), the keys of its files in the trace set.
 _Keys = dict[tuple[str, int], list[int]]
 
 
@@ -80,7 +80,7 @@ def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_text_keys(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return sums with job and routine as strings; without rows, pandas has them as objects."""
+    """Return sums with job and routine as strings; without rows, pandas makes them objects."""
     texts = {"job": text_column(sums["job"]), "routine": text_column(sums["routine"])}
     return sums.assign(**texts).rename(columns={"routine": "name"})
 
@@ -101,7 +101,7 @@ def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
 
 
 def _ranks_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return `mpi_ranks` with the stragglers and the keys of each rank, as text."""
+    """Return `mpi_ranks` with stragglers marked, and with each rank's keys as text."""
     names = [
         *("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share"),
         *("cpu_utilisation", "rss_mib", "stale"),
@@ -132,7 +132,7 @@ def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
 
 
 def _sizes_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return the message sizes; only the selected routines if any of them is an MPI routine."""
+    """Return the message sizes, of the selected MPI routines only if any are selected."""
     scope = _scope(traces, selection)
     sizes = analysis.mpi_message_sizes(traces, **scope)
     frame = by_size(sizes, analysis.mpi_routines(traces, **scope))
@@ -159,7 +159,7 @@ def _panel(name: str, frame: FrameMaker) -> Panel:
     return catalog_panel(name, frame=frame, base_frame=base_frame)
 
 
-#: In the order of the list from which users choose; windows do not apply to totals of a run.
+#: In the order in which users choose from them. Windows do not apply to totals of a run.
 PANELS = (
     _panel("mpi_ranks", _ranks_frame),
     _panel("mpi_sizes", _sizes_frame),
@@ -173,7 +173,7 @@ PANELS = (
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the rows from which a page computes these panels.
 
-    Routines and sizes are given for profiles and for time lines, as either may be selected alone.
+    Profiles and time lines have separate rows, since either may be selected alone.
     """
     by_format = [
         [rank for rank, trace in traces.items() if trace.format == name] for name in MPI_FORMATS
@@ -195,17 +195,16 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     }
 
 
-#: Minimum share of a routine's time for a message size to be reported.
+#: A message size is reported from this share of its routine's time,
 _MIN_SHARE_OF_TIME = 0.1
-#: Minimum ratio of the share of time to the share of bytes.
+#: and from this ratio of its share of time to its share of bytes.
 _OF_BYTES = 2.0
-#: Minimum share of the run by which a rank's time in MPI must be below that of the others for the
-#: rank to be named.
+#: A rank is named if its time in MPI is below that of the others by this share of the run.
 _MIN_LOST_SHARE = 0.01
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence for the case without findings."""
+    """Return findings, further sentences, and a sentence for a run without findings."""
     findings: list[HeadlineFinding] = []
     facts: list[list[Piece]] = []
     uneven = analysis.mpi_imbalance(traces)
@@ -270,7 +269,7 @@ def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
-    """Describe the size of each job's all-reduces that exceeds its share of bytes most in time."""
+    """Describe, for each job, the all-reduce size that takes far more time than bytes."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):

@@ -1,4 +1,4 @@
-"""MPI routines, profiles of ranks as mpitrace prints them, and the files of a job."""
+"""MPI routines, mpitrace's profiles of ranks, and the files of a job."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hta_widgets.analysis.frames import columns_of_rows
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.trace import Trace
 
-#: Category of file operations, also in exported time lines.
+#: Category of file operations, which exported time lines also use.
 MPI_IO_CATEGORY = "mpi_io"
 
 
 def mpi_names(text: str) -> tuple[str, ...]:
-    """Return the full names of routines, given short names that are separated by blanks."""
+    """Return the full names of routines from short names separated by blanks."""
     return tuple(f"MPI_{name}" for name in text.split())
 
 
-#: Name of each routine by its number; file operations come last.
+#: Names of routines by number; file operations come last.
 ROUTINES = mpi_names(
     """
     Comm_rank Comm_size Send Ssend Rsend Bsend Isend Issend Irsend Ibsend
@@ -60,8 +60,8 @@ IO_FROM = ROUTINES.index("MPI_File_close")
 ROOT_SENDS = frozenset(mpi_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
 ROOT_RECEIVES = frozenset(mpi_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
 
-#: Calls that synchronize all ranks of a communicator, unlike nonblocking (I…) and neighbourhood
-#: collectives.
+#: Calls that synchronize all ranks of a communicator. Nonblocking (I…) and neighborhood collectives
+#: do not.
 COLLECTIVES = frozenset(
     mpi_names(
         """
@@ -80,7 +80,7 @@ def is_io(routine: str) -> bool:
 
 
 def bin_bounds(avg_bytes: float) -> tuple[int, int]:
-    """Return the bounds of the bin of an average size: 0, 1-4, 5-8, 9-16 and so on."""
+    """Return the bounds of the size bin of an average: 0, 1-4, 5-8, 9-16 and so on."""
     if not avg_bytes > 0:
         return 0, 0
     low, high = 1, 4
@@ -102,7 +102,7 @@ _DTYPES = {int: "int64", float: "float64", str: "object"}
 
 
 class CallRow(NamedTuple):
-    """A routine's calls, all or in one bin of message sizes.
+    """The calls of a routine, in total or in one size bin.
 
     `avg_bytes` is NaN in call stacks, for which files state no sizes.
     """
@@ -114,7 +114,7 @@ class CallRow(NamedTuple):
 
 
 class StackFrame(NamedTuple):
-    """One level of a call stack; only offsets are the same on all ranks."""
+    """One level of a call stack; addresses differ between ranks, offsets do not."""
 
     file: str
     address: str
@@ -124,7 +124,7 @@ class StackFrame(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """A rank's row of the table at the end of rank 0's file; NaN and -1 for missing values."""
+    """A row of the table at the end of rank 0's file; missing values are NaN or -1."""
 
     rank: int
     host: str
@@ -139,7 +139,7 @@ class RankRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Calls within one context that the program named."""
+    """Calls within a context that the program named."""
 
     name: str
     call_count: int
@@ -162,7 +162,7 @@ class CommunicatorBin:
 
 @dataclass(frozen=True, slots=True)
 class CallStack:
-    """Calls from one place of the program; `frames` go from the inside out."""
+    """Calls from one place in the program; `frames` begin with the innermost."""
 
     index: int
     time_s: float
@@ -186,7 +186,8 @@ class Summary:
 class MpiProfile:
     """One rank's profile.
 
-    Times are wall seconds as printed, to the millisecond. NaN stands for values not printed.
+    Times are in wall-clock seconds as printed, to the millisecond. Values that are not printed are
+    NaN.
     """
 
     job: str
@@ -219,7 +220,7 @@ class MpiProfile:
     def sizes(self) -> pd.DataFrame:
         """Message sizes: ``routine, size_lo, size_hi, calls, avg_bytes, time_s``.
 
-        Bounds are not printed; they follow from the bin that contains the average.
+        The file does not print the bounds; they are those of the bin that contains the average.
         """
         frame = _frame(CallRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]
@@ -230,12 +231,12 @@ class MpiProfile:
 
     @property
     def ranks(self) -> pd.DataFrame:
-        """Rank 0's table of all ranks; empty in other ranks' files."""
+        """The table of all ranks in rank 0's file; empty for files of other ranks."""
         return _frame(RankRow, () if self.summary is None else self.summary.ranks)
 
     @property
     def histogram(self) -> pd.DataFrame:
-        """Number of ranks by time in MPI: ``comm_s, ranks``."""
+        """Histogram of ranks by time in MPI: ``comm_s, ranks``."""
         rows = () if self.summary is None else self.summary.histogram
         return pd.DataFrame(columns_of_rows(rows, {"comm_s": "float64", "ranks": "int64"}))
 
@@ -254,13 +255,13 @@ def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")
 
-#: Rank 0's table prints times with two decimals, and the files with three.
+#: The table of rank 0 prints times with two decimals, files print three.
 _ROUNDING = 0.0056
 
 
 @dataclass(frozen=True, slots=True)
 class MpiJob:
-    """The profiles and time lines of one run; a rank may have both in one trace."""
+    """The profiles and time lines of a run; a rank may have both in one trace."""
 
     name: str
     profiles: tuple[Trace, ...]
@@ -277,7 +278,7 @@ class MpiJob:
 
     @property
     def ntasks(self) -> int:
-        """Number of ranks of the job; without profiles, number of time lines."""
+        """Number of ranks of the job; without profiles, the number of time lines."""
         head = self.head
         if head is not None:
             return head.ntasks
@@ -285,12 +286,12 @@ class MpiJob:
 
 
 def mpi_rank(trace: Trace) -> int:
-    """Return the MPI rank that a file states; without one, the rank in the set."""
+    """Return the MPI rank that a file states, else its rank in the trace set."""
     return trace.rank if trace.stated_rank is None else trace.stated_rank
 
 
 def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
-    """Group MPI profiles and time lines by their run, in order of their files."""
+    """Group MPI profiles and time lines by run, in the order of their files."""
     runs: dict[tuple[str, str], list[Trace]] = {}
     for trace in traces:
         if trace.format in MPI_FORMATS or MPI_CATEGORY in trace.table.categories.values:
@@ -313,9 +314,9 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
 
 
 def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
-    """Return how a rank's profile contradicts rank 0's table, or "" if it does not.
+    """Return how a profile contradicts rank 0's table; "" if they agree.
 
-    Runs within one batch job write files of the same names, but not for the same ranks.
+    Several runs within a batch job write files of the same names, but not for the same ranks.
     """
     if head.summary is None or profile.summary is not None:
         return ""

@@ -1,4 +1,4 @@
-"""Read mpitrace's text profiles of every generation, section by section."""
+"""Reader of mpitrace's text profiles of all generations, section by section."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from hta_widgets.trace.trace import Trace
 
 _NAN = float("nan")
 
-# Widths and separators differ between generations, and long names push columns to the right;
-# there are always blanks between the columns.
+# Widths and separators differ between generations, and long names shift columns to the right, but
+# blanks always separate the columns.
 
 
 def _numeric(name: str) -> str:
-    """Return the pattern of a number, which is the group `name`.
+    """Return a pattern for a number, captured as the group `name`.
 
-    The decimal mark is a comma if the program set such a locale.
+    The decimal mark is a comma if the program has set such a locale.
     """
     return rf"(?P<{name}>[-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
 
 
-#: A count that no program reaches; sums of such counts would overflow.
+#: Counts of so many digits are damaged, and their sums would overflow.
 _HUGE = re.compile(r"(?<![\w.,])\d{16,}(?![\w.,])")
 _HEAD = re.compile(
     r"Data for MPI rank (?P<rank>\d+) of (?P<ntasks>\d+):\s*(?:\(all communicators\))?\s*$"
@@ -58,7 +58,7 @@ _BIN = re.compile(rf"\s*(?P<calls>\d+)\s+{_numeric('bytes')}\s+{_numeric('second
 _ROLE = re.compile(
     r"MPI task \d+ of \d+ had the (?P<role>minimum|maximum|median) communication time"
 )
-#: Fields by the names of values in the head.
+#: Fields by the labels of values in the head.
 _VALUES = {
     "synchronization time": "sync_s",
     "total communication time": "comm_s",
@@ -93,7 +93,7 @@ _SUMMARY_LINE = re.compile(
     rf" = {_numeric('seconds')} sec\w*(?: for task (?P<rank>\d+))?"
 )
 
-#: Headings, and the sections that they begin.
+#: Headings and the sections that they begin.
 _SECTIONS = (
     (re.compile(r"\s*MPI Routine\s+#calls"), "routines"),
     (re.compile(r"Message size distributions:"), "sizes"),
@@ -113,7 +113,7 @@ _IGNORED_LINE = re.compile(
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
 _BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(?P<seconds>\S*)")
-#: Fields by the starts of column headings.
+#: Fields by the first words of column headings.
 _COLUMNS = {
     "taskid": "rank",
     "host": "host",
@@ -125,10 +125,10 @@ _COLUMNS = {
     "size": "rss_mib",
     "switches": "switches",
 }
-_MAX_STACKS = 50  # no more are printed
+_MAX_STACKS = 50  # mpitrace prints no more
 _COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
-#: No time or size of a program reaches this.
+#: Larger times and sizes are damaged.
 _MAX_NUMBER = 1e12
 
 
@@ -141,7 +141,7 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
             parsers.append(_Parser(job, int(head["rank"]), int(head["ntasks"])))
         elif parsers:
             parsers[-1].parse_line(line, place)
-    # Complete files end with a line break; only the last profile can be cut.
+    # A complete file ends with a line break. Only the last profile can be incomplete.
     is_complete = text.endswith(("\n", "\r"))
     return [
         parser.finish(is_complete=is_complete or parser is not parsers[-1]) for parser in parsers
@@ -150,7 +150,7 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
 
 @dataclass(slots=True)
 class _Block:
-    """The rows of the whole run, or of the context, communicator bin or call stack `head`."""
+    """Rows for the whole run, or for the context, communicator bin or call stack in `head`."""
 
     head: Any = None
     values: dict[str, float] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class _Parser:
         self.io: dict[str, float] = {}
         self.comm: dict[str, tuple[float, int]] = {}
         self.largest: dict[str, tuple[float, int]] = {}
-        self.unread: list[int] = []  # numbers of lines of unknown form
+        self.unread: list[int] = []  # numbers of unrecognized lines
         self.implausible = 0
         self.seen: set[str] = set()
         self._section = "head"
@@ -213,7 +213,7 @@ class _Parser:
             self.unread.append(place)
 
     def _number(self, text: str) -> float:
-        """Return a printed number with either decimal mark; NaN for an implausibly large one."""
+        """Return a printed number with either decimal mark; NaN if it is implausibly large."""
         number = float(text.replace(",", "."))
         self.implausible += abs(number) >= _MAX_NUMBER
         return number if abs(number) < _MAX_NUMBER else _NAN
@@ -225,16 +225,16 @@ class _Parser:
             return _NAN
 
     def _calls(self, row: re.Match[str], routine: str) -> CallRow:
-        """Return the calls of a routine in a row of a table; NaN for bytes that the table lacks."""
+        """Return the calls in a table row; NaN for bytes if the table lacks them."""
         mean_bytes = self._number_or_nan(row.groupdict().get("bytes", ""))
         return CallRow(routine, int(row["calls"]), mean_bytes, self._number(row["seconds"]))
 
     def _scale(self, text: str, unit: str) -> float:
-        """Return a time in seconds or a size in MiB."""
+        """Return a time in seconds, or a size in MiB."""
         return self._number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
     def _start_section(self, line: str) -> bool:
-        """Start the section that a line is the head of; return whether it is one."""
+        """Start the section that `line` heads; return False if it heads none."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"
@@ -242,7 +242,7 @@ class _Parser:
         section = next((name for pattern, name in _SECTIONS if pattern.match(line)), None)
         if section is None:
             return False
-        # Communicators and call stacks have tables of routines of their own.
+        # Communicators and call stacks contain tables of routines.
         if section != "routines" or self._section not in {"communicators", "stacks"}:
             self._section = section
             self.seen.add(section)
@@ -294,7 +294,7 @@ class _Parser:
         return bool(self.bins) and self._routine_line(line, self.bins[-1])
 
     def _stack_line(self, line: str) -> bool:
-        """Read a line of a call stack; return False for a line of another form."""
+        """Read a line of a call stack; return False if it has another form."""
         if head := _STACK.match(line):
             index = int(head["index"]) if head["index"] else len(self.stacks)
             site = [StackFrame("", head["address"], "")] if head["address"] else []
@@ -360,7 +360,7 @@ class _Parser:
         return True
 
     def _read_table_heads(self, heads: list[str]) -> None:
-        """Set the columns of the table, whose heads have units and differ between generations."""
+        """Set the columns of the table; column heads have units and differ between generations."""
         self.columns = [
             next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
             for head in heads
@@ -368,7 +368,7 @@ class _Parser:
         self.memory_scale = 1 / 1024 if "size(KB)" in heads else 1.0
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
-        """Return the profile and its problems; without `is_complete`, its last line is cut off."""
+        """Return the profile and its problems; unless `is_complete`, the last line is cut off."""
         values: dict[str, Any] = {**self.main.values}
         profile = MpiProfile(
             self.job,
@@ -392,7 +392,7 @@ class _Parser:
         missing = missing or ("" if is_complete else "its last line is incomplete")
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
-        if len(self.unread) > (0 if is_complete else 1):  # a cut line is reported above
+        if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above
             detail = f"lines of unknown form; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         problems.add(
@@ -417,7 +417,7 @@ class _Parser:
         )
 
     def _missing_part(self, profile: MpiProfile) -> str:
-        """Describe the first part that a complete profile has and `profile` lacks; "" if none."""
+        """Describe the first part that `profile` lacks; "" if it is complete."""
         if "routines" not in self.seen:
             return "the table of routines is missing"
         if "comm_s" not in self.main.values:
@@ -436,7 +436,7 @@ class _Parser:
             return f"it lists {len(self.stacks)} of {self.stated_stacks} call stacks"
         if not self._last_blank and (self._section != "sizes" or _without_size(profile)):
             return "its end is missing"
-        # A bin or two may be gone together with the blank line before the next heading.
+        # One or two bins may be lost together with the blank line before the next heading.
         sized = [row.routine for row in self.main.routines if row.avg_bytes > 0]
         if sized and sized[-1] not in {row.routine for row in self.main.sizes}:
             return f"the message sizes of {sized[-1]} are missing"
@@ -444,7 +444,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return the number of calls that are in no bin of sizes, for each routine with bins."""
+    """Return, for each routine with bins, the number of calls that are in no bin."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls
@@ -460,16 +460,16 @@ _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
 def is_profile(start: FileStart) -> bool:
-    """Return whether a file begins as mpitrace's profiles do."""
+    """Return whether a file begins like a profile of mpitrace."""
     return _FIRST_LINE.match(start.without_bom) is not None
 
 
 def _job_of(path: str) -> str:
-    """Return the job in a profile's name; a file with another form of name is a separate job."""
+    """Return the job in the name of a profile; other file names are jobs of their own."""
     name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     if match := _NAME.fullmatch(name):
         return match["job"]
-    # Before 2018 names had only the rank.
+    # Until 2017, names only had the rank.
     return "" if re.fullmatch(r"mpi_profile\.\d+", name) else Path(name).stem
 
 
@@ -518,7 +518,7 @@ def _no_events() -> RankColumns:
 def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
     """Set the hosts of ranks from rank 0's table, and mark files of earlier runs.
 
-    The profile of a rank whose time line is from the same run becomes part of that trace.
+    If a rank also has a time line of the same run, its profile becomes part of that trace.
     """
     changed: dict[int, Trace | None] = {}
     for job in mpi_jobs(traces):
@@ -533,7 +533,7 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
                 )
             line = lines.pop(trace.stated_rank, None)
-            changed[id(trace)] = None  # replaced below if it remains a separate trace
+            changed[id(trace)] = None  # replaced below unless it becomes part of another trace
             holder = trace if line is None else line
             changed[id(holder)] = holder.replace(
                 host=None if stale else hosts.get(trace.profile.rank),

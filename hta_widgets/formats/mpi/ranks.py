@@ -29,7 +29,7 @@ _COLUMNS = {
     **float64("comm_s elapsed_s user_s system_s rss_mib"), **int64("switches cpu"),
     **float64("sync_s io_s"), "key": "int64", "stale": "bool", "source": "object",
 }  # fmt: skip
-#: Default of each column for values that files lack.
+#: Values of columns that the files lack.
 _UNKNOWN: dict[str, Any] = {
     name: {"object": "", "int64": -1, "float64": _NAN, "bool": False}[dtype]
     for name, dtype in _COLUMNS.items()
@@ -44,22 +44,23 @@ def mpi_ranks(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
+    """Return time in MPI, other time, memory and host of each MPI rank of a job.
 
-    By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of all
-    ranks. Figures come from this table, to the hundredth of a second, even for ranks with files of
-    their own, so that all ranks are measured in the same way. Figures of ranks that the table lacks
-    come from their files, and figures of time lines from their events. Files that contradict the
-    table are ``stale`` and are not used. `selection` and `window` apply to time lines only: with
-    them, text profiles are left out, as the note states.
+    By default, mpitrace writes files for only four ranks, but rank 0's file ends with a table of
+    all ranks. Figures come from this table, to the hundredth of a second, even for ranks with files
+    of their own, so that all ranks are measured in the same way. Figures of ranks that the table
+    lacks come from their files, and figures of time lines from their events. Files that contradict
+    the table are ``stale`` and not used. `selection` and `window` only apply to time lines; they
+    exclude text profiles, as the note states.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window : Selection, (start_ns, end_ns), optional
-        The events to work on, narrowed in time; all by default.
+        The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
-        Keys of the set: the files to use. The table of rank 0's file is always whole.
+        Keys of the trace set: the files to use. The table in rank 0's file is always used as a
+        whole.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def mpi_ranks(
         with files), ``key`` (int64, of the rank's file in the set, -1 without), ``stale`` (bool),
         ``source`` (``"table"``, ``"file"`` or ``"trace"``). NaN for values that files lack.
 
-        The note lists the ranks with tables of routines.
+        The note lists the ranks that have tables of routines.
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     elapsed = frame["elapsed_s"]
@@ -92,7 +93,7 @@ def _rank_frame(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
-    """Return the ranks of all jobs, notes, and the number of ranks of each source."""
+    """Return the ranks of all jobs, notes, and the number of ranks from each source."""
     selected_scope = mpi_scope(traces, selection, window, ranks, stale=True)
     rows: list[dict[str, Any]] = []
     notes = [selected_scope.note]
@@ -112,7 +113,7 @@ def _rank_frame(
 def _job_rows(
     job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, table: bool
 ) -> list[dict[str, Any]]:
-    """Return the ranks of a job, from rank 0's table if there is one, else from their files."""
+    """Return the ranks of a job, from rank 0's table if it has one, else from their files."""
     rows: dict[int, dict[str, Any]] = {}
     head = job.head if table else None
     if head is not None and head.summary is not None:
@@ -137,7 +138,7 @@ def _job_rows(
 
 
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
-    """Return sentences about the files that a job lacks, and about files that are not used."""
+    """Return sentences about files that a job lacks and files that are not used."""
     notes = []
     present = [row["rank"] for row in rows if row["key"] >= 0]
     if len(present) < job.ntasks:
@@ -163,16 +164,16 @@ def mpi_hosts(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time in MPI and the memory of the ranks of each host of a job.
+    """Return time in MPI and memory by host of a job.
 
-    A host is slow as a whole if every one of its ranks spends less time in MPI than every rank of
-    the other hosts: the others wait for all of them.
+    A host is slow as a whole if each of its ranks spends less time in MPI than every rank of the
+    other hosts, so the others wait for all of its ranks.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -205,11 +206,11 @@ def mpi_hosts(
     return result_frame(columns, matched=matched, note=notes)
 
 
-#: A rank stands out only if its time outside MPI is more than this multiple of the ranks' mean,
+#: A rank stands out only if its time outside of MPI is more than this multiple of the ranks' mean,
 _UNEVEN = 1.2
 #: and its time in MPI is below this many standard deviations from the mean.
 _FAR = -1.0
-_MAD = 1.4826  # standard deviation over median distance from the median, if normal
+_MAD = 1.4826  # of a normal distribution: standard deviation / median distance
 
 
 @check_arguments
@@ -220,18 +221,18 @@ def mpi_imbalance(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the imbalance of the ranks' time in MPI in each job, and its possible cause.
+    """Return the imbalance between the ranks' times in MPI in each job, and its possible cause.
 
-    Ranks that train together leave each collective together, so the rank that computes longest
-    waits least: **the straggler is the rank with the least time in MPI**, and the rank with the
-    most waits longest for it. mpitrace's own lines "minimum" and "maximum communication time" seem
-    to state the opposite.
+    Ranks that train together leave each collective at the same time, so the rank that computes
+    longest waits least: **the straggler is the rank with the least time in MPI**. The rank with the
+    most time waits longest for it. mpitrace's own lines "minimum" and "maximum communication time"
+    seem to state the opposite.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -256,8 +257,8 @@ def mpi_imbalance(
 
     Notes
     -----
-    This reading holds for synchronous training. If ranks have different tasks, the least time in
-    MPI may just mean the fewest messages.
+    This interpretation holds for synchronous training. If ranks have different tasks, the rank with
+    the least time in MPI may just send the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     timed = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
@@ -283,7 +284,7 @@ _IMBALANCE = {
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
-    # Differences of printed decimals, without rounding errors.
+    # Rounding removes floating-point errors from differences of printed decimals.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
     min_at, max_at, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
     count, min_s, max_s = len(comm), float(comm[min_at]), float(comm[max_at])
@@ -358,10 +359,10 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return the job and the MPI rank of each rank that the others wait for.
+    """Return (job, MPI rank) of each rank for which the others wait.
 
     These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
-    that `mpi_imbalance` names by their time in MPI.
+    that `mpi_imbalance` identifies by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:
@@ -380,10 +381,10 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
-    """Return by job the MPI rank that costs the others most time, and the share of time lost.
+    """Return, by job, the MPI rank that costs the others most time, and the share of time lost.
 
-    Only ranks that stand out in the time lines of a job are returned. Without steps, `stragglers`
-    names a rank only if its cost is far above chance, so it may name none of them.
+    Only ranks that stand out in a job's time lines are returned. Without steps, `stragglers` names
+    a rank only if its cost is far above chance, so it may name none of them.
     """
     jobs = [job for job in mpi_jobs(traces.values()) if len(job.lines) > 1]
     if not jobs:
@@ -400,11 +401,11 @@ def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
 
 
 def late_ranks(traces: TraceSet) -> list[int]:
-    """Return the ranks of the set whose files belong to `mpi_stragglers`."""
+    """Return the ranks of the trace set whose files belong to `mpi_stragglers`."""
     named = mpi_stragglers(traces)
     ranks: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
-        # If a rank has files of both kinds, its key is that of the time line.
+        # If a rank has files of both kinds, its key is the key of the time line.
         files = {member.stated_rank: member.rank for member in job.profiles + job.lines}
         ranks += [key for rank, key in files.items() if (job.name, rank) in named]
     return ranks

@@ -228,7 +228,7 @@ def mpi_routines(
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window : Selection, (start_ns, end_ns), optional
-        The events to work on, narrowed in time; all by default.
+        The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
         Keys of the set, which differ from MPI ranks if several jobs are loaded.
 
@@ -328,7 +328,7 @@ def mpi_message_sizes(
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -386,7 +386,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
-    """Return the sums of some routines' bins whose mean message has at most `max_bytes`."""
+    """Sum the bins of some routines whose mean message has at most `max_bytes`."""
     chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= max_bytes]
     return _Sums(
         sum(row.calls for row in chosen),
@@ -406,23 +406,23 @@ def mpi_negotiation(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the share of small messages in the calls of each rank to a routine.
+    """Return the share of small messages in each rank's calls to a routine.
 
-    Horovod agrees on which gradients are ready with an all-reduce of 8 bytes in each cycle. On CPUs
-    these are most of the calls, about half of the time and few of the bytes; if gradients go
-    through NCCL, all of MPI's all-reduces are such calls. The time is spent waiting for the last
-    rank: the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
+    In each cycle, Horovod agrees on which gradients are ready with an all-reduce of 8 bytes. On
+    CPUs, these are most of the calls, about half of the time and few of the bytes. If NCCL
+    transfers the gradients, all MPI all-reduces are such calls. The time is spent waiting for the
+    last rank: the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
 
     Parameters
     ----------
     traces : TraceSet
     limit_bytes : int, default 8
-        Messages up to this size, by the average of their bin, are negotiation.
+        Messages of at most this size, on average in their bin, are negotiation.
     routine : str, default "MPI_Allreduce"
     stale : bool, default False
-        Include rank files that another run of the job left over.
+        Include rank files that an earlier run of the job left.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to work on, narrowed in time and to ranks; all by default.
+        The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
@@ -473,15 +473,15 @@ def mpi_negotiation(
 def mpi_call_stacks(
     traces: TraceSet, *, stale: bool = False, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
-    """Return one row per call stack and routine, of profiles written with PROFILE_BY_CALL_STACK.
+    """Return one row per call stack and routine, from profiles written with PROFILE_BY_CALL_STACK.
 
     Parameters
     ----------
     traces : TraceSet
     stale : bool, default False
-        Include rank files that another run of the job left over.
+        Include rank files that an earlier run of the job left.
     ranks : iterable of int, optional
-        Keys of the set.
+        Keys of the trace set.
 
     Returns
     -------
@@ -535,7 +535,7 @@ def _frame(frame: StackFrame) -> str:
     return f"{frame.file.rpartition('/')[2]}+{offset}"
 
 
-#: A routine and the bounds of a bin, or -1 for all sizes.
+#: A routine and the bounds of a size bin; -1 for all sizes.
 _Key = tuple[str, int, int]
 
 
@@ -548,22 +548,22 @@ def mpi_compare(
     before_ranks: Iterable[int] | None = None,
     after_ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return calls, bytes and time of each routine and bin of sizes in two runs.
+    """Return calls, bytes and time by routine and size bin in two runs.
 
-    Figures are means over the ranks that have tables of routines, so that runs of different sizes
-    can be compared. With a single rank file on each side they are that rank's own figures.
-    mpitrace's default of four files holds the ranks with the least and the most time, which is not
-    a representative sample; the note lists the ranks.
+    Figures are means over the ranks that have tables of routines, so runs of different sizes can be
+    compared. With a single rank file per side, they are the figures of that rank. By default,
+    mpitrace writes four files, with the ranks of least and most time among them. These are not a
+    representative sample; the note lists the ranks.
 
     Parameters
     ----------
     before, after : TraceSet
-        For example a run on CPUs, and a run whose gradients go through NCCL.
+        For example, a run on CPUs and a run whose gradients are transferred by NCCL.
     by_size : bool, default True
-        Whether to separate sizes; calls that are in no bin (routines without bytes) are then
-        rows with ``size_lo`` and ``size_hi`` of -1.
+        Whether to separate sizes. Calls that are in no bin (routines without bytes) are then rows
+        with ``size_lo`` and ``size_hi`` of -1.
     before_ranks, after_ranks : iterable of int, optional
-        Keys of the sets to use.
+        Keys of the trace sets to use.
 
     Returns
     -------
@@ -594,7 +594,7 @@ def mpi_compare(
         elif key not in after_means:
             change = "removed"
         else:
-            change = "changed" if old[:2] != new[:2] else "same"  # by calls and bytes
+            change = "changed" if old[:2] != new[:2] else "same"  # compares calls and bytes
         figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
         means = [safe_ratio(time_s * 1e6, calls) for calls, _, time_s in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
@@ -623,7 +623,7 @@ def mpi_compare(
 
 
 def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
-    """Return the mean calls, bytes and seconds over ranks of each routine, or of its bins."""
+    """Return calls, bytes and seconds of each routine or size bin, as means over the ranks."""
     sums: dict[_Key, Floats] = {}
 
     def add(key: _Key, calls: int, size_bytes: float, time_s: float) -> None:
@@ -631,7 +631,7 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
         sums[key] += (calls, size_bytes, time_s)
 
     for rank in ranks:
-        # Averages are printed to a tenth of a byte, so the sum over bins is more exact.
+        # Averages are printed to a tenth of a byte, so the sum over bins is more accurate.
         bytes_of_bins = {
             size_row.routine: _sums(rank.sizes, size_row.routine).size_bytes
             for size_row in rank.sizes

@@ -1,4 +1,4 @@
-"""Read mpitrace's time lines (.trc), and return their collectives."""
+"""Reader of mpitrace's time lines (.trc), and their collectives."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _OPERATIONS = {
     )
     for routine in mpi_names(routines)
 }
-#: Routines in which each rank records its own block, or the block that it sends to one rank.
+#: Routines in which a rank records its own block, or the block that it sends to one rank.
 _PER_RANK = frozenset(
     mpi_names("Allgather Gather Scatter Alltoall Alltoallv Alltoallw Reduce_scatter_block")
 )
 _ROOTED = ROOT_SENDS | ROOT_RECEIVES
-#: Routines whose blocks differ between ranks, so that the whole size is unknown.
+#: Routines whose blocks differ between ranks, so the total size is unknown.
 _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
@@ -64,12 +64,12 @@ class _RankCalls:
     trace: Trace
     rows: Rows
     routines: list[str]
-    sizes: Ints  # bytes, -1 if unknown
-    contents: list[Hashable]  # equal for all members of one collective
+    sizes: Ints  # in bytes; -1 if unknown
+    contents: list[Hashable]  # equal for all members of a collective
 
 
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
-    """Return the collectives of the time lines of one or several jobs, by position in `traces`."""
+    """Return the collectives of the time lines of one or more jobs, by position in `traces`."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
@@ -97,9 +97,9 @@ def _collective_rows(trace: Trace) -> Rows:
 def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     """Return the collectives of a job, in groups of ranks.
 
-    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and a
-    further group for each routine with a root. Otherwise each routine that all ranks call equally
-    often is a group, and each rank's calls of any other routine are a group of their own.
+    If the calls of each rank are the beginning of the longest sequence, all ranks form one group,
+    plus a group for each routine with a root. Otherwise, each routine that all ranks call equally
+    often is a group, and calls of any other routine form one group per rank.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
     longest = max((rank_calls.contents for rank_calls in calls), key=len)
@@ -123,7 +123,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
 
 
 def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) -> CommEvents:
-    """Return the collectives of a rank in the group of all `ranks`, or of a rooted routine."""
+    """Return the collectives of a rank, in the group of all `ranks` or of a rooted routine."""
     rooted = ["", *sorted(_ROOTED.intersection(calls.routines))]
     code = {name: number for number, name in enumerate(rooted)}
     group = np.array([code.get(name, 0) for name in calls.routines], dtype=np.int64)
@@ -179,8 +179,8 @@ _ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
 _ROOT_RECEIVES = frozenset(map(ROUTINES.index, ROOT_RECEIVES))
 
 
-#: Fields of a record. For file operations source and target are the offset together, low word
-#: first in either byte order, because the bytes of a file are swapped word by word.
+#: Fields of a record. In file operations, source and target together are the offset, low word first
+#: in either byte order, because the bytes of a file are swapped word by word.
 _FIELDS = (
     *("begin_s:f8", "end_s:f8", "rank:i4", "routine:i4", "source:i4", "target:i4", "bytes:i4"),
     *("caller:u4", "callers_caller:u4", "is_io:i4"),
@@ -198,7 +198,7 @@ def _looks_valid(records: Array) -> Bools:
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
         timed &= end < _MAX_END_S
-        # Doubles with bytes in the wrong order are usually tiny.
+        # Doubles read in the wrong byte order are usually tiny.
         timed &= ((begin == 0) | (begin > 1e-12)) & ((end == 0) | (end > 1e-12))
     routine, rank = records["routine"], records["rank"]
     is_valid = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MAX_RANKS)
@@ -210,9 +210,9 @@ def _nanoseconds(seconds: Array) -> Ints:
 
 
 class TimeLineRecords(RecordSource):
-    """The records of one rank as JSON objects, read from the file on demand.
+    """The records of a rank as JSON objects, read from the file on demand.
 
-    Records after the events name the process and its tracks.
+    Records that name the process and its tracks follow the events.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class TimeLineRecords(RecordSource):
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
         self._count = len(numbers)
         self._first = int(numbers[0]) if len(numbers) else 0
-        # The records of a rank are usually contiguous: a range is enough.
+        # The records of a rank are usually contiguous, so a range suffices.
         has_gaps = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if has_gaps else None
         self._order, self._rank, self._state = order, rank, state
@@ -268,7 +268,7 @@ class TimeLineRecords(RecordSource):
             yield index, json.dumps(self._named[index - self._count]).encode()
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
-        """Return args of events in the order of `records`; None for other args or records."""
+        """Return args of events, ordered as `records`; None for other args or records."""
         if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
             return None
         wanted, place = np.unique(records, return_inverse=True)
@@ -307,9 +307,9 @@ class TimeLineRecords(RecordSource):
 def _record_args(
     routine: int, source: int, target: int, size: int, caller: int, callers_caller: int, is_io: int
 ) -> dict[str, Any]:
-    """Return the args of a record, given its `_FIELDS` after the rank; -1 is a missing value."""
+    """Return the args of a record from its `_FIELDS` after the rank; -1 means a missing value."""
     args = _peers(routine, source, target)
-    # Older writers leave garbage in the last word, so it counts for file operations only.
+    # Older writers leave garbage in the last word, so it is only used for file operations.
     if routine >= IO_FROM:
         offset = (target << 32) | (source & 0xFFFFFFFF)
         args = {"offset": offset} if is_io and offset != -1 else {}
@@ -337,7 +337,7 @@ def _peers(routine: int, source: int, target: int) -> dict[str, Any]:
 
 
 def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
-    """Return the records that name the process and its tracks: calls, and file calls if any."""
+    """Return the records that name the process and its tracks for calls and file operations."""
     common = {"ph": "M", "pid": rank, "tid": 0}
     named: tuple[dict[str, Any], ...] = (
         {"name": "process_name", **common, "args": {"name": "MPI"}},
@@ -347,11 +347,11 @@ def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     return (*named, files) if has_io else named
 
 
-#: Minimum share of valid records: some may be damaged.
+#: A file is a time line if at least this share of its records is valid; some may be damaged.
 _MIN_VALID = 0.9
-#: Number of records that decide the byte order.
+#: Number of records that determine the byte order.
 _PROBED_RECORDS = 4096 // _RECORD_BYTES
-#: mpitrace's default limit of events per rank.
+#: Default limit of mpitrace for events per rank.
 _DEFAULT_BUFFER = 100_000
 
 
@@ -366,7 +366,7 @@ def _order_of(text: bytes) -> str | None:
     for order in "<>":
         records = np.frombuffer(text, _dtype_of_order(order))
         valid = _looks_valid(records)
-        # Zeros are a valid record, but not a trace.
+        # Zeros are a valid record but not a trace.
         if valid.mean() >= _MIN_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
             return order
     return None
@@ -385,7 +385,7 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     records = np.frombuffer(content, _dtype_of_order(order))
     is_valid = _looks_valid(records)
     problems.add("skipped", int((~is_valid).sum()), "damaged records", file=path)
-    # mpitrace writes sizes of 2 GiB or more as negative numbers below -1, which stands for none.
+    # mpitrace writes sizes of 2 GiB or more as negative numbers below -1; -1 means no size.
     is_huge = is_valid & (records["bytes"] < -1)
     detail = "calls with 2 GiB or more, whose size is not known"
     problems.add("overflow", int(is_huge.sum()), detail, file=path)
@@ -399,7 +399,7 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
 
 
 def _complete_records(content: bytes, path: str, problems: Problems) -> bytes:
-    """Return a file's contents up to the end of the last complete record; report the rest."""
+    """Return a file's contents up to the end of the last complete record, and report the rest."""
     rest_bytes = len(content) % _RECORD_BYTES
     detail = f"the file ends within a record, {rest_bytes} bytes after the last complete record"
     problems.add("truncated", int(rest_bytes > 0), detail, file=path)
@@ -414,10 +414,10 @@ def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
 
 
 def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> None:
-    """Report full buffers, given the number of events of each rank; drops are not marked."""
+    """Report full buffers, from the number of events per rank; files do not mark lost events."""
     max_count = max(counts, default=0)
     full = counts.count(max_count)
-    # Complete files have equal counts too, but seldom round numbers.
+    # Counts of complete files may also be equal, but are seldom round numbers.
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
@@ -450,7 +450,7 @@ def _trace(
         stated_rank=rank,
         job=name.removesuffix(".trc") or name,
     )
-    for problem in notes:  # without the rank, which may change
+    for problem in notes:  # without the rank, which may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return trace
 

@@ -47,9 +47,9 @@ def mpi_message_sizes(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_message_sizes`.
     measure : {"calls", "time", "bytes"}, default "calls"
-        Look at all three: small messages are most of the calls and few of the bytes.
+        Compare all three measures: small messages are most of the calls but few of the bytes.
     routines : DataFrame, optional
-        Result of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
+        Result of `hta_widgets.analysis.mpi_routines`, to add routines whose messages have no size.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -58,7 +58,7 @@ def mpi_message_sizes(
     Returns
     -------
     bokeh.plotting.figure
-        One row per routine and one column per size, shaded by the share of all. Raises a
+        One row per routine and one column per size, shaded by share of the total. Raises a
         ``ValueError`` for an unknown measure.
 
     Examples
@@ -87,7 +87,7 @@ def mpi_routines(
     title: str = "Routines by rank",
     **options: Any,
 ) -> Any:
-    """Draw the mean time of each routine over the ranks, with the minimum and the maximum.
+    """Draw each routine's mean time over the ranks, with minimum and maximum.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def mpi_compare(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
-        Number of rows, those that differ most.
+        Number of rows, which are those with the largest differences.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -142,8 +142,8 @@ def mpi_compare(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per routine and size: to the left if the second run takes less time, to the right
-        if it takes more.
+        One bar per routine and size. Bars to the left mean that the second run takes less time,
+        bars to the right that it takes more.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def mpi_ranks(
     theme: ThemeName | Theme = "light",
     title: str = "Time in MPI",
 ) -> Any:
-    """Draw each rank's elapsed time as compute and communication, the least communication last.
+    """Draw each rank's elapsed time as compute and communication, ordered by communication share.
 
     Parameters
     ----------
@@ -222,9 +222,9 @@ def mpi_ranks(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank, sorted by the share of communication; several hosts are sorted by their
-        mean share, and their ranks are together. Ranks that the others wait for are marked: for
-        traces, those that a dashboard names; for a frame, those in its column ``is_straggler``.
+        One bar per rank, in descending order of communication share. Several hosts are ordered by
+        their mean share, with their ranks together. Ranks for which the others wait are marked: for
+        traces, the ranks that a dashboard names; for a frame, those in its column ``is_straggler``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems: ``nsys export --type sqlite``."""
+"""Nsight Systems exports, written by ``nsys export --type sqlite``."""
 
 from hta_widgets.formats.device_formats import device_format
 from hta_widgets.readers.formats import SQLITE_MAGIC

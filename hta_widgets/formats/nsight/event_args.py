@@ -1,24 +1,25 @@
-"""Args of events that follow from other tables: NCCL's communicators, waits, captured graphs.
+"""Args of events derived from other tables: NCCL communicators, waits, captured graphs.
 
-NCCL pushes a range per call. Its payload has the communicator and the size of a message. The
+NCCL pushes a range for each call, whose payload has the communicator and the message size. The
 kernel is launched within that range, or within ``ncclGroupEnd`` after the calls of a group::
 
     ncclGroupStart  ncclAllReduce {communicator, size}  ncclGroupEnd [cuLaunchKernelEx → kernel]
 
 A communicator has the same id on all ranks, so it identifies their process group. In exports
-without payloads, ranges still name the operations of generic kernels (``ncclDevKernel_Generic``).
+without payloads, the ranges still name the operations of generic kernels
+(``ncclDevKernel_Generic``).
 
-A row of ``SYNCHRONIZATION`` has the correlation id of its call. If a stream waits for an event,
-the args state the same as PyTorch's: the stream into which the event was recorded, and the
-call that recorded it::
+A row of ``SYNCHRONIZATION`` has the correlation id of its call. If a stream waits for an event, the
+args are the same as PyTorch's: the stream on which the event was recorded, and the call that
+recorded it::
 
     CUDA_EVENT       eventSyncId 71, stream 33, correlation 601   cudaEventRecord
     SYNCHRONIZATION  eventSyncId 71, stream 21, correlation 603   cudaStreamWaitEvent
         {"wait_on_stream": 33, "wait_on_cuda_event_record_corr_id": 601, …}
 
-CUDA reuses the ids of events, so ``eventSyncId`` takes precedence over ``eventId``.
+CUDA reuses event ids, so ``eventSyncId`` takes precedence over ``eventId``.
 
-A graph is captured once, instantiated, and launched often. Its kernels state the node of the
+A graph is captured once, instantiated, and launched many times. Its kernels state the node of the
 instance, which is a clone of the captured node. The row of the captured node has the time of its
 call::
 
@@ -26,8 +27,8 @@ call::
     CUDA_GRAPH_NODE_EVENTS  9000000007, original 7
                             7, start 1250 on thread 4050    during its cudaLaunchKernel
 
-Captured calls launch nothing themselves. They get the args ``kernel`` and ``graph node id``, as
-calls in PyTorch's traces have, so that a replay is attributed to the operators of its capture.
+Captured calls launch nothing themselves. They get the args ``kernel`` and ``graph node id``, like
+calls in PyTorch's traces, so that a replay is attributed to the operators of its capture.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
-#: A field of the payload of a kernel's range; such a range repeats the range of the call.
+#: Field of the payload of a kernel's range; such a range repeats the range of the call.
 _CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
-#: Names of c10d by names of NCCL. Sends and receives are named by their kernel, since their peers
+#: c10d's names by NCCL's names. Sends and receives are named by their kernel, because their peers
 #: are numbered within the communicator.
 _COLLECTIVES = {
     "ncclAllReduce": "allreduce",
@@ -66,20 +67,20 @@ _COLLECTIVES = {
     "ncclGather": "gather",
     "ncclScatter": "scatter",
 }
-#: Collectives whose stated size is the size of one rank's part.
+#: Collectives for which NCCL states the size of one rank's part.
 _SIZED_BY_PART = {"allgather", "reduce_scatter"}
 _CALL = re.compile(r"nccl[A-Z]\w+")
-#: Kernels that run any operation; their name does not state it.
+#: Kernels that can run any operation, so their name does not state it.
 _GENERIC = re.compile(r"generic", re.IGNORECASE)
-#: Type of elements in a kernel's name. NCCL's other kernels, such as all-gathers, move bytes.
+#: Element type in a kernel's name. Other NCCL kernels, such as all-gathers, move bytes.
 _DTYPE = re.compile(r"_([iu](?:8|16|32|64)|f(?:16|32|64)|bf16)_")
 _DTYPES = {"i": "int", "u": "uint", "f": "float", "b": "bfloat"}
-#: Maximum number of ranges before a launch that are searched for the range around it.
+#: At most this many ranges before a launch are searched for the range around it.
 _MAX_NESTED = 16
 
 
 class _NcclCall(NamedTuple):
-    """A call of NCCL; the communicator is None without a payload."""
+    """A call of NCCL; without a payload, the communicator is None."""
 
     name: str
     communicator: int | None = None
@@ -94,7 +95,7 @@ def _initializations(ranges: NvtxRanges) -> list[Mapping[str, int]]:
 def rank_in_communicators(ranges: NvtxRanges, device: int | None = None) -> int | None:
     """Return the rank in the largest communicator of a process; None if no payload states it.
 
-    With `device`, only communicators of this device count.
+    With `device`, only communicators of this device are considered.
     """
     inits = _initializations(ranges)
     if device is not None:
@@ -105,7 +106,7 @@ def rank_in_communicators(ranges: NvtxRanges, device: int | None = None) -> int 
 def communication_args(
     kernels: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool
 ) -> list[dict[str, Any]]:
-    """Return the args of NCCL's kernels of a process."""
+    """Return the args of a process's NCCL kernels."""
     group_sizes = {payload[_COMMUNICATOR]: payload[_RANKS] for payload in _initializations(ranges)}
     names = [pool[code] for code in kernels["name"].tolist()]
     launched = _calls_of_kernels(kernels, calls, ranges, pool)
@@ -113,7 +114,7 @@ def communication_args(
 
 
 def _args_of(kernel: str, calls: list[_NcclCall], group_sizes: Mapping[int, int]) -> dict[str, Any]:
-    """Return the known args of a kernel that does the work of some calls."""
+    """Return the known args of a kernel that executes `calls`."""
     communicators = {call.communicator for call in calls}
     if len(communicators) != 1:
         return {}
@@ -145,7 +146,7 @@ def _args_of(kernel: str, calls: list[_NcclCall], group_sizes: Mapping[int, int]
 
 
 def _call_name(text: str) -> str:
-    """Return the function of NCCL that a range names, with or without its prefix; "" for none."""
+    """Return the NCCL function that a range names, with or without its prefix; "" if none."""
     if _CALL.fullmatch(text):
         return text
     name = f"nccl{text}"
@@ -155,7 +156,7 @@ def _call_name(text: str) -> str:
 def _calls_of_kernels(
     kernels: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
-    """Return the calls of NCCL whose work each kernel does; none if they are unknown."""
+    """Return the NCCL calls that each kernel executes; empty if unknown."""
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
     # Both are -1 for kernels without a launch.
     thread_of_kernel, launch_ns = (
@@ -176,7 +177,7 @@ def _calls_of_kernels(
 def _calls_on_thread(
     launches_ns: Ints, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
-    """Return the calls for each launch of a thread; launches and ranges are in order of time."""
+    """Return the calls for each launch of a thread; launches and ranges are ordered by time."""
     columns = ranges.columns
     names = [_call_name(pool[code]) for code in columns["name"].tolist()]
     starts_ns, ends_ns = columns["start_ns"].tolist(), columns["end_ns"].tolist()
@@ -196,7 +197,7 @@ def _calls_on_thread(
         calls = _calls_of_range(row, names, ranges)
         if len(launches) == 1:
             result[launches[0]] = calls
-        elif len(launches) == len(calls):  # each kernel does the work of one call
+        elif len(launches) == len(calls):  # each kernel executes one call
             for launch, call in zip(launches, calls, strict=True):
                 result[launch] = [call]
     return result
@@ -226,15 +227,15 @@ _EVENT = ["process", "has_sync", "event"]
 _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
 _NONE = (-1, (1 << 32) - 1)
-#: Maximum number of clones that are followed from a node to the captured node.
+#: At most this many clones are followed from a node to the captured node.
 _MAX_CLONES = 16
 
-#: The args of calls by their row.
+#: Args of calls, by row.
 ArgsOfCalls = dict[int, dict[str, Any]]
 
 
 def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
-    """Return what calls wait for."""
+    """Return args that state for what each call waits."""
     recordings = _rows_by_event(database, _RECORDS)
     without_sync = recordings.assign(has_sync=False, event=recordings["eventId"])
     recordings = pd.concat([recordings, without_sync]).sort_values(["correlationId", "streamId"])
@@ -266,7 +267,7 @@ def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
 
 
 def _rows_by_event(database: Database, table: str, further: str = "") -> pd.DataFrame:
-    """Return rows with their event: its ``eventSyncId``, or its ``eventId`` without one."""
+    """Return rows with their event, which is ``eventSyncId`` or else ``eventId``."""
     columns = f"globalPid correlationId streamId {further}"
     rows = pd.DataFrame(database.integers(table, columns, optional="eventId eventSyncId"))
     has_sync = ~rows["eventSyncId"].isin(_NONE)
@@ -278,7 +279,7 @@ def _rows_by_event(database: Database, table: str, further: str = "") -> pd.Data
 def capture_args(
     database: Database, kernels: Columns, calls: Columns, names: StringPool
 ) -> ArgsOfCalls:
-    """Return the kernel and the node of the calls that captured kernels."""
+    """Return kernel and node of the calls that captured kernels."""
     nodes = database.integers(
         "CUDA_GRAPH_NODE_EVENTS", "start globalTid graphNodeId", optional="originalGraphNodeId"
     )
@@ -299,14 +300,14 @@ def capture_args(
 
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
-    """Return the call that each thread was in at a time; -1 for none."""
+    """Return the call in which each thread was at a time; -1 if none."""
     thread = (calls["process"] << ID_BITS) | calls["thread"]
     begun = pd.DataFrame({"thread": thread, "time_ns": calls["start_ns"]}).assign(
         call=np.arange(len(thread))
     )
     asked = pd.DataFrame({"thread": threads, "time_ns": times_ns})
     begun, asked = (frame.sort_values("time_ns", kind="stable") for frame in (begun, asked))
-    # The last call that has begun is the call, unless it has ended.
+    # The last call to begin is the current one unless it has ended.
     last = pd.merge_asof(asked, begun, "time_ns", by="thread").set_index(asked.index)["call"]
     call = last.sort_index().fillna(-1).to_numpy(np.int64)
     is_inside = np.append(calls["end_ns"], NO_TIME)[call] >= times_ns
@@ -314,7 +315,7 @@ def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
 
 
 def _captured_nodes(nodes: Columns, node_ids: Ints) -> Ints:
-    """Return the row of the captured node of each node of an instance; -1 for none."""
+    """Return the row of the captured node for each node of an instance; -1 if unknown."""
     rows = first_positions(nodes["graphNodeId"], node_ids)
     rows[node_ids < 0] = -1
     for _ in range(_MAX_CLONES):

@@ -1,11 +1,11 @@
 """Ranges and marks of NVTX: their domains, PyTorch's operators, and payloads.
 
-``torch.autograd.profiler.emit_nvtx`` pushes a range per operator, whose name differs at each call::
+``torch.autograd.profiler.emit_nvtx`` pushes a range per operator; its name differs at each call::
 
     aten::mm, seq = 12, op_id = 4711, sizes = [[8, 8], [8, 8]]
 
-Such a range is the operator ``aten::mm``; the rest of the name becomes args. Ranges in the domain
-of a library, such as NCCL, are calls on the host. All other ranges are annotations of the program.
+This range is the operator ``aten::mm``; the rest of the name becomes args. Ranges in the domain of
+a library, such as NCCL, are calls on the host. All other ranges are annotations of the program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool, parse_json
 
 NVTX_TABLE = "NVTX_EVENTS"
-#: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
+#: Event types by phase: ranges that nest, marks, and ranges that need not nest.
 _EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
 #: Types of rows that are not events: categories, domains, names of devices and threads, resources.
@@ -61,16 +61,17 @@ _OPERATOR_ARGS = {
 class NvtxRanges:
     """The ranges and marks of an export."""
 
-    #: columns of events; ``phase`` is the code of a letter, ``end_ns`` is `NO_TIME` for a range
-    #: that never ends, ``domain`` is a position in `domains`, and ``payload`` one in `payloads`
+    #: columns of events: ``phase`` is the code of a letter, ``end_ns`` is `NO_TIME` for a range
+    #: that never ends, ``domain`` is a position in `domains`, and ``payload`` is a position in
+    #: `payloads`
     columns: Columns
-    #: names of domains; "" for the program's own
+    #: names of domains; the program's own domain is ""
     domains: list[str]
-    #: fields of payloads by name; the first is empty
+    #: fields of payloads by name; the first payload is empty
     payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
 
     def select(self, rows: Bools | Ints) -> NvtxRanges:
-        """Return some of the ranges, by a mask or by positions."""
+        """Return some of the ranges, selected by mask or by positions."""
         return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
 
 
@@ -115,7 +116,7 @@ def read_ranges(database: Database, rows: EventRows) -> NvtxRanges:
 
 
 def _read_events(database: Database, rows: EventRows) -> Columns:
-    """Return the rows that are ranges and marks, with the letter of their phase."""
+    """Return the rows that are ranges or marks, with the letter of their phase."""
     columns = database.integers(
         NVTX_TABLE, "start end eventType textId globalTid domainId", missing=NO_TIME
     )
@@ -140,7 +141,7 @@ def _read_domains(database: Database, process: Ints, domain_id: Ints) -> tuple[l
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
-    """Return the texts of ranges, and each range's code; a text in its row takes precedence."""
+    """Return the texts of ranges and each range's code; a text in the row takes precedence."""
     pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
@@ -154,7 +155,7 @@ def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]
 
 
 def _operator(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of a range, and the args that PyTorch appends to names of operators."""
+    """Return the name of a range, and the args that PyTorch appends to operator names."""
     match = _OPERATOR.search(text)
     if match is None:
         return text, {}
@@ -167,19 +168,19 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     return text[: match.start()], args
 
 
-#: Codes of `struct` by the type of an entry in a payload; enumerations have larger types.
+#: `struct` codes by type of a payload entry; enumerations have larger type numbers.
 _INTEGERS = {n: code for first in (1, 11) for n, code in enumerate("bBhHiIqQ", first)}
 _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
 #: Fields by domain and schema: name, offset and code.
 _Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
-#: Columns of payloads: as a blob, as JSON, and as the id of a string of JSON.
+#: Columns with payloads: a blob, JSON, or the id of a JSON string.
 _PAYLOADS = "binaryData jsonText jsonTextId"
 _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
-    """Return the distinct payloads of ranges, and for each row the position of its payload."""
+    """Return the distinct payloads of ranges, and the position of each row's payload."""
     payloads: list[dict[str, int]] = [{}]
     present = [name for name in _PAYLOADS.split() if name in database.columns_of(NVTX_TABLE)]
     if not present:
@@ -198,13 +199,13 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
 
 
 def _decode_json_payload(text: object) -> dict[str, int]:
-    """Return the fields of a payload in JSON that are integers, also in quotes."""
+    """Return the integer fields of a JSON payload, including quoted integers."""
     pairs = parse_json_object(text).items()
     return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
 
 
 def _payload_schemas(database: Database) -> _Schemas:
-    """Return the fields of payloads by domain and schema; each process repeats them."""
+    """Return payload fields by domain and schema, which every process repeats."""
     entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
     columns, kinds = "domainId schemaId idx type name offset", (int, int, int, int, str)
     rows = database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds)
@@ -217,10 +218,10 @@ def _payload_schemas(database: Database) -> _Schemas:
 
 
 def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
-    """Return the fields of a payload, a blob or its hexadecimal digits; none if it is damaged.
+    """Return the fields of a payload, given as a blob or in hexadecimal; none if it is damaged.
 
     Four integers precede the payload: its domain, its schema, its size, and either the position of
-    its first byte or the size of the blob. Domain and schema have 32 bits, and flags above them.
+    its first byte or the size of the blob. Domain and schema use 32 bits; the bits above are flags.
     """
     fields = {}
     with suppress(ValueError, TypeError, struct.error):

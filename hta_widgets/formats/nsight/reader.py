@@ -1,12 +1,12 @@
-"""Read exports of Nsight Systems into a trace per process and device.
+"""Reader of Nsight Systems exports, which builds a trace per process and device.
 
-A rank is a process with one of its devices. For example, torchrun on a node with two GPUs records
-both ranks in one file::
+A rank is a process with one of its devices. For example, torchrun records both ranks of a node with
+two GPUs in one file::
 
     process 4000, device 0 → rank 0        process 4001, device 0 → rank 1
 
-A call on the host belongs to the device that it launches on, or else to the device that its thread
-launches on most, so no event is counted twice.
+A call on the host belongs to the device on which it launches work, or else to the device on which
+its thread launches most, so events are not counted twice.
 """
 
 from __future__ import annotations
@@ -59,28 +59,28 @@ from hta_widgets.trace.record_times import FIRST_NS, LAST_NS, MIN_UTC_NS
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: The mark in which Megatron and others state the rank and its place in the job.
+#: The mark in which Megatron and other programs state the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
-#: Columns of events by which a row is recognized in two versions of a table.
+#: Columns that identify a row that two versions of a table both contain.
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 
 
 def is_export(start: FileStart) -> bool:
-    """Whether a file is an export, by the names of its tables."""
+    """Return whether a file is an export, judging by the names of its tables."""
     return "StringIds" in start.tables and any(map(_EVENTS.fullmatch, start.tables))
 
 
 def reports_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the possible names of the report that an export was made from."""
+    """Return the possible names of the report from which an export was made."""
     return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
 def read_export(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
-    """Read the ranks of an export; `steps` is a regular expression of the ranges that are steps."""
+    """Read the ranks of an export; `steps` is a regular expression for ranges that are steps."""
     rows = EventRows(path)
     with Database(path, advance) as database:
         export = _ExportReader(database, rows)
@@ -146,7 +146,7 @@ class _ExportReader:
         return select_rows(columns, np.sort(first_rows))
 
     def _assign_process(self, work: Columns) -> None:
-        """Assign device work without a process to the only process with calls, if there is one."""
+        """Assign device work without a process to the process with calls, if it is the only one."""
         processes = np.unique(self._tables[CALLS]["process"])
         is_unknown = work["process"] < 0
         if len(processes) == 1:
@@ -156,7 +156,7 @@ class _ExportReader:
             self._rows.note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:
-        """Drop launches of graphs whose kernels are recorded too; report all other launches."""
+        """Drop graph launches whose kernels are also recorded, and report the other launches."""
         graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
         if not len(graphs["start_ns"]):
             return
@@ -193,7 +193,7 @@ class _ExportReader:
         nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], nccl_names)
         ranges = self._ranges
-        domains = [  # NCCL's, or domains without a recorded name
+        domains = [  # NCCL's domain, or domains without a recorded name
             code
             for code, name in enumerate(ranges.domains)
             if name.upper() == "NCCL" or name.startswith("domain ")
@@ -212,7 +212,7 @@ class _ExportReader:
             "the export lacks NCCL's sizes and communicators;"
             " nsys export --type sqlite --include-blobs true writes them"
         )
-        has_payloads = len(nccl_ranges.payloads) > 1  # the first one stands for none
+        has_payloads = len(nccl_ranges.payloads) > 1  # the first payload is empty
         self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
 
     def _add(self, columns: Columns, phase: str = "X") -> None:
@@ -250,9 +250,9 @@ class _ExportReader:
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:
-        """Return the rank that MPI, a mark, NCCL or an environment variable states, if any.
+        """Return the rank that MPI, a mark, NCCL or an environment variable states.
 
-        MPI, marks and variables are about a process, so they do not count if it has several ranks.
+        MPI, marks and variables apply to a process, so they are ignored if it has several ranks.
         """
         has_one_device = self._devices_of[process] <= 1
         ranges = self._ranges.select(self._ranges.columns["process"] == process)

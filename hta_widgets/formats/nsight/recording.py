@@ -1,7 +1,7 @@
-"""Facts of an export besides events: clock, host, devices, threads, and sampled counters.
+"""Facts of an export other than events: clock, host, devices, threads, sampled counters.
 
-Exports contain all environment variables, the command line and the output of the program. Of these,
-only environment variables that state a rank are read.
+Exports contain all environment variables, the command line and the output of the program. Only
+environment variables that state a rank are read.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 class Gpu:
     """A device of a process."""
 
-    number: int  # on the host, or in the process if the export does not state that
+    number: int  # on the host, or in the process if the export does not state the former
     name: str = ""
     sms: int | None = None
     memory_bytes: int | None = None
     uuid: str = ""
 
 
-#: Devices by machine, process id and ordinal in the process; None for what is not stated.
+#: Devices by machine, process id and ordinal in the process; facts that are not stated are None.
 _DevicesOfProcesses = defaultdict[tuple[int | None, int | None, int], set[Gpu]]
 
 
@@ -64,7 +64,7 @@ class Recording:
         version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
         #: version of Nsight Systems
         self.version = version[0] if version else ""
-        #: whether the file was cut from another export
+        #: whether the file was extracted from another export
         self.is_cut = any(name.startswith("DERIVED_") for name in options)
         #: UTC at time 0 of the events; None if it is unknown
         self.epoch_ns = _epoch_ns(database, options)
@@ -79,27 +79,27 @@ class Recording:
             for thread, rank in database.rows("MPI_RANKS", "globalTid rank", kinds=(int, int))
             if is_rank(rank)
         }
-        #: messages of Nsight Systems on lost events, with the process
+        #: messages of Nsight Systems about lost events, with the process
         self.diagnostics = _diagnostics(database)
         #: the rank in the environment of the launched process
         self.rank_of_variables = _rank_of_variables(database)
-        #: names of hosts by machine, the highest 16 bits of a global id; None if no row states it
+        #: names of hosts by machine, which is the highest 16 bits of a global id; None if unknown
         self._hosts = _hosts(database)
-        #: devices by machine and number; by None and number, the first device
+        #: devices by machine and number; the first device by None and number
         self._gpus = _gpus(database)
         self._devices = _devices_of_processes(database, self._gpus)
         self._network = _network_metrics(database)
         self._metrics = _device_metrics(database)
-        #: machines and numbers of the devices of ranks
+        #: machines and numbers of the ranks' devices
         self._used_gpus: set[tuple[int, int]] = set()
 
     @property
     def unclear_devices(self) -> int:
-        """The number of devices that are stated differently for equal process ids."""
+        """Number of devices for which equal process ids state different facts."""
         return sum(len(gpus) > 1 for gpus in self._devices.values())
 
     def gpu(self, process: int, device: int) -> Gpu:
-        """Return a device of a process. With MIG, it has fewer multiprocessors than the GPU."""
+        """Return a device of a process; under MIG, it has fewer multiprocessors than the GPU."""
         machine, pid = machine_of(process), process & ID_MASK
         keys = (machine, pid, device), (None, pid, device), (None, None, device)
         gpus = next((self._devices[key] for key in keys if key in self._devices), set())
@@ -109,7 +109,7 @@ class Recording:
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def take_series(self, database: Database, process: int, device: int) -> list[Series]:
-        """Return the counters of a rank; the first one also has those of the host."""
+        """Return the counters of a rank; the first rank also gets those of the host."""
         network, self._network = self._network, []
         if device < 0:
             return network
@@ -123,12 +123,12 @@ class Recording:
 
     @property
     def unused_samples(self) -> int:
-        """The number of samples of metrics of devices that no rank uses."""
+        """Number of metric samples of devices that no rank uses."""
         unused = self._metrics.keys() - self._used_gpus
         return sum(len(times_ns) for gpu in unused for _, times_ns, _ in self._metrics[gpu])
 
     def host(self, process: int) -> str | None:
-        """Return the name of the host of a process, if it is known."""
+        """Return the name of a process's host; None if unknown."""
         names = set(self._hosts.values())
         return next(iter(names)) if len(names) == 1 else self._hosts.get(machine_of(process))
 
@@ -176,7 +176,7 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
 
 
 def _rank_of_variables(database: Database) -> int | None:
-    """Return the rank in the environment of the launched process; nothing else is fetched."""
+    """Return the rank in the environment of the launched process; other variables are not read."""
     wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in RANK_VARIABLES)
     rows = database.rows("META_DATA_CAPTURE", "value", where=f"({wanted})", kinds=(str,))
     return rank_of_variables(dict(text.split("=", 1) for (text,) in reversed(rows)))
@@ -198,7 +198,7 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
 def _devices_of_processes(
     database: Database, gpus: Mapping[tuple[int | None, int], Gpu]
 ) -> _DevicesOfProcesses:
-    """Return devices as processes see them; the machine follows from the UUID of a device."""
+    """Return devices as seen by processes; the machine follows from a device's UUID."""
     machine_of_uuid = {gpu.uuid: machine for (machine, _), gpu in gpus.items() if gpu.uuid}
     devices: _DevicesOfProcesses = defaultdict(set)
     columns = "gpuId cudaId pid numMultiprocessors uuid"

@@ -1,12 +1,13 @@
-"""The tables of an export that hold events, and how a row of each becomes an event.
+"""Tables of an export that hold events, and how their rows become events.
 
-An export has a table per kind of event, with ids instead of names, processes and threads. A global
-id has 8 bits each of hardware and virtual machine, 24 of the process, and 24 of the thread::
+An export has one table per kind of event, with ids instead of names, processes and threads. A
+global id has 8 bits each for hardware and virtual machine, 24 for the process, and 24 for the
+thread::
 
     globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
 
-Each process numbers its correlation ids and devices, so the columns of `read_table` include the
-process.
+Processes number their correlation ids and devices independently, so the columns of `read_table`
+include the process.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from hta_widgets.trace.columns import StringPool
 #: Columns of events by name.
 Columns = dict[str, Ints]
 
-#: Bits of the number that the system gave to a thread, and to a process, in a global id.
+#: Bits of the operating system's number of a thread or process in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
-#: Thread of copies of managed memory that the driver makes; they have a separate track.
+#: Thread of managed-memory copies made by the driver, which have a separate track.
 UNIFIED_THREAD = -2
 
 _COPY_KINDS = (
@@ -42,29 +43,29 @@ _FIRST_UNIFIED_COPY, _LAST_UNIFIED_COPY = 11, 13
 _MEMORY_KINDS = (
     "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static",
 )  # fmt: skip
-#: The version of CUDA in a call's name, as in ``cudaLaunchKernel_v7000``; not in ``cuMemAlloc_v2``.
+#: The CUDA version in a call's name, as in ``cudaLaunchKernel_v7000`` but not ``cuMemAlloc_v2``.
 _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 _DRIVER_CALL = 1
 
 
 def process_of(global_id: int) -> int:
-    """Return the part of a global id that identifies a process, without the sign of the id."""
+    """Return the part of a global id that identifies a process, without its sign."""
     return (global_id >> ID_BITS) & _PROCESS_MASK
 
 
 def processes_of(global_ids: Ints) -> Ints:
-    """Return the process of each global id, -1 for a missing id."""
+    """Return the process of each global id; -1 for a missing id."""
     is_missing = np.isin(global_ids, (-1, NO_TIME))
     return np.where(is_missing, -1, (global_ids >> ID_BITS) & _PROCESS_MASK)
 
 
 def machine_of(process: int) -> int:
-    """Return the number of the hardware and virtual machine that a process runs on."""
+    """Return the number of hardware and virtual machine on which a process runs."""
     return process >> ID_BITS
 
 
 def texts_by_id(database: Database, *ids: Ints | Sequence[int]) -> dict[int, str]:
-    """Return strings of an export by their ids."""
+    """Return strings of an export, by id."""
     return database.texts_of("StringIds", "value", *ids)
 
 
@@ -75,9 +76,10 @@ def text_codes(
     unknown: str = "event {}",
     change: Callable[[str], str] = str,
 ) -> Ints:
-    """Return the code in `pool` of the string of each id.
+    """Return the code in `pool` of each id's string.
 
-    `unknown` is the name of events whose string is not in the export; it is formatted with the id.
+    `unknown` is the name of an event whose string is not in the export; it is formatted with the
+    id.
     """
     texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
     texts |= texts_by_id(database, ids)
@@ -94,17 +96,17 @@ class ExportTable:
     category: str
     #: columns with the id of a name; the first whose string is in the export is used
     names: tuple[str, ...] = ("nameId",)
-    #: the name of an event whose string is not in the export, given the id
+    #: name of an event whose string is not in the export; formatted with the id
     unknown: str = "event {}"
-    #: makes a name from the values in the columns `names`, which then are not ids of strings
+    #: makes a name from the values of the columns `names`, which then are not string ids
     label: Callable[..., str] | None = None
-    #: whether its events have a device and a stream; others have a thread
+    #: whether its events have a device and a stream, instead of a thread
     of_device: bool = False
-    #: column by arg of an event's record; NULL is left out
+    #: column for each arg of an event's record; NULL values are omitted
     args: dict[str, str] = field(default_factory=dict)
 
     def stored_names(self, database: Database) -> list[str]:
-        """Return the names of the versions of the table that have rows; its own name for none."""
+        """Return the names of the table's versions that have rows, or else its own name."""
         pattern = re.compile(rf"{self.name}(_V\d+)?")
         names = filter(pattern.fullmatch, sorted(database.tables))
         return [name for name in names if not database.is_empty(name)] or [self.name]
@@ -155,7 +157,7 @@ CALLS = ExportTable(
     "CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime", unknown="CUDA call {}",
     args={"return value": "returnValue"},
 )  # fmt: skip
-#: All tables of events except NVTX's: tables of devices, then of hosts.
+#: All tables of events except NVTX: device tables, then host tables.
 DEVICE_TABLES = (
     KERNELS,
     ExportTable(
@@ -181,7 +183,7 @@ HOST_TABLES = (
 
 
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
-    """Return the columns of a table's events, with codes of the names and args in `rows`."""
+    """Return the columns of a table's events, with codes of names and args in `rows`."""
     track = "deviceId streamId globalPid" if table.of_device else "globalTid"
     required = " ".join(["start end correlationId", track, *table.names])
     optional = " ".join(["eventClass bytes graphNodeId", *table.args.values()])
@@ -259,7 +261,7 @@ def _args(database: Database, table: ExportTable, columns: Columns, rows: EventR
 
 
 def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
-    """Join the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
+    """Combine the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
     joined: dict[str, Any] = {}
     for prefix in ("grid", "block"):
         sizes = [args.pop(f"{prefix}{axis}", None) for axis in "XYZ"]

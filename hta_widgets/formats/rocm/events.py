@@ -1,8 +1,8 @@
-"""Collect the events of all kinds of files that ROCm's profilers write.
+"""Events of all kinds of files that ROCm's profilers write.
 
 Times count from the start of the host. RCCL creates a stream per channel, and most of these streams
-run one kernel. If a device has many streams, those with little work share tracks: each event gets
-the first track that is free at its start.
+run a single kernel. If a device has many streams, those with little work share tracks: each event
+gets the first track that is free at its start.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.tracks import first_free_lanes
 
-#: On a device with many streams, streams with less than this share of its work are joined.
+#: On a device with this many streams, streams with less than this share of its work are joined.
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64
-#: The columns of kernels that are arguments of `_launch_args`.
+#: Kernel columns that are the arguments of `_launch_args`.
 LAUNCH_COLUMNS = (
     "grid_size_x", "grid_size_y", "grid_size_z",
     "workgroup_size_x", "workgroup_size_y", "workgroup_size_z", "group_segment_size", "queue_id",
@@ -58,7 +58,7 @@ class RocmRows(EventRows):
     """The events of a file of ROCm."""
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
-        """Add kernels or copies; the keywords are the same as for `EventRows.add`."""
+        """Add kernels or copies; keywords are those of `EventRows.add`."""
         device, start_ns, end_ns = (columns[name] for name in ("device", "start_ns", "end_ns"))
         stream = np.maximum(columns["stream"], 0)
         ranks, rank = distinct_rows(columns["process"], device)
@@ -69,7 +69,7 @@ class RocmRows(EventRows):
         self.add(category=category, place=place, **columns | {"stream": stream})
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
-        """Add calls of threads of the host; the other keywords are those of `EventRows.add`."""
+        """Add calls of host threads; other keywords are those of `EventRows.add`."""
         self.add(category=category, place=self.place_codes(_thread_place, pid, tid), **columns)
 
     def build(
@@ -82,10 +82,10 @@ class RocmRows(EventRows):
 
 
 class RocmProcess:
-    """Adds the events of processes; their columns are named as in rocpd databases.
+    """Adds the events of processes, in columns named as in rocpd databases.
 
     The column ``pid`` counts from `first_process`. `gpus` has the properties of each GPU by agent,
-    and `cpus` the agents that are processors of the host.
+    and `cpus` lists the agents that are host processors.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RocmProcess:
         )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
-        """Return the number of an agent's GPU; a copy within the host gets a GPU with kernels."""
+        """Return the GPU number of an agent; a copy within the host gets a GPU with kernels."""
         if agent in self._gpus:
             return int(self._gpus[agent]["id"])
         if agent >= 0 and agent not in self._cpus:
@@ -143,16 +143,16 @@ def copy_name(text: str) -> str:
 
 
 def gpu_properties(device: int, name: str, units: Any) -> dict[str, Any]:
-    """Return the properties of a GPU; `units` is its number of compute units, if it is known."""
+    """Return the properties of a GPU; `units` is its number of compute units, if known."""
     sms = units if isinstance(units, int) and units > 0 else None
     return device_properties(device, name=name, numSms=sms, warpSize=_WAVE_SIZE)
 
 
 def _launch_args(*sizes: int) -> dict[str, Any]:
-    """Return the args of a launch; its grid is in blocks, as PyTorch has it.
+    """Return the args of a launch; as in PyTorch, its grid is in blocks.
 
-    The sizes are three of the grid and three of a block, in work items, the bytes of shared memory,
-    and the queue.
+    The sizes are three of the grid and three of a block, in work items, then the bytes of shared
+    memory, and the queue.
     """
     block = [max(size, 1) for size in sizes[3:6]]
     grid = [-(-items // size) for items, size in zip(sizes[:3], block, strict=True)]
@@ -162,7 +162,7 @@ def _launch_args(*sizes: int) -> dict[str, Any]:
 
 
 def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
-    """Return the stream of each event; if a device has many, rare streams have been joined."""
+    """Return the stream of each event; if a device has many streams, rare ones are joined."""
     streams, code = np.unique(stream, return_inverse=True)
     if len(streams) <= _MANY_STREAMS:
         return stream

@@ -1,13 +1,13 @@
-"""Read rocpd databases of rocprofv3, and the older databases of rocmProfileData.
+"""Reader of rocprofv3's rocpd databases, and of the older databases of rocmProfileData.
 
-Each process has a set of tables whose names end in its id, so a merged file has several sets. The
-events of a call and of the kernel that it launches have the same ``stack_id``. The program sets the
-``correlation_id``, which is mostly 0::
+Each process has a set of tables whose names end in its id, so a merged file has several sets. A
+call and the kernel that it launches have the same ``stack_id``. The ``correlation_id`` is set by
+the program and is mostly 0::
 
     rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
     rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
 
-From schema 4 on, events have ``start_id``, ``end_id`` and ``track_id`` in place of times, process,
+From schema 4 on, events have ``start_id``, ``end_id`` and ``track_id`` instead of times, process,
 thread, agent and stream.
 """
 
@@ -43,21 +43,21 @@ from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
-#: Columns of events that schema 4 keeps in the table of tracks.
+#: Columns of events that schema 4 stores in the table of tracks.
 _TRACK_COLUMNS = "pid tid agent_id queue_id stream_id"
 _PROCESS_BITS = 32
 _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 
 def is_rocpd(start: FileStart) -> bool:
-    """Whether a file has the tables of rocprofv3 or rocmProfileData."""
+    """Return whether a file has the tables of rocprofv3 or rocmProfileData."""
     return any(name.startswith("rocpd_") for name in start.tables)
 
 
 def read_rocpd(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
-    """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
+    """Read the ranks of a database; `steps` is a regular expression for the names of steps."""
     rows = RocmRows(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     with Database(path, advance) as database:
@@ -79,7 +79,7 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 
 
 class _TableSet(RocmProcess):
-    """The tables of one process, or of all processes if names of tables have no ids."""
+    """The tables of one process, or of all processes if table names have no ids."""
 
     def __init__(self, database: Database, suffix: str, number: int, rows: RocmRows) -> None:
         self._database, self._suffix = database, suffix
@@ -149,7 +149,7 @@ class _TableSet(RocmProcess):
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _event_columns(self, name: str, *further: str) -> dict[str, Ints]:
-        """Return columns of a table of events, including those that are in other tables."""
+        """Return columns of a table of events, including columns from other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
@@ -182,7 +182,7 @@ class _TableSet(RocmProcess):
         ids: Ints,
         convert: Callable[[str], str] = str,
     ) -> Ints:
-        """Return the codes of the names that a table has in the first of some columns."""
+        """Return the codes of names, taken from the first of `columns` that the table has."""
         texts = {-1: "event without a name"}
         for column in columns:
             unnamed = np.setdiff1d(ids, list(texts))
@@ -198,7 +198,7 @@ def _is_index(value: object) -> bool:
 
 
 def _old_category(operation: str) -> str:
-    """Return the category of an operation of a kind such as ``CopyDeviceToHost``."""
+    """Return the category of an operation such as ``CopyDeviceToHost``."""
     if re.match(r"Copy|Fill", operation):
         return "gpu_memcpy" if operation[0] == "C" else "gpu_memset"
     return "gpu_sync" if re.match(r"Barrier|Marker|Signal", operation) else "kernel"

@@ -1,13 +1,13 @@
-"""Read the JSON that rocprofv3 writes with ``--output-format json``.
+"""Reader of the JSON that rocprofv3 writes with ``--output-format json``.
 
-Records have numbers in place of names: a kernel is one of ``kernel_symbols``, a call an operation
-of a kind of ``strings``::
+Records have numbers instead of names: a kernel refers to ``kernel_symbols``, a call refers to an
+operation of a kind in ``strings``::
 
     {"rocprofiler-sdk-tool": [{"metadata": {…}, "agents": […], "kernel_symbols": […],
         "strings": {"buffer_records": [{"kind": "HIP_RUNTIME_API", "operations": […]}]},
         "buffer_records": {"kernel_dispatch": […], "hip_api": […], "memory_copy": […]}}]}
 
-Files of hardware counters have the dispatches of kernels in ``callback_records`` instead.
+Files of hardware counters have the kernel dispatches in ``callback_records`` instead.
 """
 
 from __future__ import annotations
@@ -135,10 +135,10 @@ _decode_file = msgspec.json.Decoder(_File).decode
 _decode_record = msgspec.json.Decoder(_BufferRecord).decode
 _decode_counter_records = msgspec.json.Decoder(list[_CounterRecord]).decode
 _KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collection"
-#: Ids are unsigned integers of 64 bits in the file, and signed ones here.
+#: Ids are unsigned 64-bit integers in the file, and signed ones here.
 _ID_MASK = (1 << 63) - 1
 _NO_ID = (1 << 64) - 1
-#: The attributes of records by the column of rocpd databases that has the same values.
+#: Attributes of records, by the column of rocpd databases with the same values.
 _EVENT_ATTRIBUTES = {
     "start": "start_timestamp", "end": "end_timestamp", "stack_id": "correlation_id.internal",
     "stream_id": "stream",
@@ -161,14 +161,14 @@ _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
 def is_rocprof_json(start: FileStart) -> bool:
-    """Whether a file is JSON of rocprofv3."""
+    """Return whether a file is JSON of rocprofv3."""
     return _BEGIN.match(start.without_bom) is not None
 
 
 def read_rocprof_json(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
-    """Read the ranks of a file; `steps` is a regular expression of the names of steps."""
+    """Read the ranks of a file; `steps` is a regular expression for the names of steps."""
     rows = RocmRows(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     try:
@@ -187,7 +187,7 @@ def read_rocprof_json(
 
 
 class _ProcessRecords(RocmProcess):
-    """The records of a process, whose place in the file is `number`."""
+    """The records of a process, which is at position `number` in the file."""
 
     def __init__(self, process: _Process, number: int, rows: RocmRows) -> None:
         agents = [agent for agent in process.agents if agent.type == _GPU]
@@ -211,7 +211,7 @@ class _ProcessRecords(RocmProcess):
         copies = self._decode(groups.pop(_COPIES, []))
         names = (copy_name(self._operation(record)) for record in copies)
         columns = self._columns(copies, _COPY_ATTRIBUTES)
-        for name in ("dst_agent_id", "src_agent_id"):  # the others are processors of the host
+        for name in ("dst_agent_id", "src_agent_id"):  # the others are host processors
             columns[name][~np.isin(columns[name], list(self._gpus))] = -1
         self._add_copies(columns, self._rows.name_codes(names))
         for group in list(filter(_CALLS.fullmatch, groups)):
@@ -221,7 +221,7 @@ class _ProcessRecords(RocmProcess):
         self._rows.note("part", unread, f"records that are not read: {listed}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
-        """Return records; records without times of 64 bits are left out, and counted."""
+        """Return the records; those whose times do not fit in 64 bits are skipped and counted."""
         records = []
         for raw in raws:
             with suppress(msgspec.ValidationError):
@@ -281,5 +281,5 @@ def _gpu(agent: _Agent) -> dict[str, Any]:
 
 
 def _signed_id(number: int) -> int:
-    """Return an id as a signed integer; the largest 64-bit id stands for none."""
+    """Return an id as a signed integer; the largest 64-bit id means no id."""
     return number & _ID_MASK if 0 <= number < _NO_ID else -1

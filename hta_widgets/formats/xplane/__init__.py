@@ -5,7 +5,7 @@ import re
 from hta_widgets.formats.device_formats import device_format
 from hta_widgets.readers.formats import FileStart
 
-#: Field 1 of a message, which holds an optional field 1 (a number) and field 2 (a string).
+#: Field 1 of a message, which contains an optional field 1 (a number) and field 2 (a string).
 _NAMED_PLANE = re.compile(
     rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
     rb"(/host:|/device:|Task Environment)",
@@ -14,7 +14,7 @@ _NAMED_PLANE = re.compile(
 
 
 def is_profile(start: FileStart) -> bool:
-    """Whether a file is a profile, by the name of its first plane."""
+    """Return whether a file is a profile, judging by the name of its first plane."""
     if _NAMED_PLANE.match(start.text):
         return True
     return ".xplane.pb" in start.path and start.text.startswith(b"\x0a")

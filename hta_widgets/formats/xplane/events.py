@@ -1,4 +1,4 @@
-"""The events of a line as columns, decoded together.
+"""Decodes the events of a line together, as columns.
 
 All events advance by one field at a time: each round reads the next key of every event that has
 another field, and its value, with NumPy. Events that agree in all but their times and correlation
@@ -31,16 +31,16 @@ CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
 _MAX_SHIFT = 63
 _VARINT, _BYTES = 0, 2
-#: The size of a value by wire type: 0 if the value states it, -1 for unknown types.
+#: Size of a value by wire type; 0 if the value states it, -1 for unknown types.
 _FIXED_SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
-#: Keys of the fields of statistics: their number, and a value that is an integer.
+#: Keys of the fields of a statistic: its number, and an integer value.
 _STATISTIC_KEY, _INTEGER_KEYS = 0x08, (0x18, 0x20)
 
 
 @dataclass(slots=True)
 class LineEvents:
-    """The events of a line, with times in ns; `kind` is a position in `names` and in `stats`."""
+    """The events of a line, with times in ns; `kind` is a position in `names` and `stats`."""
 
     start_ns: Ints
     end_ns: Ints
@@ -51,7 +51,7 @@ class LineEvents:
 
     @property
     def times_ns(self) -> dict[str, Any]:
-        """The columns of times, by name."""
+        """The time columns, by name."""
         return {"start_ns": self.start_ns, "end_ns": self.end_ns}
 
     def take(self, rows: Rows) -> LineEvents:
@@ -61,12 +61,12 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and the number of events left out as sums without times.
+    """Return the events of a line, and how many were skipped because they are sums without times.
 
     Raises
     ------
     ProtobufError
-        If an event is cut or damaged, or a time is beyond 50 days.
+        If an event is truncated or damaged, or a time is beyond 50 days.
     """
     octets = np.frombuffer(data, np.uint8)
     spans = np.array(line.events, np.int64).reshape(-1, 2)
@@ -124,7 +124,7 @@ def round_ps(time_ps: Ints) -> Ints:
 
 @dataclass(slots=True)
 class _FieldColumns:
-    """Fields of messages, in the order of `row`, the message of each."""
+    """Fields of messages, ordered by `row`, the message of each field."""
 
     row: Rows
     number: Ints
@@ -140,7 +140,7 @@ class _FieldColumns:
             raise ProtobufError("the type of a field differs from the schema")
 
     def last_integers(self, number: int, count: int) -> Unsigned:
-        """Return the last value of a field of each message; 0 for none."""
+        """Return the last value of a field for each message; 0 if it has none."""
         fields = self.select(self.number == number)
         fields.require_wire(_VARINT)
         values = np.zeros(count, np.uint64)
@@ -149,7 +149,7 @@ class _FieldColumns:
 
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
-    """Return the fields of messages, given the positions of their first bytes and ends."""
+    """Return the fields of messages between their first bytes and their ends."""
     none = np.empty(0, np.int64)
     rounds: list[tuple[Array, ...]] = [(none, none, none, none.astype(np.uint64), none)]
     at = start.copy()
@@ -206,7 +206,7 @@ def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:
 def _split_correlation(
     octets: Bytes, plane: Plane, stats: _FieldColumns, count: int
 ) -> tuple[Ints, Bools, _FieldColumns]:
-    """Split off the correlation ids that are numbers.
+    """Separate numeric correlation ids from the other statistics.
 
     Returns the ids, which of the `count` events have one, and all other statistics. Ids differ
     between events, so they would make each event a separate kind.
@@ -214,7 +214,7 @@ def _split_correlation(
     start = stats.value.astype(np.int64)
     end = start + stats.size
     correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
-    # Field 1 is the statistic, and field 3 or 4 its value; the shortest has two bytes each.
+    # Field 1 is the statistic, and field 3 or 4 is its value; each has at least two bytes.
     rows = np.flatnonzero(stats.size > 3)
     rows = rows[octets[start[rows]] == _STATISTIC_KEY]
     number, key = _read_varints(octets, start[rows] + 1, end[rows])
@@ -233,7 +233,7 @@ def _split_correlation(
 
 
 def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
-    """Return the kind of each event: the values of `columns`, and all statistics in order."""
+    """Return the kind of each event, from the values of `columns` and all statistics in order."""
     first_byte = stats.value.astype(np.int64)
     begins, ends = first_byte.tolist(), (first_byte + stats.size).tolist()
     first_stat = np.searchsorted(stats.row, np.arange(len(columns[0]) + 1)).tolist()

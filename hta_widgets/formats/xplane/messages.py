@@ -1,15 +1,15 @@
-"""Decode the protobuf messages of an XPlane profile, without a protobuf package.
+"""Decoder for the protobuf messages of an XPlane profile, without a protobuf package.
 
-A message is a list of fields, each a key (number × 8 + wire type) and a value. For example, an
-event of metadata 5 that begins 1,000 ps after its line's start::
+A message is a list of fields, and each field has a key (number × 8 + wire type) and a value. For
+example, this event has metadata 5 and begins 1,000 ps after its line's start::
 
     08 05     field 1, a varint: 5
     10 e8 07  field 2, a varint: 1,000
 
-Messages nest by the schema, so the depth is bounded. A length beyond the enclosing message means
-that the file was cut; the messages before it are kept, also those within the plane and the line
-that are cut. Messages with names are few and are read one by one. Events are many, and
-`hta_widgets.formats.xplane.events` reads them in columns.
+The schema determines how messages nest, so the depth is bounded. A length beyond the enclosing
+message means that the file is truncated. All messages before that point are kept, including those
+in a truncated plane or line. Messages with names are few and are read one by one. Events are many,
+and `hta_widgets.formats.xplane.events` reads them in columns.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Any, NamedTuple, TypeVar
 
 _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
-#: The largest byte that ends a number.
+#: The largest byte that can end a number.
 _LAST_BYTE = 127
-#: Maximum number of decoded statistics that a plane keeps.
+#: Maximum number of decoded statistics that a plane caches.
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _T = TypeVar("_T")
-#: A message: the position of its first byte, and of the first after it.
+#: A message: the position of its first byte, and of the byte after its last.
 Span = tuple[int, int]
 #: The statistics of an event or plane by name.
 Stats = dict[str, Any]
 
 
 class ProtobufError(Exception):
-    """The bytes are not a message; `is_cut` if they end too early.
+    """The bytes are not a message; `is_cut` is set if they end too early.
 
-    `cut_field` has the number and the remaining bytes of a field that is longer than its message.
+    `cut_field` has the number and the remaining bytes of a field that extends beyond its message.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class ProtobufError(Exception):
 
 
 def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each field: an int, a span of bytes, or bytes of fixed size."""
+    """Yield number and value of each field: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
-        # One-byte numbers are read here: a call for each would take most of the time.
+        # One-byte numbers are decoded inline, since a call for each would take most of the time.
         key = data[at]
         at += 1
         if key > _LAST_BYTE:
@@ -99,7 +99,7 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 class _Fields(defaultdict[int, list[Any]]):
-    """The values of each field of a message, and why it could not be read to its end."""
+    """The values of each field of a message, and the reason if it could not be read to the end."""
 
     fault: ProtobufError | None = None
 
@@ -107,8 +107,9 @@ class _Fields(defaultdict[int, list[Any]]):
 def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int = 0) -> _Fields:
     """Return the values of each field of a message.
 
-    If the message ends at `cut_at`, where the file was cut, it may be incomplete. The remaining
-    bytes of its last field are a value too if the field has the number `nested_field`.
+    If the message ends at `cut_at`, where the file is truncated, it may be incomplete. The
+    remaining bytes of its last field are then also a value if the field has the number
+    `nested_field`.
     """
     fields = _Fields(list)
     try:
@@ -138,7 +139,7 @@ def _signed_integer(value: Any) -> int:
 
 
 def _text(data: bytes, values: Sequence[Any]) -> str:
-    """Return the string that is the last value of a field; "" without the field."""
+    """Return the string in the last value of a field; "" if the field is missing."""
     return str(data[slice(*_span(values[-1]))], "utf-8", "replace") if values else ""
 
 
@@ -147,13 +148,13 @@ def _finite(value: Any) -> float | None:
     return number if isfinite(number) else None
 
 
-#: Converts the value of each field that is a number.
+#: Converters for fields that are numbers.
 _STAT_NUMBERS: dict[int, Callable[[Any], Any]] = {2: _finite, 3: _integer, 4: _signed_integer}
 
 
 @dataclass(slots=True)
 class Line:
-    """A thread or stream; the offsets of its events count from `first_ns`."""
+    """A thread or stream; its events' offsets count from `first_ns`."""
 
     number: int = 0
     name: str = ""
@@ -162,7 +163,7 @@ class Line:
 
 
 class EventName(NamedTuple):
-    """The name that events share, and their common statistics."""
+    """A name that events share, and their common statistics."""
 
     name: str
     stats: Mapping[str, Any] = MappingProxyType({})
@@ -170,7 +171,7 @@ class EventName(NamedTuple):
 
 @dataclass(slots=True)
 class Plane:
-    """A device, the threads of a host, or facts of the profile."""
+    """A device, the threads of a host, or facts about the profile."""
 
     name: str = ""
     lines: list[Line] = field(default_factory=list)
@@ -210,7 +211,7 @@ class Plane:
 
 @dataclass(slots=True)
 class Profile:
-    """A profile: its planes and hosts, and why it could not be read to its end."""
+    """A profile: its planes and hosts, and the reason if it could not be read to the end."""
 
     planes: list[Plane] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
@@ -235,7 +236,7 @@ def read_profile_messages(data: bytes) -> Profile:
 
 
 def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
-    """Return a plane, complete up to the end of the file."""
+    """Return a plane, as far as the file contains it."""
     fields = _fields_of(data, span, cut_at=cut_at, nested_field=3)
     lines = [_read_line(data, _span(line), cut_at) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)
@@ -259,7 +260,7 @@ def _read_line(data: bytes, span: Span, cut_at: int) -> Line:
 
 
 def _read_metadata(data: bytes, entry: Span) -> tuple[int, str, list[Span]]:
-    """Return the id, the displayed name and the statistics of an entry in a map of metadata."""
+    """Return id, displayed name and statistics of an entry in a metadata map."""
     key_and_value = _fields_of(data, entry)
     value = key_and_value[2][-1] if key_and_value[2] else (0, 0)
     fields = _fields_of(data, _span(value))

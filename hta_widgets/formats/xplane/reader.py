@@ -1,7 +1,7 @@
-"""Read XPlane profiles of JAX and TensorFlow into a trace per device.
+"""Reader of XPlane profiles of JAX and TensorFlow, which builds a trace per device.
 
 A profile has a plane per device, and one for the threads of the host. In files that XProf has
-processed, further lines repeat the work of the streams by module, operation and scope::
+processed, additional lines repeat the work of the streams by module, operation and scope::
 
     /device:GPU:0   Stream #16(Kernel)   device work
                     XLA Modules          ranges of the device
@@ -11,8 +11,8 @@ processed, further lines repeat the work of the streams by module, operation and
                     Steps                steps
     /device:TPU:0 SparseCore 1           more work of the same device: Sparse Core Ops
 
-Kernels state their operation of XLA (``hlo_op``). The operation of a collective has the same name
-on all ranks, so its kernels are matched by module, operation and order.
+Kernels state their XLA operation (``hlo_op``). The operation of a collective has the same name on
+all ranks, so its kernels are matched by module, operation and order.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from hta_widgets.trace.trace import Trace
 _DEVICE = re.compile(
     r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
 )
-#: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
+#: Planes with host threads; old files have separate planes for calls recorded by CUPTI or
+#: ROCtracer.
 _HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 _COUNTERS = "_counters_"
-#: Lines without work: lines that XProf derives from others, and samples of counters.
+#: Lines without work: XProf derives them from other lines, or they are counter samples.
 _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
     rf"|.*Scope.*|{_COUNTERS}"
@@ -75,7 +76,7 @@ _SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _MEMORY = "memory allocated by XLA (bytes)"
 _REPLACED = "\ufffd".encode()
-#: Statistics of work, and their names as args.
+#: Statistics of work, and the args for them.
 _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 #: Statistics that are columns of events, or that only XProf uses.
 _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
@@ -97,7 +98,7 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 def read_profile(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
-    """Read the ranks of a profile; `steps` is a regular expression of the ranges that are steps."""
+    """Read the ranks of a profile; `steps` is a regular expression for ranges that are steps."""
     rows = EventRows(path)
     data = read_whole_file(path, rows.problems, advance)
     profile = read_profile_messages(data)
@@ -117,7 +118,7 @@ def read_profile(
 
 
 def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
-    """Make each capture a job of its own if a device of a host occurs in several captures."""
+    """Make each capture a separate job if a device of a host occurs in several captures."""
     folder_of = {t.path: PurePath(t.path).parent for t in traces if t.format == "xplane"}
     first: dict[tuple[str, int], str] = {}
     is_one_job = True
@@ -154,10 +155,10 @@ class _ProfileReader:
         self._devices: dict[int, Plane] = {}
         #: samples of allocated memory, in blocks of three rows: device, time and bytes
         self._samples: list[Ints] = [np.empty((3, 0), np.int64)]
-        #: distinct FLOPs and bytes of kernels, and the position in them by correlation id
+        #: distinct FLOPs and bytes of kernels, and the position among them by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
-        #: by device: number of lines without the number of a stream
+        #: by device: number of lines without a stream number
         self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == "Task Environment"), Plane())
         started = as_integer(environment.stats.get("profile_start_time"))
@@ -171,7 +172,8 @@ class _ProfileReader:
             self._rows.note("clock", 1, "the profile does not state when it began")
 
     def read(self) -> None:
-        # Devices first, as calls on the host get figures of the kernels that they launch.
+        # Devices come first, because calls on the host get figures from the kernels that they
+        # launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
             if device is not None:
@@ -203,7 +205,7 @@ class _ProfileReader:
         )
 
     def _read_device(self, plane: Plane, label: str, number: int, core: str | None) -> None:
-        """Read the lines of a device, or of a core; those with work are numbered as streams."""
+        """Read the lines of a device or core; lines with work are numbered as streams."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
         work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
         work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
@@ -236,7 +238,7 @@ class _ProfileReader:
                 self._rows.note("repaired", len(line.events), detail)
 
     def _without_containers(self, events: LineEvents, track: _Track) -> LineEvents:
-        """Return the operations that contain no others; operations that do are added as ranges."""
+        """Return operations that contain no others; those that do are added as ranges."""
         is_container = _are_containers(events)
         self._add_ranges(events.take(np.flatnonzero(is_container)), track)
         detail = "operations that contain others, such as loops, are ranges; their parts are work"
@@ -256,7 +258,7 @@ class _ProfileReader:
         self._append(events, "gpu_user_annotation", **track, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
-        """Store the FLOPs and bytes of kernels for the calls that launch them."""
+        """Store FLOPs and bytes of kernels for the calls that launch them."""
         figures = [{key: s[key] for key in _FIGURES.values() if key in s} for s in events.stats]
         has_figures = np.array(list(map(bool, figures)), bool)[events.kind]
         positions = len(self._figures) + events.kind[has_figures]
@@ -265,7 +267,7 @@ class _ProfileReader:
         self._figures += figures
 
     def _add_steps(self, plane: Plane, line: Line, place: int, device: int) -> None:
-        """Add the steps of a device whose work has no launches, numbered by their names."""
+        """Add the steps of a device whose work has no launches, numbered as in their names."""
         events = self._events(plane, line)
         numbers = np.array(list(map(as_integer, events.names)), np.int64)[events.kind]
         if -1 in numbers:
@@ -291,7 +293,7 @@ class _ProfileReader:
         )  # fmt: skip
 
     def _note_memory(self, events: LineEvents, device_of_kind: Ints) -> None:
-        """Store the samples of allocated memory among the events of a thread."""
+        """Store the samples of allocated memory among a thread's events."""
         size_of_kind = _numbers(events.stats, "bytes_allocated")
         is_sample = np.array([name.startswith("Memory") for name in events.names], bool)
         is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
@@ -301,7 +303,7 @@ class _ProfileReader:
         self._samples.append(np.stack(columns))
 
     def _add_host_steps(self, events: LineEvents, place: int) -> None:
-        """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
+        """Add a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
         number = _numbers(events.stats, "step_num")[events.kind]
         rows = np.flatnonzero(number >= 0)
         if len(rows):
@@ -310,9 +312,9 @@ class _ProfileReader:
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
-        """Add the operation of XLA of each launch as an operator around the launch.
+        """Add an operator around each launch, named after the launch's XLA operation.
 
-        Events without a correlation id are operations themselves, which the host runs.
+        Events without a correlation id are operations that the host itself runs.
         """
         is_operation = np.array(
             [{"hlo_op", CORRELATION} <= stats.keys() for stats in events.stats], bool
@@ -322,7 +324,7 @@ class _ProfileReader:
             [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
         )
         pairs, code = distinct_rows(launches.kind, figure)
-        figures = [*self._figures, {}]  # the last one is for -1
+        figures = [*self._figures, {}]  # the last entry is for -1
         args = [_args_of_stats(events.stats[kind]) | figures[place] for kind, place in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
@@ -344,7 +346,7 @@ class _ProfileReader:
 
 
 def _are_containers(events: LineEvents) -> Bools:
-    # An event that contains any other contains the next one by start, the longest first.
+    # In order of start, then longest first, an event that contains any other contains the next one.
     rows = np.flatnonzero(events.end_ns > events.start_ns)
     rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
     rows, following = rows[:-1], rows[1:]
@@ -363,7 +365,7 @@ def _args_of_stats(stats: Stats) -> Stats:
 
 
 def _args(name: str, stats: Stats) -> Stats:
-    """Return the args of device work; a collective is identified by the name of its operation."""
+    """Return the args of device work; the name of its operation identifies a collective."""
     operation = str(stats.get("hlo_op") or name)
     match = _COLLECTIVE.search(operation)
     args = {**_args_of_stats(stats), **_launch_args(stats)}
@@ -382,7 +384,7 @@ def _details(stats: Stats, key: str) -> dict[str, list[int]]:
 
 
 def _launch_args(stats: Stats) -> dict[str, Any]:
-    """Return the size of a launch as PyTorch has it."""
+    """Return the launch sizes in PyTorch's form."""
     sizes = _details(stats, "kernel_details")
     args: dict[str, Any] = {key: sizes[key] for key in ("grid", "block") if key in sizes}
     if "regs" in sizes:
