@@ -178,7 +178,6 @@ def _items_of(section: str) -> list[str]:
     """Return the bullets and paragraphs of a section, each on one line."""
     # The terms of a definition list are on separate lines.
     section = re.sub(r"(?m)^( *``[^\n]+``)\n {5,}", r"\n\1: ", section)
-    section = re.sub(r"\)``,\s", "), ``", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
     section = re.sub(r"``\s*and\s+``(?=\w+``)", "``, ``", section)
     return [" ".join(item.split()) for item in re.split(r"\n\s*\n|\n\s*- ", section)]

@@ -128,70 +128,70 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     2.1, so its causal flag was argument 4 instead of 6.
     """
     candidates = (AttentionArguments(**version) for version in versions)
-    places = next((version for version in candidates if version.fits(call)), None)
-    if places is None:
+    arguments = next((version for version in candidates if version.fits(call)), None)
+    if arguments is None:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    q, k, v = (call.shape(places.query + number) for number in range(3))
-    is_packed = any(map(call.is_present, places.lengths))
-    heads_axis = -2 if is_packed or places.heads_last else -3
+    q, k, v = (call.shape(arguments.query + number) for number in range(3))
+    is_packed = any(map(call.is_present, arguments.lengths))
+    heads_axis = -2 if is_packed or arguments.heads_last else -3
     heads, kv_heads = q[heads_axis], k[heads_axis]
     if q[-1] != k[-1] or heads % kv_heads:
         raise CallError(Reason.OTHER_ARGUMENTS)
     lengths_and_pairs = _packed_pairs if is_packed else _batch_pairs
-    (batch, queries, keys), pairs_of_head = lengths_and_pairs(call, places)
+    (batch, queries, keys), pairs_of_head = lengths_and_pairs(call, arguments)
     parameters = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "head_size": q[-1]}
     parameters |= {"query_length": queries, "key_length": keys}
     rows = prod(q[:-1])  # one row per query and head
     works = [
         _work_of_products(
             call,
-            places.query,
+            arguments.query,
             scores=heads * pairs * q[-1],
             outputs=heads * pairs * v[-1],
             out_elements=rows * v[-1],
-            backward=places.backward,
+            backward=arguments.backward,
         )
         for pairs in pairs_of_head
     ]
-    masks = [] if places.mask is None else [places.mask]
-    is_upper_bound = any(map(call.is_present, masks)) or places.is_bound
+    masks = [] if arguments.mask is None else [arguments.mask]
+    is_upper_bound = any(map(call.is_present, masks)) or arguments.is_bound
     if len(works) > 1:
         if not is_upper_bound:
             parameters["min_flops"], parameters["max_flops"] = (int(work.flops) for work in works)
         return Work(reason=Reason.DATA_DEPENDENT, parameters=parameters)
-    is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
+    is_saved = arguments.saved if isinstance(arguments.saved, bool) else call.flag(arguments.saved)
     return replace(
         works[0],
         min_bytes=works[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
-        reason=_HIDDEN_MASK if places.is_bound else "",
+        reason=_HIDDEN_MASK if arguments.is_bound else "",
         parameters=parameters,
     )
 
 
-def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
+def _pairs_function(call: OperatorCall, arguments: AttentionArguments) -> Callable[[int, int], int]:
     """Return a function that computes the number of pairs from the numbers of queries and keys."""
     left = right = -1
-    if places.window is not None:
-        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
-    is_causal, bottom_right = _MASKS[places.mask_of(call)]
+    if arguments.window is not None:
+        left, right = (int(call.number(arguments.window + number, -1)) for number in range(2))
+    is_causal, bottom_right = _MASKS[arguments.mask_of(call)]
     right = 0 if is_causal else right
-    bottom_right |= places.bottom_right
+    bottom_right |= arguments.bottom_right
     return partial(attention_pairs, left=left, right=right, bottom_right=bottom_right)
 
 
 def _batch_pairs(
-    call: OperatorCall, places: AttentionArguments
+    call: OperatorCall, arguments: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return (sequences, queries, keys) of a dense batch, and the number of pairs per head."""
-    q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
-    sequence_axis = 1 if places.heads_last else 2
+    q, k, _ = (call.shape(arguments.query + number, 4) for number in range(3))
+    sequence_axis = 1 if arguments.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
-    return (batch, queries, keys), [batch * _pairs_function(call, places)(queries, keys)]
+    return (batch, queries, keys), [batch * _pairs_function(call, arguments)(queries, keys)]
 
 
 def _packed_pairs(
-    call: OperatorCall, places: AttentionArguments
+    call: OperatorCall, arguments: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return (sequences, longest queries, longest keys), and the pairs per head or their bounds.
 
@@ -199,15 +199,15 @@ def _packed_pairs(
     and keys agree in number and maximum length, the bounds assume one query for each key. Some
     sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
-    pairs_of = _pairs_function(call, places)
-    shapes = [call.shape(places.query + number) for number in range(2)]
+    pairs_of = _pairs_function(call, arguments)
+    shapes = [call.shape(arguments.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
         raise CallError(Reason.DATA_DEPENDENT)
-    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # a paged cache
+    if [*filter(call.is_present, arguments.lengths)] != [arguments.lengths[0]]:  # a paged cache
         raise CallError(Reason.DATA_DEPENDENT)
     tokens, cached = shapes[0][-3], shapes[1][-3]
-    sequences = call.shape(places.lengths[0])[0] - 1
-    queries, keys = (int(call.number(places.longest + number, -1)) for number in range(2))
+    sequences = call.shape(arguments.lengths[0])[0] - 1
+    queries, keys = (int(call.number(arguments.longest + number, -1)) for number in range(2))
     if not (0 < tokens <= sequences * queries and 0 < cached <= sequences * keys):
         raise CallError(Reason.DATA_DEPENDENT)
     if (tokens, cached) == (sequences * queries, sequences * keys):

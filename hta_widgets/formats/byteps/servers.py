@@ -205,8 +205,8 @@ def byteps_servers(
     -------
     DataFrame
         One row per server: ``server, requests, open, keys, iterations`` (int64; iterations that
-        every node pushed)``, busy_ns`` (int64, time during which at least one push is served)``,
-        push_ns, wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and
+        every node pushed), ``busy_ns`` (int64, time during which at least one push is served),
+        ``push_ns, wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and
         ``job``.
     """
     parts = _server_parts(traces, selection, window, ranks)

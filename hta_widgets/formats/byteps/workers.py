@@ -222,8 +222,8 @@ def byteps_gradient_stages(
     Returns
     -------
     DataFrame
-        One row per stage of a critical partition: ``rank, worker, local_rank`` (int64)``, tensor``
-        (category)``, step, stage`` (category, in pipeline order)``, start_ns, dur_ns, queue_ns``
+        One row per stage of a critical partition: ``rank, worker, local_rank`` (int64), ``tensor``
+        (category), ``step, stage`` (category, in pipeline order), ``start_ns, dur_ns, queue_ns``
         (int64) and ``waits_for_root`` (bool).
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
@@ -559,8 +559,8 @@ def byteps_bandwidth(
     Returns
     -------
     DataFrame
-        One row per root GPU and stage: ``rank, worker, local_rank`` (int64)``, stage``
-        (category)``, bytes, union_ns`` (int64)``, mb_per_s`` (float64) and ``without_size`` (int64,
+        One row per root GPU and stage: ``rank, worker, local_rank`` (int64), ``stage``
+        (category), ``bytes, union_ns`` (int64), ``mb_per_s`` (float64) and ``without_size`` (int64,
         events excluded because their key has no size).
     """
     if not sizes:
