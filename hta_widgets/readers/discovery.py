@@ -143,14 +143,18 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     report_foreign(foreign, problems)
     if readable:
         return readable
-    raise unreadable or _no_trace_error(source, len(files), _list_foreign(foreign, problems))
+    raise unreadable or _no_trace_error(source, len(files), foreign, problems)
 
 
-def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
+def _no_trace_error(
+    source: object, files: int, foreign: list[tuple[str, str]], problems: Problems
+) -> TraceError:
     path = str(source) if isinstance(source, (str, os.PathLike)) else None
     if files:
-        message = f"none of its {files:,} files is a trace: {reasons}"
-        return TraceError(message, path=path, remedy=SUPPORTED_FORMATS_TEXT)
+        message = f"none of its {files:,} files is a trace: {_list_foreign(foreign, problems)}"
+        remedies = {_remedy_for(contents) for _, contents in foreign}
+        remedy = remedies.pop() if len(remedies) == 1 else SUPPORTED_FORMATS_TEXT
+        return TraceError(message, path=path, remedy=remedy)
     message = "no files given" if path is None else "holds no files"
     remedy = "Load a trace file, a directory of them, or a glob pattern."
     return TraceError(message, path=path, remedy=remedy)
@@ -184,11 +188,18 @@ def files_below(directory: str) -> Iterator[str]:
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
     """Report files of other formats: the first 50 one by one, all others as a count."""
-    for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
+    for path, contents in foreign[:_MAX_FOREIGN_ROWS]:
+        remedy = _remedy_for(contents)
+        has_own_remedy = remedy != SUPPORTED_FORMATS_TEXT
+        detail = f"{contents}. {remedy}" if has_own_remedy else contents
         problems.add("foreign", 1, detail, file=path)
     rest = len(foreign) - _MAX_FOREIGN_ROWS
     if rest > 0:
         problems.add("foreign", rest, "further files that are not traces")
+
+
+def _remedy_for(contents: str) -> str:
+    return foreign_remedy(contents.removeprefix("is "))
 
 
 def _why_empty(path: str) -> str:

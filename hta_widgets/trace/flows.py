@@ -8,6 +8,7 @@ id. Each record refers to an event by its thread and time.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from itertools import chain
 from typing import Any
@@ -39,6 +40,8 @@ from hta_widgets.trace.problems import Problems
 
 #: Categories of arrows from launch to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
+#: Ids in the category of each flow, as Intel's unitrace writes them: ``Flow_D2H_17_0``.
+_ID_OF_FLOW = re.compile(r"(?<=[a-z])(_\d+)+$", re.IGNORECASE)
 #: Number of records whose args are decoded together.
 _RECORDS_AT_ONCE = 4096
 
@@ -57,11 +60,11 @@ def flow_table(
     adds only its record numbers to the launch.
     """
     source, target = launches
-    kinds = ["launch"]
+    kinds = {"launch": 0}
     source_record, target_record = np.full((2, len(source)), -1, dtype=np.int64)
     launch_kind = np.zeros(len(source), dtype=np.uint8)
     if not len(rows):
-        return FlowTable(launch_kind, source, target, kinds, source_record, target_record)
+        return FlowTable(launch_kind, source, target, list(kinds), source_record, target_record)
 
     code, kind_of_code = _flow_kinds(columns, rows, kinds)
     tail_at, head_at = _pair_records(columns, rows, code, problems)
@@ -96,10 +99,12 @@ def flow_table(
     source_record[launch[is_launch]] = tail_record[is_launch]
     target_record[launch[is_launch]] = head_record[is_launch]
     return FlowTable(
-        kind=np.concatenate((launch_kind, flow_kind[is_new].astype(np.uint8))),
+        kind=np.concatenate(
+            (launch_kind, flow_kind[is_new].astype(np.min_scalar_type(len(kinds))))
+        ),
         source=np.concatenate((source, tail[is_new])),
         target=np.concatenate((target, head[is_new])),
-        kinds=kinds,
+        kinds=list(kinds),
         source_record=np.concatenate((source_record, tail_record[is_new])),
         target_record=np.concatenate((target_record, head_record[is_new])),
     )
@@ -333,22 +338,21 @@ class _FlowIndex:
         return np.append(self._order, -1)[positions_in(self._ends, ends)]
 
 
-def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
+def _flow_kinds(columns: RankColumns, rows: Rows, kinds: dict[str, int]) -> tuple[Ints, Ints]:
     """Return a code of (category, name) for each record, and the kind of each code.
 
-    Kinds are positions in `kinds`, to which new ones are added.
+    `kinds` maps each kind to its code; new kinds are added.
     """
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     used, code = distinct_codes(both)
     kind_of_code = []
     for category_and_name in used.tolist():
         category, name = divmod(category_and_name, len(columns.names))
-        kind = columns.categories[category] or columns.names[name] or "flow"
+        text = columns.categories[category] or columns.names[name] or "flow"
+        kind = _ID_OF_FLOW.sub("", text)
         if kind in _LAUNCH or (kind == "async" and columns.names[name] == "launch"):
             kind = "launch"
-        if kind not in kinds:
-            kinds.append(kind)
-        kind_of_code.append(kinds.index(kind))
+        kind_of_code.append(kinds.setdefault(kind, len(kinds)))
     return code, np.array(kind_of_code, dtype=np.int64)
 
 

@@ -49,6 +49,7 @@ _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
 #: Minimum number of distinct times that show where the job is.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
+_YEAR_2000_NS = 946_684_800_000_000_000
 
 #: Maximum time by which neighbours may end in the wrong order.
 _JITTER_NS = 10_000
@@ -93,13 +94,15 @@ def _near_job(times: Ints) -> tuple[int, int]:
     """Return the bounds of the times that are near the job whose events start at `times`.
 
     Times that are less than an hour apart are a group. The job is the group with the most distinct
-    times; of equal groups, the last.
+    times; of equal groups, the last. Fewer than three times show a job only among times at 0.
     """
-    if len(times) < _MIN_TIMES:
+    if not len(times):
         return _EVERYTHING
     earliest, latest = int(times.min()), int(times.max())
-    if not ((times > earliest) & (times < latest)).any():  # fewer than three different times
-        return _EVERYTHING
+    # Even a single time at 0 cannot be of a job that runs now.
+    has_time_zero = earliest == 0 and latest > _YEAR_2000_NS
+    if not has_time_zero and not ((times > earliest) & (times < latest)).any():
+        return _EVERYTHING  # fewer than three different times
     if latest - earliest <= _HOUR_NS:
         return _widen(earliest, latest, latest - earliest)
     distinct = np.unique(times)
@@ -107,7 +110,7 @@ def _near_job(times: Ints) -> tuple[int, int]:
     first, last = np.append(0, cut + 1), np.append(cut, len(distinct) - 1)
     low, high, count = distinct[first], distinct[last], last - first + 1
     job = len(count) - 1 - int(count[::-1].argmax())
-    if count[job] < _MIN_TIMES:
+    if count[job] < _MIN_TIMES and not has_time_zero:
         return _EVERYTHING
     length_ns = int(high[job] - low[job])
     distance = np.maximum(low - high[job], low[job] - high)
