@@ -34,6 +34,7 @@ from hta_widgets.trace.arrays import (
 from hta_widgets.trace.columns import EventTable, RankColumns, RecordSource, StringPool
 from hta_widgets.trace.flows import (
     FlowEndpointFinder,
+    add_bound_arrows,
     async_table,
     counter_table,
     flow_table,
@@ -263,11 +264,12 @@ def build_trace(
     _count_early_starts(table, launches, notes)
     _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
+    flows = flow_table(columns, flow_rows, table, finder, launches, notes)
     trace = Trace(
         rank=rank,
         path=path,
         metadata=metadata,
-        flow_table=flow_table(columns, flow_rows, table, finder, launches, notes),
+        flow_table=add_bound_arrows(flows, table, columns.bindings, notes),
         counter_table=counter_table(columns, counter_rows, zero_ns, notes),
         instant_table=instant_table(columns, instant_rows, zero_ns),
         async_table=async_table(columns, async_rows, zero_ns, notes),

@@ -29,12 +29,14 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.columns import (
     AsyncTable,
+    Binding,
     CategoryCodes,
     CounterTable,
     EventTable,
     FlowTable,
     InstantTable,
     RankColumns,
+    concatenate_tables,
 )
 from hta_widgets.trace.problems import Problems
 
@@ -108,6 +110,33 @@ def flow_table(
         source_record=np.concatenate((source_record, tail_record[is_new])),
         target_record=np.concatenate((target_record, head_record[is_new])),
     )
+
+
+def add_bound_arrows(
+    flows: FlowTable, table: EventTable, bindings: dict[int, Binding], problems: Problems
+) -> FlowTable:
+    """Return `flows` and the arrows between events that state the same ``bind_id``.
+
+    Each arrow begins at the latest event with ``flow_out``, and ends at an event with ``flow_in``.
+    """
+    arrows: list[tuple[int, int]] = []
+    latest_row: dict[bytes, int] = {}
+    for row in np.flatnonzero(np.isin(table.record, list(bindings))).tolist():  # by start
+        binding = bindings[int(table.record[row])]
+        if binding.ends and binding.bind_id in latest_row:
+            arrows.append((latest_row[binding.bind_id], row))
+        if binding.begins:
+            latest_row[binding.bind_id] = row
+    unpaired = len(bindings) - len(set(chain(*arrows)))
+    problems.add("unpaired", unpaired, "events with a bind_id; no arrow begins or ends there")
+    if not arrows:
+        return flows
+    kinds = list(dict.fromkeys((*flows.kinds, "flow")))
+    kind = np.full(len(arrows), kinds.index("flow"), np.min_scalar_type(len(kinds)))
+    source, target = np.array(arrows, np.int64).T
+    no_record = np.full(len(arrows), -1, np.int64)
+    added = FlowTable(kind, source, target, kinds, no_record, no_record)
+    return concatenate_tables([flows, added], kinds=kinds)
 
 
 def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:

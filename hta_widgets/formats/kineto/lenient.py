@@ -61,6 +61,8 @@ def record_of(value: dict[str, Any]) -> Record:
         else None,
         scope=_json_text(value.get("scope")),
         bind_id=_json_text(value.get("bind_id")),
+        flow_in=_json_text(value.get("flow_in")),
+        flow_out=_json_text(value.get("flow_out")),
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),

@@ -95,6 +95,8 @@ class Record(Struct, gc=False):
     id2: ScopedId | None = None
     scope: Raw = Raw(b"")
     bind_id: Raw = Raw(b"")
+    flow_in: Raw = Raw(b"")
+    flow_out: Raw = Raw(b"")
 
 
 #: Placeholder for a missing time in starts that are decoded as integers.
