@@ -126,10 +126,12 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
             else:
                 readable.append(detected)
         elif sniffed.foreign is not None:
+            remedy = foreign_remedy(sniffed.foreign)
             if file.named:
-                remedy = foreign_remedy(sniffed.foreign)
                 raise TraceError(contents, path=file.path, remedy=remedy)
-            foreign.append((file.path, contents))
+            has_own_remedy = remedy != SUPPORTED_FORMATS_TEXT
+            step = f". {remedy.removesuffix('.')}" if has_own_remedy else ""
+            foreign.append((file.path, contents + step))
         elif is_only:
             reason = _why_empty(file.path).removeprefix("the file ")
             raise TraceError(reason, path=file.path, remedy="Copy the file again.")
@@ -143,18 +145,14 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     report_foreign(foreign, problems)
     if readable:
         return readable
-    raise unreadable or _no_trace_error(source, len(files), foreign, problems)
+    raise unreadable or _no_trace_error(source, len(files), _list_foreign(foreign, problems))
 
 
-def _no_trace_error(
-    source: object, files: int, foreign: list[tuple[str, str]], problems: Problems
-) -> TraceError:
+def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
     path = str(source) if isinstance(source, (str, os.PathLike)) else None
     if files:
-        message = f"none of its {files:,} files is a trace: {_list_foreign(foreign, problems)}"
-        remedies = {_remedy_for(contents) for _, contents in foreign}
-        remedy = remedies.pop() if len(remedies) == 1 else SUPPORTED_FORMATS_TEXT
-        return TraceError(message, path=path, remedy=remedy)
+        message = f"none of its {files:,} files is a trace: {reasons}"
+        return TraceError(message, path=path, remedy=SUPPORTED_FORMATS_TEXT)
     message = "no files given" if path is None else "holds no files"
     remedy = "Load a trace file, a directory of them, or a glob pattern."
     return TraceError(message, path=path, remedy=remedy)
@@ -188,18 +186,11 @@ def files_below(directory: str) -> Iterator[str]:
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
     """Report files of other formats: the first 50 one by one, all others as a count."""
-    for path, contents in foreign[:_MAX_FOREIGN_ROWS]:
-        remedy = _remedy_for(contents)
-        has_own_remedy = remedy != SUPPORTED_FORMATS_TEXT
-        detail = f"{contents}. {remedy}" if has_own_remedy else contents
+    for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
     rest = len(foreign) - _MAX_FOREIGN_ROWS
     if rest > 0:
         problems.add("foreign", rest, "further files that are not traces")
-
-
-def _remedy_for(contents: str) -> str:
-    return foreign_remedy(contents.removeprefix("is "))
 
 
 def _why_empty(path: str) -> str:

@@ -237,9 +237,9 @@ def build_trace(
     instant_rows = np.sort(np.concatenate((by_phase["iIRnT"], by_phase["X without dur"])))
     timed_rows = (instant_rows, by_phase["beSF"], by_phase["C"])
     other_rows: tuple[Rows, ...] = (by_phase["stf"], *timed_rows)
-    # Time 0 is the start of the first event or, without events, of the first instant and so on.
-    times = (columns.start_ns[selected] for selected in (rows, *timed_rows) if len(selected))
-    zero_ns = next((int(time.min()) for time in times), 0)
+    # Time 0 is the start of the first event or, without events, of the first other record.
+    zero_rows = rows if len(rows) else np.concatenate(timed_rows)
+    zero_ns = int(columns.start_ns[zero_rows].min()) if len(zero_rows) else 0
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.

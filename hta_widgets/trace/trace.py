@@ -373,26 +373,29 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """Start of the earliest event or, without events, of the earliest async interval."""
+        """Start of the earliest event or, without events, of what else the file has."""
         return self._extent_ns[0] + self.shift_ns
 
     @property
     def end_ns(self) -> int:
-        """End of the last event or, without events, of the last async interval."""
+        """End of the last event or, without events, of what else the file has."""
         return self._extent_ns[1] + self.shift_ns
 
     @cached_property
     def _extent_ns(self) -> tuple[int, int]:
-        intervals = self.async_table
-        if len(self) or not len(intervals):
+        if not self.has_times or len(self):
             return self._table.first_ns, self._table.last_ns
+        intervals = self.async_table
         ends = intervals.start_ns + np.maximum(intervals.dur_ns, 0)
-        return int(intervals.start_ns[0]), int(ends.max())
+        points = (self.instant_table.time_ns, self.counter_table.time_ns)
+        times = np.concatenate((intervals.start_ns, ends, *points))
+        return int(times.min()), int(times.max())
 
     @property
     def has_times(self) -> bool:
-        """Whether there are events or async intervals."""
-        return bool(len(self) or len(self.async_table))
+        """Whether there are events, async intervals, instants or counters."""
+        tables = self._table, self.async_table, self.instant_table, self.counter_table
+        return any(map(len, tables))
 
     @property
     def export_part(self) -> ExportPart | None:
@@ -628,12 +631,17 @@ def profile_value(trace: Trace, name: str) -> float:
 
 
 def contents_text(traces: Iterable[Trace]) -> str:
-    """Return the number of events or, without events, of async intervals: ``1 024 events``."""
+    """Return the number of events or, without events, of what else there is: ``1 024 events``."""
     ranks = list(traces)
-    events, asyncs = sum(map(len, ranks)), sum(len(trace.async_table) for trace in ranks)
-    if events or not asyncs:
+    if events := sum(map(len, ranks)):
         return f"{count(events)} events"
-    return plural(asyncs, "async interval")
+    other_tables = {
+        "async interval": [trace.async_table for trace in ranks],
+        "instant": [trace.instant_table for trace in ranks],
+        "counter sample": [trace.counter_table for trace in ranks],
+    }
+    numbers = ((sum(map(len, tables)), noun) for noun, tables in other_tables.items())
+    return next((plural(number, noun) for number, noun in numbers if number), "0 events")
 
 
 def totals_text(traces: Iterable[Trace]) -> str:
