@@ -335,7 +335,6 @@ def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
-    """Yield each process with a device, and which events belong to this rank."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
@@ -441,7 +440,6 @@ def build_rank(
 
 
 def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
-    """Return the distinct codes below `count` that occur, and each code's position in them."""
     used = np.flatnonzero(np.bincount(codes, minlength=count))
     position = np.zeros(count, np.int64)
     position[used] = np.arange(len(used))
@@ -449,7 +447,6 @@ def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
-    """Give device work without a step the number of the step during which it starts."""
     table = trace.table
     numbers = step_numbers(table.names.values)[table.name]
     ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))

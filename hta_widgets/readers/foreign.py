@@ -17,7 +17,6 @@ import msgspec
 from hta_widgets.facts import facts
 from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
 
-#: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
     "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, exports of Nsight Systems,"
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"

@@ -44,7 +44,6 @@ from hta_widgets.trace.problems import Problems
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
 #: Ids in the category of each flow, as Intel's unitrace writes them: ``Flow_D2H_17_0``.
 _ID_OF_FLOW = re.compile(r"(?<=[a-z])(_\d+)+$", re.IGNORECASE)
-#: Number of records whose args are decoded together.
 _RECORDS_AT_ONCE = 4096
 
 
@@ -331,7 +330,6 @@ class FlowEndpointFinder:
         return self._by_track
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
-        """Return the track of each record's thread, -1 for none."""
         threads = len(columns.tids)
         thread = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
         used_threads, position = distinct_codes(thread)
@@ -469,7 +467,6 @@ def _args_of(columns: RankColumns, records: list[int]) -> list[dict[str, Any]]:
 
 
 def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
-    """Return the name of a counter, with its id in brackets if it has one."""
     text = columns.names[name]
     return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 

@@ -38,6 +38,7 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import MIN_UTC_NS
 
 _HOUR_NS = 3_600_000_000_000
 #: Times are near the job if they are within an hour, or within this many times the job's length.
@@ -49,7 +50,6 @@ _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
 #: Minimum number of distinct times that show where the job is.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
-_YEAR_2000_NS = 946_684_800_000_000_000
 
 #: Maximum time by which neighbours may end in the wrong order.
 _JITTER_NS = 10_000
@@ -100,7 +100,7 @@ def _near_job(times: Ints) -> tuple[int, int]:
         return _EVERYTHING
     earliest, latest = int(times.min()), int(times.max())
     # Even a single time at 0 cannot be of a job that runs now.
-    has_time_zero = earliest == 0 and latest > _YEAR_2000_NS
+    has_time_zero = earliest == 0 and latest > MIN_UTC_NS
     if not has_time_zero and not ((times > earliest) & (times < latest)).any():
         return _EVERYTHING  # fewer than three different times
     if latest - earliest <= _HOUR_NS:

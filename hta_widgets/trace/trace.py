@@ -38,7 +38,6 @@ from hta_widgets.trace.query import REGEXES, validate_query
 
 _RowSelector = Rows | slice
 
-#: Columns of `Trace.events`, in order.
 EVENT_COLUMNS: tuple[str, ...] = (
     "start_ns", "dur_ns", "name", "category", "kind", "track", "pid", "tid", "depth", "parent",
     "stream", "correlation", "step", "phase",
@@ -630,18 +629,22 @@ def profile_value(trace: Trace, name: str) -> float:
     return float(getattr(trace.profile, name, np.nan))
 
 
+_OTHER_CONTENTS = (
+    ("async interval", "async_table"),
+    ("instant", "instant_table"),
+    ("counter sample", "counter_table"),
+)
+
+
 def contents_text(traces: Iterable[Trace]) -> str:
     """Return the number of events or, without events, of what else there is: ``1 024 events``."""
     ranks = list(traces)
     if events := sum(map(len, ranks)):
         return f"{count(events)} events"
-    other_tables = {
-        "async interval": [trace.async_table for trace in ranks],
-        "instant": [trace.instant_table for trace in ranks],
-        "counter sample": [trace.counter_table for trace in ranks],
-    }
-    numbers = ((sum(map(len, tables)), noun) for noun, tables in other_tables.items())
-    return next((plural(number, noun) for number, noun in numbers if number), "0 events")
+    for noun, table in _OTHER_CONTENTS:
+        if number := sum(len(getattr(trace, table)) for trace in ranks):
+            return plural(number, noun)
+    return "0 events"
 
 
 def totals_text(traces: Iterable[Trace]) -> str:

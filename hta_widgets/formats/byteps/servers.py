@@ -385,7 +385,6 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
 #: worker's trace began.
 _Place = tuple[int, int]
 
-#: Time of a request that a server has not served.
 _NONE = np.iinfo(np.int64).min
 #: Minimum share of a worker's requests that an alignment must match.
 _MIN_MATCHED = 0.5
@@ -527,7 +526,6 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
 
 
 def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
-    """Return the times of a server's requests; `raw` has the raw key of each key."""
     requests = requests_of(trace)
     positions = {key: position for position, key in enumerate(sorted(set(raw.values())))}
     raw_keys = (raw.get(key, -1) for key in requests.key.tolist())

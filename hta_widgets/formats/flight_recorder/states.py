@@ -91,8 +91,6 @@ class _Group:
 
 @dataclass(slots=True)
 class _Job:
-    """The dumps of a job by rank, their ranks in the set, and the job's groups."""
-
     name: str
     dumps: dict[int, FlightDump]
     key_of: dict[int, int]

@@ -61,7 +61,6 @@ _INSTANTS = _set_of("iIR")
 _THREAD_SCOPE = frozenset({None, "", "t"})
 _OPERATORS = ("cpu_op", "operator")
 _INT64_MAX = (1 << 63) - 1
-#: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
 _NO_ID = Record().bind_id
 _FALSE = tuple(map(Raw, (b"", b"false", b"null", b"0")))
@@ -415,7 +414,6 @@ class Columns:
 
 
 def _join_times(parts: Sequence[Times]) -> Times:
-    """Return the times of several slices."""
     ns = np.concatenate([times.ns for times in parts])
     if all(times.state is None for times in parts):
         return Times(ns, None)

@@ -17,7 +17,6 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
-#: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
     "records with single backslashes, as in Windows' paths; all backslashes of the text are kept"
 )

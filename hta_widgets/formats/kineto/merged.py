@@ -160,7 +160,6 @@ def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], 
 
 
 def _rank_of(pid: str) -> int:
-    """Return the rank encoded in a process number; -1 for none."""
     number = int(pid) if pid.isdecimal() and len(pid) <= 18 else 0
     return (number - 1) // PID_STRIDE if number else -1
 

@@ -254,7 +254,6 @@ def _npu_of(pid: str, names: TrackNames) -> str:
 
 
 def _npu_labels(names: TrackNames) -> dict[str, str]:
-    """Return labels for the processes of Ascend devices that have none."""
     pids_of: defaultdict[str, list[str]] = defaultdict(list)
     for pid, process in names.process.items():
         if process in _NPU_PROCESSES:

@@ -229,7 +229,6 @@ _NONE = (-1, (1 << 32) - 1)
 #: Maximum number of clones that are followed from a node to the captured node.
 _MAX_CLONES = 16
 
-#: The args of calls by their row.
 ArgsOfCalls = dict[int, dict[str, Any]]
 
 
@@ -299,7 +298,6 @@ def capture_args(
 
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
-    """Return the call that each thread was in at a time; -1 for none."""
     thread = (calls["process"] << ID_BITS) | calls["thread"]
     begun = pd.DataFrame({"thread": thread, "time_ns": calls["start_ns"]}).assign(
         call=np.arange(len(thread))

@@ -81,7 +81,6 @@ _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
 _ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
-#: The place, device and stream of events.
 _Track = dict[str, int]
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
@@ -382,7 +381,6 @@ def _details(stats: Stats, key: str) -> dict[str, list[int]]:
 
 
 def _launch_args(stats: Stats) -> dict[str, Any]:
-    """Return the size of a launch as PyTorch has it."""
     sizes = _details(stats, "kernel_details")
     args: dict[str, Any] = {key: sizes[key] for key in ("grid", "block") if key in sizes}
     if "regs" in sizes:
