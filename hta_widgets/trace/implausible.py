@@ -38,7 +38,6 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.record_times import MIN_UTC_NS
 
 _HOUR_NS = 3_600_000_000_000
 #: Times are near the job if they are within an hour, or within this many times the job's length.
@@ -94,15 +93,13 @@ def _near_job(times: Ints) -> tuple[int, int]:
     """Return the bounds of the times that are near the job whose events start at `times`.
 
     Times that are less than an hour apart are a group. The job is the group with the most distinct
-    times; of equal groups, the last. Fewer than three times show a job only among times at 0.
+    times; of equal groups, the last.
     """
-    if not len(times):
+    if len(times) < _MIN_TIMES:
         return _EVERYTHING
     earliest, latest = int(times.min()), int(times.max())
-    # Even a single time at 0 cannot be of a job that runs now.
-    has_time_zero = earliest == 0 and latest > MIN_UTC_NS
-    if not has_time_zero and not ((times > earliest) & (times < latest)).any():
-        return _EVERYTHING  # fewer than three different times
+    if not ((times > earliest) & (times < latest)).any():  # fewer than three different times
+        return _EVERYTHING
     if latest - earliest <= _HOUR_NS:
         return _widen(earliest, latest, latest - earliest)
     distinct = np.unique(times)
@@ -110,7 +107,7 @@ def _near_job(times: Ints) -> tuple[int, int]:
     first, last = np.append(0, cut + 1), np.append(cut, len(distinct) - 1)
     low, high, count = distinct[first], distinct[last], last - first + 1
     job = len(count) - 1 - int(count[::-1].argmax())
-    if count[job] < _MIN_TIMES and not has_time_zero:
+    if count[job] < _MIN_TIMES:
         return _EVERYTHING
     length_ns = int(high[job] - low[job])
     distance = np.maximum(low - high[job], low[job] - high)

@@ -100,14 +100,6 @@ def test_events_at_time_0_of_a_job_at_another_time_are_left_out(write, tmp_path,
     hw.Dashboard(traces).save_html(tmp_path / "page.html")
 
 
-@pytest.mark.parametrize("others", [1, 2])
-def test_a_kernel_at_time_0_beside_one_or_two_other_events_is_left_out(load_one, others):
-    records = [event(f"op{k}", EPOCH_US + 10 * k, 5) for k in range(others)]
-    trace, problems = load_one([*records, kernel(0, 10)])
-    assert len(trace) == others
-    assert problems["kind"].tolist() == ["overflow"]
-
-
 def test_an_end_far_from_all_others_leaves_the_span_as_it_is(write):
     records = [*(event(f"op{k}", 10 * k, 5) for k in range(20)), event("endless", 50, 1.8e13)]
     traces = hw.load(write(records))
