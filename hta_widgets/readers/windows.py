@@ -213,7 +213,7 @@ def _renumber_tables(
     name = _codes(pools["names"], table.names.values)
     category = _codes(pools["categories"], table.categories.values)
 
-    def renumbered(points: EventTable | InstantTable | AsyncTable) -> dict[str, Array]:
+    def new_columns(points: EventTable | InstantTable | AsyncTable) -> dict[str, Array]:
         return {
             "name": name[points.name],
             "category": category[points.category],
@@ -226,7 +226,7 @@ def _renumber_tables(
             start_ns=table.start_ns + shift_ns,
             track=track_code[table.track],
             parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
-            **renumbered(table),
+            **new_columns(table),
         ),
         replace_columns(
             flow,
@@ -242,8 +242,8 @@ def _renumber_tables(
             series_id=_codes(pools["series"], counter.series)[counter.series_id],
             record=counter.record + records,
         ),
-        replace_columns(instant, time_ns=instant.time_ns + shift_ns, **renumbered(instant)),
-        replace_columns(interval, start_ns=interval.start_ns + shift_ns, **renumbered(interval)),
+        replace_columns(instant, time_ns=instant.time_ns + shift_ns, **new_columns(instant)),
+        replace_columns(interval, start_ns=interval.start_ns + shift_ns, **new_columns(interval)),
         replace_columns(trace.copy_table, record=trace.copy_table.record + records),
     )
 
