@@ -393,8 +393,7 @@ class Trace:
     @property
     def has_times(self) -> bool:
         """Whether there are events, async intervals, instants or counters."""
-        tables = self._table, self.async_table, self.instant_table, self.counter_table
-        return any(map(len, tables))
+        return bool(len(self)) or any(len(getattr(self, name)) for _, name in _OTHER_CONTENTS)
 
     @property
     def export_part(self) -> ExportPart | None:
