@@ -97,7 +97,7 @@ class AddedRule(Rule):
 
 #: Names of device work that communicates, with notes.
 _COMMUNICATION: Final = {
-    r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|flagcx)": (
+    r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|mccl|bkcl|flagcx)": (
         "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and similar"
     ),
     r"(?<![a-z])(one)?ccl(::|_)": "oneCCL",
@@ -117,7 +117,8 @@ _COMMUNICATION: Final = {
     r"(one|two)_?shot_?all_?reduce": "one-shot and two-shot all-reduces",
     r"quick_?reduce::|lamport": "quick and Lamport all-reduces",
     r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
-    r"|^collective[-_](permute|broadcast)": "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
+    r"|^collective[-_](permute|broadcast)"
+    r"|^(send|recv)(-done)?(\.\d+)?$": "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
     r"^(hcom_|collective_subgraph|rdma_?send|reduce_inline)": "Ascend, MTIA",
     r"(?<![a-z])ctran": "Meta's CTran",
 }
@@ -134,7 +135,7 @@ _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^copy[cg]pu2[cg]pu", "MXNet's copies"),
     ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
     ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's copies and fills (XPU)"),
-    ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
+    ("memory", r"^(copy([-_](start|done))?|(in|out)feed)(\.\d+)?$", "XLA's copies"),
     ("memory", r"^(async-copy|hcMemcpy\w+|[hd]2[hd](_(rect|image))?|fill)$", "rocprof and HIP"),
     ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
     ("sync", r"^((stream|event|context|device) (sync|wait)|barrier$)", "waits"),

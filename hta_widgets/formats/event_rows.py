@@ -337,7 +337,6 @@ def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
-    """Yield each process with a device, and a mask of the events of this rank."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
@@ -443,7 +442,6 @@ def build_rank(
 
 
 def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
-    """Return the distinct codes below `count`, and each code's position among them."""
     used = np.flatnonzero(np.bincount(codes, minlength=count))
     position = np.zeros(count, np.int64)
     position[used] = np.arange(len(used))
@@ -451,7 +449,6 @@ def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
-    """Assign device work without a step to the step during which it starts."""
     table = trace.table
     numbers = step_numbers(table.names.values)[table.name]
     ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))

@@ -24,11 +24,9 @@ from hta_widgets.arguments import match_pattern
 from hta_widgets.formats.event_rows import EventRows, ranks_of, select_rows
 from hta_widgets.trace.arrays import Bools, Ints
 
-#: Columns of events.
 Columns = dict[str, Ints]
 
 _PROFILER_STEP = "ProfilerStep#"
-#: Usual names of the ranges of steps.
 _STEP_NAME = re.compile(
     r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
 )
@@ -114,7 +112,6 @@ def _find_steps(
 
 
 def _ranges_by_thread(ranges: Columns, launch_threads: Ints) -> Iterator[Columns]:
-    """Yield the ranges of each thread, beginning with the thread that launches most."""
     threads, launches = np.unique(launch_threads, return_counts=True)
     busiest_first = threads[np.argsort(-launches, kind="stable")].tolist()
     for thread in dict.fromkeys([*busiest_first, *np.unique(ranges["place"]).tolist()]):

@@ -34,9 +34,7 @@ from hta_widgets.trace.trace import Trace
 __all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 
 _SUFFIX = ".trace-cache"
-#: Suffix of unfinished folders.
 PART = ".part"
-#: Suffix of downloaded files.
 REMOTE = ".remote"
 #: Maximum age of an unfinished folder; older ones were left by killed processes.
 _LONGEST_WRITE_S = 3600

@@ -126,10 +126,12 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
             else:
                 readable.append(detected)
         elif sniffed.foreign is not None:
+            remedy = foreign_remedy(sniffed.foreign)
             if file.named:
-                remedy = foreign_remedy(sniffed.foreign)
                 raise TraceError(contents, path=file.path, remedy=remedy)
-            foreign.append((file.path, contents))
+            has_own_remedy = remedy != SUPPORTED_FORMATS_TEXT
+            step = f". {remedy.removesuffix('.')}" if has_own_remedy else ""
+            foreign.append((file.path, contents + step))
         elif is_only:
             reason = _why_empty(file.path).removeprefix("the file ")
             raise TraceError(reason, path=file.path, remedy="Copy the file again.")

@@ -17,7 +17,6 @@ import msgspec
 from hta_widgets.facts import facts
 from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
 
-#: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
     "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, exports of Nsight Systems,"
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
@@ -25,8 +24,8 @@ SUPPORTED_FORMATS_TEXT = (
 )
 #: Names of formats that are recognized by functions, not by their first bytes.
 JSON_LINES, _PERFETTO = "JSON lines, one object a line", "a Perfetto protobuf trace"
-#: Bytes that do not occur in text.
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+#: Bytes that do not occur in text; logs may have bells, backspaces and escapes.
+_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 class ForeignFormat(msgspec.Struct, frozen=True):
@@ -84,7 +83,8 @@ def describe_unknown(start: FileStart) -> str:
         return "blank text"
     if _is_perfetto(start.text):
         return _PERFETTO
-    return "a binary file of unknown format" if b"\0" in start.text else "text that is not JSON"
+    is_binary = _CONTROL.search(start.text) is not None
+    return "a binary file of unknown format" if is_binary else "text that is not JSON"
 
 
 def _is_perfetto(start: bytes) -> bool:

@@ -100,7 +100,6 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
     return str(path), directory
 
 
-#: Minimum size of inputs that several processes read.
 _PARALLEL_BYTES = 300_000_000
 #: Minimum size of files that are cached, and the minimum if all files together have `_MANY_BYTES`.
 _MIN_CACHED_BYTES = 8_000_000
@@ -294,7 +293,6 @@ def read_trace(
 
 
 def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
-    """Return the ranks to load, None for all; raise a `TraceError` if there are none."""
     if ranks is None:
         return None
     wanted = set(normalize_ranks(ranks))
@@ -384,7 +382,6 @@ def _read_in_pool(
     aside: Path | None,
     advance: Callable[[float], object],
 ) -> list[Outcome]:
-    """Read files in the processes of a pool, and report the bytes that they have read."""
     outcomes: dict[int, Outcome] = {}
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
@@ -534,7 +531,6 @@ def _traces_of(
 def _note_joined_files(
     problems: Problems, first_of: Mapping[str, str], rank_of: Mapping[str, int]
 ) -> Problems:
-    """Return the problems, with the ranks of joined files, and a note on each of these files."""
     result = Problems()
     for problem in problems:
         first = first_of.get(problem.file or "")

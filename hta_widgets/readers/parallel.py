@@ -253,7 +253,6 @@ def _gb(size_bytes: float) -> str:
 
 
 def _available_bytes() -> int | None:
-    """Return the free memory of the system or the container, or None."""
     limits = []
     with contextlib.suppress(OSError, UnicodeDecodeError):
         text = Path("/proc/meminfo").read_text("ascii")

@@ -35,7 +35,6 @@ _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 _PATTERNS = (_RANK, _LOCAL_RANK, _WORKER)
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
-#: Coordinates are sorted in this order.
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
 LAST_RANK = (1 << 31) - 1
@@ -167,7 +166,6 @@ class _RankClaim:
     #: number of the group of files whose times overlap, directly or through others; -1 without
     #: events
     window: int
-    #: whether the file ends early
     is_cut: bool
     #: number of ranks of the same run, of the same run and window, of the same run and host
     agree: tuple[int, ...] = ()
@@ -213,7 +211,6 @@ def _rank_claims(
 
 
 def _stated_value(trace: Trace, *keys: str) -> str:
-    """Return the first of some values that the metadata states; empty if it states none."""
     return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
 
 
@@ -264,7 +261,6 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
-    """Return a rank for each path, and the source of the ranks in words."""
     for pattern in _PATTERNS:
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):

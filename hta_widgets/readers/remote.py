@@ -178,7 +178,6 @@ def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it."""
     protocol = url.partition("://")[0].lower()
     try:
         from fsspec.core import url_to_fs  # an optional package

@@ -380,7 +380,6 @@ def _as_integer(value: object, default: int | None) -> int | None:
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
-    """Return the numbers in `text`, separated by commas; None unless it has `count` numbers."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:

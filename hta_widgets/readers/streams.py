@@ -121,7 +121,6 @@ _SPECIAL = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_IS
 
 
 def _open_file(path: str | Path) -> BinaryIO:
-    """Open a file for reading; raise a `TraceError` that explains a failure."""
     try:
         mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
@@ -274,7 +273,6 @@ class _GzipStream(_PackedStream):
         return b""
 
     def _next_member(self) -> bool:
-        """Begin the next member of the file; return whether there is one."""
         rest = self._input.lstrip(b"\0")
         while len(rest) < 2 and (chunk := self._raw(_INPUT_BYTES)):
             rest = (rest + chunk).lstrip(b"\0")
@@ -431,7 +429,6 @@ class StreamBuffer:
         #: position of the next unread byte in the text
         self.at = 0
         self.block_bytes = BLOCK_BYTES
-        #: whether the stream is at its end
         self.ended = False
         self._text_offset = 0
         self._advance = advance

@@ -149,7 +149,6 @@ def _host_processes(trace: Trace) -> set[str]:
 def join_traces(windows: Sequence[Trace]) -> Trace:
     """Return the windows of one rank, in order of time, as one trace."""
     first = windows[0]
-    #: the distinct strings of all windows
     pools: defaultdict[str, StringPool] = defaultdict(StringPool)
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
     parts: list[tuple[Any, ...]] = []
@@ -213,15 +212,21 @@ def _renumber_tables(
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools["names"], table.names.values)
     category = _codes(pools["categories"], table.categories.values)
+
+    def new_columns(points: EventTable | InstantTable | AsyncTable) -> dict[str, Array]:
+        return {
+            "name": name[points.name],
+            "category": category[points.category],
+            "record": points.record + records,
+        }
+
     return (
         replace_columns(
             table,
             start_ns=table.start_ns + shift_ns,
-            name=name[table.name],
-            category=category[table.category],
             track=track_code[table.track],
             parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
-            record=table.record + records,
+            **new_columns(table),
         ),
         replace_columns(
             flow,
@@ -237,20 +242,8 @@ def _renumber_tables(
             series_id=_codes(pools["series"], counter.series)[counter.series_id],
             record=counter.record + records,
         ),
-        replace_columns(
-            instant,
-            time_ns=instant.time_ns + shift_ns,
-            name=name[instant.name],
-            category=category[instant.category],
-            record=instant.record + records,
-        ),
-        replace_columns(
-            interval,
-            start_ns=interval.start_ns + shift_ns,
-            name=name[interval.name],
-            category=category[interval.category],
-            record=interval.record + records,
-        ),
+        replace_columns(instant, time_ns=instant.time_ns + shift_ns, **new_columns(instant)),
+        replace_columns(interval, start_ns=interval.start_ns + shift_ns, **new_columns(interval)),
         replace_columns(trace.copy_table, record=trace.copy_table.record + records),
     )
 
@@ -263,7 +256,6 @@ def _continue_steps(step: Ints, last_step: int) -> Ints:
 
 
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
-    """Return the codes of values in a pool, to which new values are added."""
     return np.array([pool.add(value) for value in values], np.int32)
 
 

@@ -143,7 +143,6 @@ def _add_args(
 
 
 def _arg_texts(body: bytes) -> dict[str, str]:
-    """Return the args of a record as strings; none if it cannot be decoded."""
     try:
         values: Any = _decoder.decode(body).args or {}
         return {key: _text_of(bytes(value)) for key, value in values.items()}

@@ -34,6 +34,7 @@ from hta_widgets.trace.arrays import (
 from hta_widgets.trace.columns import EventTable, RankColumns, RecordSource, StringPool
 from hta_widgets.trace.flows import (
     FlowEndpointFinder,
+    add_bound_arrows,
     async_table,
     counter_table,
     flow_table,
@@ -236,9 +237,9 @@ def build_trace(
     instant_rows = np.sort(np.concatenate((by_phase["iIRnT"], by_phase["X without dur"])))
     timed_rows = (instant_rows, by_phase["beSF"], by_phase["C"])
     other_rows: tuple[Rows, ...] = (by_phase["stf"], *timed_rows)
-    # Time 0 is the start of the first event or, without events, of the first instant and so on.
-    times = (columns.start_ns[selected] for selected in (rows, *timed_rows) if len(selected))
-    zero_ns = next((int(time.min()) for time in times), 0)
+    # Time 0 is the start of the first event or, without events, of the first other record.
+    zero_rows = rows if len(rows) else np.concatenate(timed_rows)
+    zero_ns = int(columns.start_ns[zero_rows].min()) if len(zero_rows) else 0
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
@@ -263,11 +264,12 @@ def build_trace(
     _count_early_starts(table, launches, notes)
     _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
+    flows = flow_table(columns, flow_rows, table, finder, launches, notes)
     trace = Trace(
         rank=rank,
         path=path,
         metadata=metadata,
-        flow_table=flow_table(columns, flow_rows, table, finder, launches, notes),
+        flow_table=add_bound_arrows(flows, table, columns.bindings, notes),
         counter_table=counter_table(columns, counter_rows, zero_ns, notes),
         instant_table=instant_table(columns, instant_rows, zero_ns),
         async_table=async_table(columns, async_rows, zero_ns, notes),

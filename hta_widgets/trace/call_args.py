@@ -33,7 +33,6 @@ LAUNCH_KEYS: Final = (
     "grid", "block", "registers per thread", "shared memory", "blocks per SM",
     "est. achieved occupancy %", "occupancy",
 )  # fmt: skip
-#: Maximum number of shapes in an operator's label.
 _MAX_SHAPES: Final = 3
 
 Texts = tuple[bytes, ...]
@@ -206,7 +205,6 @@ def short_shapes(text: str) -> str:
 
 
 def _split_arguments(text: str) -> list[Any]:
-    """Return the shapes or types in a string whose arguments are separated by semicolons."""
     arguments = [argument.strip() for argument in text.split(";")]
     shapes = [[size for size in argument.split(",") if size] for argument in arguments]
     if all(size.isdecimal() for shape in shapes for size in shape):

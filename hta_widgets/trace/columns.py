@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from itertools import chain, pairwise
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -92,6 +92,14 @@ class ArgsByRecord(Protocol):
         """Return the args of a record, or `default`."""
 
 
+class Binding(NamedTuple):
+    """The ``bind_id`` of an event as JSON, and whether its arrows end or begin at the event."""
+
+    bind_id: bytes
+    ends: bool
+    begins: bool
+
+
 @dataclass(slots=True)
 class RankColumns:
     """The decoded records of one file, of all phases, in file order.
@@ -128,6 +136,8 @@ class RankColumns:
     ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: scope of instants by row, unless it is the default ``"t"``
     scope: dict[int, str] = field(default_factory=dict)
+    #: by record number
+    bindings: dict[int, Binding] = field(default_factory=dict)
     copies: CopyTable = field(default_factory=CopyTable)
 
 

@@ -8,6 +8,7 @@ id. Each record refers to an event by its thread and time.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from itertools import chain
 from typing import Any
@@ -28,18 +29,21 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.columns import (
     AsyncTable,
+    Binding,
     CategoryCodes,
     CounterTable,
     EventTable,
     FlowTable,
     InstantTable,
     RankColumns,
+    concatenate_tables,
 )
 from hta_widgets.trace.problems import Problems
 
 #: Categories of arrows from launch to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
-#: Number of records whose args are decoded together.
+#: Ids in the category of each flow, as Intel's unitrace writes them: ``Flow_D2H_17_0``.
+_ID_OF_FLOW = re.compile(r"(?<=[a-z])(_\d+)+$", re.IGNORECASE)
 _RECORDS_AT_ONCE = 4096
 
 
@@ -57,11 +61,11 @@ def flow_table(
     adds only its record numbers to the launch.
     """
     source, target = launches
-    kinds = ["launch"]
+    kinds = {"launch": 0}
     source_record, target_record = np.full((2, len(source)), -1, dtype=np.int64)
     launch_kind = np.zeros(len(source), dtype=np.uint8)
     if not len(rows):
-        return FlowTable(launch_kind, source, target, kinds, source_record, target_record)
+        return FlowTable(launch_kind, source, target, list(kinds), source_record, target_record)
 
     code, kind_of_code = _flow_kinds(columns, rows, kinds)
     tail_at, head_at = _pair_records(columns, rows, code, problems)
@@ -96,13 +100,42 @@ def flow_table(
     source_record[launch[is_launch]] = tail_record[is_launch]
     target_record[launch[is_launch]] = head_record[is_launch]
     return FlowTable(
-        kind=np.concatenate((launch_kind, flow_kind[is_new].astype(np.uint8))),
+        kind=np.concatenate(
+            (launch_kind, flow_kind[is_new].astype(np.min_scalar_type(len(kinds))))
+        ),
         source=np.concatenate((source, tail[is_new])),
         target=np.concatenate((target, head[is_new])),
-        kinds=kinds,
+        kinds=list(kinds),
         source_record=np.concatenate((source_record, tail_record[is_new])),
         target_record=np.concatenate((target_record, head_record[is_new])),
     )
+
+
+def add_bound_arrows(
+    flows: FlowTable, table: EventTable, bindings: dict[int, Binding], problems: Problems
+) -> FlowTable:
+    """Return `flows` and the arrows between events that state the same ``bind_id``.
+
+    Each arrow begins at the latest event with ``flow_out``, and ends at an event with ``flow_in``.
+    """
+    arrows: list[tuple[int, int]] = []
+    latest_row: dict[bytes, int] = {}
+    for row in np.flatnonzero(np.isin(table.record, list(bindings))).tolist():  # by start
+        binding = bindings[int(table.record[row])]
+        if binding.ends and binding.bind_id in latest_row:
+            arrows.append((latest_row[binding.bind_id], row))
+        if binding.begins:
+            latest_row[binding.bind_id] = row
+    unpaired = len(bindings) - len(set(chain(*arrows)))
+    problems.add("unpaired", unpaired, "events with a bind_id; no arrow begins or ends there")
+    if not arrows:
+        return flows
+    kinds = list(dict.fromkeys((*flows.kinds, "flow")))
+    kind = np.full(len(arrows), kinds.index("flow"), np.min_scalar_type(len(kinds)))
+    source, target = np.array(arrows, np.int64).T
+    no_record = np.full(len(arrows), -1, np.int64)
+    added = FlowTable(kind, source, target, kinds, no_record, no_record)
+    return concatenate_tables([flows, added], kinds=kinds)
 
 
 def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
@@ -297,7 +330,6 @@ class FlowEndpointFinder:
         return self._by_track
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
-        """Return the track of each record's thread, -1 for none."""
         threads = len(columns.tids)
         thread = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
         used_threads, position = distinct_codes(thread)
@@ -333,22 +365,21 @@ class _FlowIndex:
         return np.append(self._order, -1)[positions_in(self._ends, ends)]
 
 
-def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
+def _flow_kinds(columns: RankColumns, rows: Rows, kinds: dict[str, int]) -> tuple[Ints, Ints]:
     """Return a code of (category, name) for each record, and the kind of each code.
 
-    Kinds are positions in `kinds`, to which new ones are added.
+    `kinds` maps each kind to its code; new kinds are added.
     """
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     used, code = distinct_codes(both)
     kind_of_code = []
     for category_and_name in used.tolist():
         category, name = divmod(category_and_name, len(columns.names))
-        kind = columns.categories[category] or columns.names[name] or "flow"
+        text = columns.categories[category] or columns.names[name] or "flow"
+        kind = _ID_OF_FLOW.sub("", text)
         if kind in _LAUNCH or (kind == "async" and columns.names[name] == "launch"):
             kind = "launch"
-        if kind not in kinds:
-            kinds.append(kind)
-        kind_of_code.append(kinds.index(kind))
+        kind_of_code.append(kinds.setdefault(kind, len(kinds)))
     return code, np.array(kind_of_code, dtype=np.int64)
 
 
@@ -436,7 +467,6 @@ def _args_of(columns: RankColumns, records: list[int]) -> list[dict[str, Any]]:
 
 
 def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
-    """Return the name of a counter, with its id in brackets if it has one."""
     text = columns.names[name]
     return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 

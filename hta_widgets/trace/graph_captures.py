@@ -292,7 +292,6 @@ def captured_trace(trace: Trace) -> Trace:
 
 
 def _host_parents(capture: Trace) -> Ints:
-    """Return the parent of each event among operators, modules, annotations and calls."""
     is_shown = name_mask(capture, lambda name: name.startswith("nn.Module: "))
     is_shown |= category_mask(capture, "user_annotation")
     parent = nested_parents(capture, is_shown)

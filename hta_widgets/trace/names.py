@@ -109,7 +109,6 @@ _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
 #: Maximum number of characters read of a name, and maximum length of a short name.
 _MAX_READ, _MAX_SHORT = 1 << 15, 200
-#: Maximum number of nested wrappers around a functor.
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 

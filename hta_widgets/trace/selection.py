@@ -326,7 +326,6 @@ class OverlapIndex:
         return earlier[self._end[earlier] > time], first
 
 
-#: Kinds of device work.
 _WORK_KINDS = KINDS[:3]
 
 
@@ -389,7 +388,6 @@ class TraceIndex:
 
     @memoize
     def _by_name(self) -> tuple[Rows, Rows]:
-        """Return the rows ordered by name, and the bounds of each name."""
         return order_and_bounds(self._table.name, len(self._table.names))
 
     def rows_named(self, names: Iterable[str]) -> Rows:
@@ -436,7 +434,6 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
 
 
 def _launched_rows(selection: Selection, trace: Trace) -> Rows:
-    """Return the device work launched within the operators of a selection."""
     tree, table = operator_tree(trace), trace.table
     is_chosen = mask_of_rows(_matching_rows(selection, trace), len(table))[tree.rows]
     for members in tree.forest.levels[1:]:

@@ -38,7 +38,6 @@ from hta_widgets.trace.query import REGEXES, validate_query
 
 _RowSelector = Rows | slice
 
-#: Columns of `Trace.events`, in order.
 EVENT_COLUMNS: tuple[str, ...] = (
     "start_ns", "dur_ns", "name", "category", "kind", "track", "pid", "tid", "depth", "parent",
     "stream", "correlation", "step", "phase",
@@ -373,26 +372,28 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """Start of the earliest event or, without events, of the earliest async interval."""
+        """Start of the earliest event or, without events, of what else the file has."""
         return self._extent_ns[0] + self.shift_ns
 
     @property
     def end_ns(self) -> int:
-        """End of the last event or, without events, of the last async interval."""
+        """End of the last event or, without events, of what else the file has."""
         return self._extent_ns[1] + self.shift_ns
 
     @cached_property
     def _extent_ns(self) -> tuple[int, int]:
-        intervals = self.async_table
-        if len(self) or not len(intervals):
+        if not self.has_times or len(self):
             return self._table.first_ns, self._table.last_ns
+        intervals = self.async_table
         ends = intervals.start_ns + np.maximum(intervals.dur_ns, 0)
-        return int(intervals.start_ns[0]), int(ends.max())
+        points = (self.instant_table.time_ns, self.counter_table.time_ns)
+        times = np.concatenate((intervals.start_ns, ends, *points))
+        return int(times.min()), int(times.max())
 
     @property
     def has_times(self) -> bool:
-        """Whether there are events or async intervals."""
-        return bool(len(self) or len(self.async_table))
+        """Whether there are events, async intervals, instants or counters."""
+        return bool(len(self)) or any(len(getattr(self, name)) for _, name in _OTHER_CONTENTS)
 
     @property
     def export_part(self) -> ExportPart | None:
@@ -627,13 +628,22 @@ def profile_value(trace: Trace, name: str) -> float:
     return float(getattr(trace.profile, name, np.nan))
 
 
+_OTHER_CONTENTS = (
+    ("async interval", "async_table"),
+    ("instant", "instant_table"),
+    ("counter sample", "counter_table"),
+)
+
+
 def contents_text(traces: Iterable[Trace]) -> str:
-    """Return the number of events or, without events, of async intervals: ``1 024 events``."""
+    """Return the number of events or, without events, of what else there is: ``1 024 events``."""
     ranks = list(traces)
-    events, asyncs = sum(map(len, ranks)), sum(len(trace.async_table) for trace in ranks)
-    if events or not asyncs:
+    if events := sum(map(len, ranks)):
         return f"{count(events)} events"
-    return plural(asyncs, "async interval")
+    for noun, table in _OTHER_CONTENTS:
+        if number := sum(len(getattr(trace, table)) for trace in ranks):
+            return plural(number, noun)
+    return "0 events"
 
 
 def totals_text(traces: Iterable[Trace]) -> str:

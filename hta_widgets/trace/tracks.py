@@ -313,7 +313,6 @@ def _nesting(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
 
 
 def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
-    """Return the number of lanes of each track without its spill lanes."""
     lanes = depth + 1
     lanes[spilled] = 0
     sizes = np.diff(first)

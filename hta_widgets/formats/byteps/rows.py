@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Keys = npt.NDArray[np.uint64]
 
-#: Prefix of tensor names.
 PREFIX = "Comm."
 #: Name of the thread with the total synchronizations of a tensor.
 TOTAL = "total"
@@ -156,7 +155,6 @@ def worker_rows(trace: Trace) -> WorkerRows:
 
 
 def _add_queues(rows: StageRows, totals: TotalRows) -> None:
-    """Set the queue before each stage, the first stages, and which partitions are complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
     # A task is ready for a stage at the end of its previous stage, which is in the previous row.

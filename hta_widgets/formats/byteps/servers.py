@@ -385,7 +385,6 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
 #: trace began.
 _Place = tuple[int, int]
 
-#: Marks a request that a server has not served.
 _NONE = np.iinfo(np.int64).min
 #: An alignment must match at least this share of a worker's requests.
 _MIN_MATCHED = 0.5
@@ -525,7 +524,6 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
 
 
 def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
-    """Return the times of a server's requests; `raw` maps each key to its raw key."""
     requests = requests_of(trace)
     positions = {key: position for position, key in enumerate(sorted(set(raw.values())))}
     raw_keys = (raw.get(key, -1) for key in requests.key.tolist())

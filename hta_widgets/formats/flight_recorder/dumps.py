@@ -107,7 +107,6 @@ def _complete_entries(text: bytes) -> Any:
 
 
 def _rank_and_job(path: str) -> tuple[int | None, str]:
-    """Return the rank at the end of a file name, and the part before it."""
     name = _ENDINGS.sub("", PurePath(path).name)
     match = _RANK_AT_END.fullmatch(name)
     if match is None or not is_rank(int(match[2])):
@@ -127,7 +126,6 @@ class _DumpEntry:
             if isinstance(text, (str, int))
         ]
         name, self.description = (*texts, "", "")[:2]
-        #: name of the process group, or its number in the process
         self.group = name or str(self.get("pg_id", ""))
         self.is_p2p = self.get("is_p2p") is True
         self.state = str(self.get("state") or "scheduled")

@@ -50,7 +50,6 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
 
 
 def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
-    """Return a row per collective around a hang and rank, missing ranks first."""
     states = collective_states(traces)
     is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
     is_near &= states["is_p2p"] == hang.is_p2p

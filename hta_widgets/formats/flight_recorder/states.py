@@ -91,8 +91,6 @@ class _Group:
 
 @dataclass(slots=True)
 class _Job:
-    """Dumps of a job by rank, the ranks' keys in the trace set, and the job's groups."""
-
     name: str
     dumps: dict[int, FlightDump]
     key_of: dict[int, int]

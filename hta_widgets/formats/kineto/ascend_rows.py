@@ -61,7 +61,6 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
 
 
 def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
-    """Give tasks without a link, and what launches them, one correlation id."""
     code = columns.categories.find(flow_category)
     is_flow = (columns.category == code) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Raw
 
 from hta_widgets.formats.kineto.growing import (
     ID_SEPARATOR,
@@ -37,7 +38,7 @@ from hta_widgets.formats.kineto.times import (
     resolution,
 )
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import PARAM_COMMS, RankColumns, StringPool
+from hta_widgets.trace.columns import PARAM_COMMS, Binding, RankColumns, StringPool
 from hta_widgets.trace.problems import NoteCounts, ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
@@ -60,9 +61,9 @@ _INSTANTS = _set_of("iIR")
 _THREAD_SCOPE = frozenset({None, "", "t"})
 _OPERATORS = ("cpu_op", "operator")
 _INT64_MAX = (1 << 63) - 1
-#: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
 _NO_ID = Record().bind_id
+_FALSE = tuple(map(Raw, (b"", b"false", b"null", b"0")))
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
@@ -126,6 +127,7 @@ class Columns:
         self._small_args = SmallArgs()
         self._ends_at_next: list[int] = []
         self._scope: dict[int, str] = {}
+        self._bindings: dict[int, Binding] = {}
         self._resolution_ns = 1000
         self._based = 0
         self._batch = _Batch()
@@ -166,6 +168,7 @@ class Columns:
         batch.dur.append(dur)
         self._take_args(arrays, args, first)
         self._take_special(records, phase, first)
+        self._take_bindings(records, numbers)
         batch.first_rows.append(first)
         batch.bodies.append(bodies)
         batch.offsets.append(offset_of)
@@ -211,9 +214,6 @@ class Columns:
         batch.ids += [
             _scoped_id(record) if record.scope or record.id2 else record.id for record in with_id
         ]
-        bound = len(records) - [record.bind_id for record in records].count(_NO_ID)
-        if bound:
-            self.notes.add("unpaired", "flows by bind_id; no arrow is drawn", None, bound)
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
@@ -221,6 +221,14 @@ class Columns:
                 batch.scoped.append((first + row, records[row].s or ""))
         for row in np.flatnonzero(~_KNOWN_PHASES[phase]).tolist():
             batch.unknown_phase[first + row] = records[row].ph
+
+    def _take_bindings(self, records: Sequence[Record], numbers: Ints) -> None:
+        if [record.bind_id for record in records].count(_NO_ID) == len(records):
+            return
+        for record, number in zip(records, numbers.tolist(), strict=True):
+            if record.bind_id != _NO_ID:
+                ends, begins = (flag not in _FALSE for flag in (record.flow_in, record.flow_out))
+                self._bindings[number] = Binding(bytes(record.bind_id), ends, begins)
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, _Batch()
@@ -324,6 +332,7 @@ class Columns:
             resolution_ns=self._resolution_ns,
             ends_at_next=np.array(self._ends_at_next, np.int64),
             scope=self._scope,
+            bindings=self._bindings,
             copies=self._copies.finish(),
         )
 
@@ -405,7 +414,6 @@ class Columns:
 
 
 def _join_times(parts: Sequence[Times]) -> Times:
-    """Return the times of several slices."""
     ns = np.concatenate([times.ns for times in parts])
     if all(times.state is None for times in parts):
         return Times(ns, None)

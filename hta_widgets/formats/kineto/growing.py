@@ -373,7 +373,6 @@ def _args_of(value: Any) -> dict[str, Any]:
 
 
 def _decode_leniently(text: bytes) -> Any:
-    """Decode JSON, also slightly invalid JSON."""
     try:
         return json.loads(repair_json(text))
     except (ValueError, RecursionError):

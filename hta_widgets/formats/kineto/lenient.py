@@ -17,7 +17,6 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
-#: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
     "records with single backslashes, as in Windows' paths; all backslashes of the text are kept"
 )
@@ -61,6 +60,8 @@ def record_of(value: dict[str, Any]) -> Record:
         else None,
         scope=_json_text(value.get("scope")),
         bind_id=_json_text(value.get("bind_id")),
+        flow_in=_json_text(value.get("flow_in")),
+        flow_out=_json_text(value.get("flow_out")),
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),

@@ -160,7 +160,6 @@ def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], 
 
 
 def _rank_of(pid: str) -> int:
-    """Return the rank encoded in a process number; -1 for none."""
     number = int(pid) if pid.isdecimal() and len(pid) <= 18 else 0
     return (number - 1) // PID_STRIDE if number else -1
 
@@ -179,11 +178,11 @@ def columns_of_rank(
         first_id = 0
     is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
     positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
-    numbers = columns.record[rows[positions]].tolist()
+    records = columns.record[rows]
     small_args = {
         position: _unscope_args(args, rank)
-        for position, number in zip(positions.tolist(), numbers, strict=True)
-        if (args := columns.small_args.get(number))
+        for position in positions.tolist()
+        if (args := columns.small_args.get(int(records[position])))
     }
     ends_at_next = np.searchsorted(rows, columns.ends_at_next)
     ends_at_next = ends_at_next[np.isin(columns.ends_at_next, rows)]
@@ -194,8 +193,8 @@ def columns_of_rank(
     flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
     is_timed = rank_columns["timed"]
     has_duration = is_timed & (rank_columns["dur_ns"] >= 0)
-    copy_records = np.searchsorted(columns.record[rows], columns.copies.record)
-    copies = np.flatnonzero(np.isin(columns.copies.record, columns.record[rows]))
+    copy_records = np.searchsorted(records, columns.copies.record)
+    copies = np.flatnonzero(np.isin(columns.copies.record, records))
     return replace(
         columns,
         **rank_columns,
@@ -210,6 +209,10 @@ def columns_of_rank(
         small_args=small_args,
         record=np.arange(len(rows), dtype=np.int64),
         ends_at_next=ends_at_next.astype(np.int64),
+        bindings={
+            position: columns.bindings[int(records[position])]
+            for position in np.flatnonzero(np.isin(records, list(columns.bindings))).tolist()
+        },
         scope={new_row[row]: scope for row, scope in columns.scope.items() if row in new_row},
         copies=CopyTable(
             copy_records[copies].astype(np.int64),

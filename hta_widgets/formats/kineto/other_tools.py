@@ -46,9 +46,12 @@ from hta_widgets.trace.tracks import TrackNames, read_track_names
 
 _DEVICE_NAMES = re.compile(
     r".*/(gpu|tpu|device:(?!cpu)[a-z_]+):\d+.*"
-    r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana) )?"
-    r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#/_-]*\d+\b.*"
-    r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
+    r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana|gaudi ?\d*) )?"
+    r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#/_\[-]*\d+\b.*"
+    # Names of products, as in "NVIDIA H100 PCIe (0)"; processes of the host may have similar names.
+    r"|(?!.*\b(api|cpu|driver|host|metrics|nvtx|process|runtime|smi|xeon|epyc|ryzen)\b)"
+    r".*\b(nvidia|tesla|geforce|quadro|instinct|radeon|gaudi ?\d*|data center gpu)\b.*"
+    r"|(rank \d+ )?device<.*|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
     r"|ascend hardware|(cuda|hip|rocm|npu|xpu) functions|\[\d+:\d+\] overview",
     re.IGNORECASE,
 )
@@ -251,7 +254,6 @@ def _npu_of(pid: str, names: TrackNames) -> str:
 
 
 def _npu_labels(names: TrackNames) -> dict[str, str]:
-    """Return labels for the processes of Ascend devices that have none."""
     pids_of: defaultdict[str, list[str]] = defaultdict(list)
     for pid, process in names.process.items():
         if process in _NPU_PROCESSES:

@@ -115,7 +115,6 @@ class RecordList:
                 return closed
 
     def _drop_stray_bracket(self) -> bool:
-        """Skip a stray bracket between records; return whether a bracket was skipped."""
         self.window.fill(_PEEKED_BYTES)
         start = self.window.at
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
@@ -152,7 +151,6 @@ class RecordList:
             )
 
     def _take_slice(self) -> SliceOutcome:
-        """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
         # Text up to a comma in the last, incomplete record is unbalanced: try the previous comma.
@@ -392,7 +390,6 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
 
 #: Maximum number of traces in one file; text after them is skipped, since each takes a search.
 _MAX_DOCUMENTS = 1000
-#: Maximum number of lists in one object.
 _MAX_LISTS = 100
 #: Keys of the outermost object that hold samples, or the text of other tracers.
 _UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
@@ -576,7 +573,6 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
 
 
 def _builder(columns: RankColumns) -> _Build:
-    """Return the function that builds traces of the program that wrote the records."""
     if is_worker(columns):
         return build_worker
     return build_server if is_server(columns) else build_plain

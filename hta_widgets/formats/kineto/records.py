@@ -17,14 +17,12 @@ from msgspec import Raw, Struct
 from hta_widgets.trace.call_args import CALL_KEYS, LAUNCH_KEYS, NODE_KEYS, OLD_DIMS
 from hta_widgets.trace.columns import COMMUNICATION_KEYS
 
-#: The fields of `Args` for `COMMUNICATION_KEYS`.
 COMMUNICATION_FIELDS = (
     "collective", "dtype", "elements_in", "elements_out", "group_size", "group",
     "group_description", "group_ranks", "source", "target", "sequence",
 )  # fmt: skip
 
 _CALL_FIELDS = ("dims", "types", "strides", "values", "old_dims", "node", "forward")
-#: The fields of `Args` for `LAUNCH_KEYS`.
 LAUNCH_FIELDS = ("grid", "block", "registers", "shared", "blocks_per_sm", "occupancy", "limits")
 #: The keys of the fields of `Args` whose values stay text until used.
 TEXT_ARGS = {
@@ -95,6 +93,8 @@ class Record(Struct, gc=False):
     id2: ScopedId | None = None
     scope: Raw = Raw(b"")
     bind_id: Raw = Raw(b"")
+    flow_in: Raw = Raw(b"")
+    flow_out: Raw = Raw(b"")
 
 
 #: Placeholder for a missing time in starts that are decoded as integers.

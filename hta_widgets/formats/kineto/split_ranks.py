@@ -30,6 +30,7 @@ from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRecords, RankConte
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
 from hta_widgets.formats.kineto.record_source import FileRecords
 from hta_widgets.formats.kineto.top_level import decode_values
+from hta_widgets.readers.discovery import natural_key
 from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns
@@ -237,7 +238,7 @@ def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
 
     keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
     # Records without a process do not form a separate device.
-    devices = sorted(filter(None, set(keys.values())), key=_natural)
+    devices = sorted(filter(None, set(keys.values())), key=natural_key)
     if len(devices) < 2:
         return None
     is_device = _mask_of_categories(columns, taxonomy.is_device_category)
@@ -290,7 +291,7 @@ class _Launches:
         processes = np.unique(columns.pid[calls[repeated[position]]])
         if len(processes) != len(devices) or len(devices) < 2:
             return cls(calls, of_call, 0)
-        ordered = sorted(processes.tolist(), key=lambda pid: _natural(columns.pids[pid]))
+        ordered = sorted(processes.tolist(), key=lambda pid: natural_key(columns.pids[pid]))
         of_process = np.full(len(columns.pids), -1, device.dtype)
         of_process[ordered] = devices
         paired = of_process[columns.pid[calls]]
@@ -328,7 +329,6 @@ def _devices_of_threads(
 
 
 def _with_metadata(columns: RankColumns, mask: Bools) -> Rows:
-    """Return the rows of a mask, and all metadata of the processes that they name."""
     used = mask_of_rows(np.unique(columns.pid[mask]), len(columns.pids))
     return np.flatnonzero(mask | ((columns.phase == _M) & used[columns.pid]))
 
@@ -336,7 +336,3 @@ def _with_metadata(columns: RankColumns, mask: Bools) -> Rows:
 def _device_number(name: str, place: int) -> int:
     numbers = _NUMBER.findall(name)
     return int(numbers[-1][:9]) if numbers else place
-
-
-def _natural(key: str) -> list[tuple[int, str]]:
-    return [(len(part), part) for part in re.findall(r"\d+|\D+", key)]

@@ -64,7 +64,6 @@ class ReadResult:
     places: list[int] = field(default_factory=list)
     #: number of entries of the list in this piece, records or not
     entries: int = 0
-    #: position of the next unread byte
     end: int = 0
     #: "more": records follow; "closed": `end` is past the bracket; "starved": the text ended
     outcome: Literal["more", "closed", "starved"] = "more"

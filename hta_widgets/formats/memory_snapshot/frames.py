@@ -102,7 +102,6 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _has_history(traces: TraceSet) -> bool:
-    """Return whether any snapshot records allocations, so that a peak is known."""
     return any(each.memory.place for each in snapshot_memories(traces))
 
 

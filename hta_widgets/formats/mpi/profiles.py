@@ -230,11 +230,9 @@ class _Parser:
         return CallRow(routine, int(row["calls"]), mean_bytes, self._number(row["seconds"]))
 
     def _scale(self, text: str, unit: str) -> float:
-        """Return a time in seconds, or a size in MiB."""
         return self._number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
     def _start_section(self, line: str) -> bool:
-        """Start the section that `line` heads; return False if it heads none."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"

@@ -170,7 +170,6 @@ def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEven
 
 
 _RECORD_BYTES = 48
-#: Limits of plausible records.
 _MAX_RANKS = 1 << 24
 _MAX_END_S = 1e9
 _RECEIVES = frozenset(map(ROUTINES.index, mpi_names("Recv Irecv Recv_init Probe Iprobe")))
@@ -188,7 +187,6 @@ _FIELDS = (
 
 
 def _dtype_of_order(order: str) -> np.dtype[Any]:
-    """Return the layout of a record; `order` is ``<`` or ``>``."""
     fields = [field.split(":") for field in _FIELDS]
     return np.dtype([(name, f"{order}{kind}") for name, kind in fields])
 
@@ -349,7 +347,6 @@ def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
 
 #: A file is a time line if at least this share of its records is valid; some may be damaged.
 _MIN_VALID = 0.9
-#: Number of records that determine the byte order.
 _PROBED_RECORDS = 4096 // _RECORD_BYTES
 #: Default limit of mpitrace for events per rank.
 _DEFAULT_BUFFER = 100_000

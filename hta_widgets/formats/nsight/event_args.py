@@ -230,7 +230,6 @@ _NONE = (-1, (1 << 32) - 1)
 #: At most this many clones are followed from a node to the captured node.
 _MAX_CLONES = 16
 
-#: Args of calls, by row.
 ArgsOfCalls = dict[int, dict[str, Any]]
 
 
@@ -300,7 +299,6 @@ def capture_args(
 
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
-    """Return the call in which each thread was at a time; -1 if none."""
     thread = (calls["process"] << ID_BITS) | calls["thread"]
     begun = pd.DataFrame({"thread": thread, "time_ns": calls["start_ns"]}).assign(
         call=np.arange(len(thread))

@@ -129,7 +129,6 @@ def _read_events(database: Database, rows: EventRows) -> Columns:
 
 
 def _read_domains(database: Database, process: Ints, domain_id: Ints) -> tuple[list[str], Ints]:
-    """Return the names of domains, and each range's position in them."""
     columns, where = "eventType globalTid domainId text", f"eventType = {_DOMAIN_CREATION}"
     stated = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
     name_of: dict[tuple[int, ...], str] = {

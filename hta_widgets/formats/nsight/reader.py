@@ -102,7 +102,6 @@ class _ExportReader:
         self._tables: dict[ExportTable, Columns] = {}
         #: number of devices by process
         self._devices_of: Counter[int] = Counter()
-        #: processes with calls on the host
         self._callers: set[int] = set()
 
     def read(self, steps: str | None) -> None:

@@ -62,7 +62,6 @@ class Recording:
     def __init__(self, database: Database) -> None:
         options = _export_options(database)
         version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
-        #: version of Nsight Systems
         self.version = version[0] if version else ""
         #: whether the file was extracted from another export
         self.is_cut = any(name.startswith("DERIVED_") for name in options)
@@ -81,7 +80,6 @@ class Recording:
         }
         #: messages of Nsight Systems about lost events, with the process
         self.diagnostics = _diagnostics(database)
-        #: the rank in the environment of the launched process
         self.rank_of_variables = _rank_of_variables(database)
         #: names of hosts by machine, which is the highest 16 bits of a global id; None if unknown
         self._hosts = _hosts(database)

@@ -25,7 +25,6 @@ from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import StringPool
 
-#: Columns of events by name.
 Columns = dict[str, Ints]
 
 #: Bits of the operating system's number of a thread or process in a global id.

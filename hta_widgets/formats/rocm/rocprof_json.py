@@ -281,5 +281,4 @@ def _gpu(agent: _Agent) -> dict[str, Any]:
 
 
 def _signed_id(number: int) -> int:
-    """Return an id as a signed integer; the largest 64-bit id means no id."""
     return number & _ID_MASK if 0 <= number < _NO_ID else -1

@@ -34,7 +34,6 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _T = TypeVar("_T")
 #: A message: the position of its first byte, and of the byte after its last.
 Span = tuple[int, int]
-#: The statistics of an event or plane by name.
 Stats = dict[str, Any]
 
 

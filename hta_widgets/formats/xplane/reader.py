@@ -82,7 +82,6 @@ _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
 _ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
-#: The place, device and stream of events.
 _Track = dict[str, int]
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
@@ -384,7 +383,6 @@ def _details(stats: Stats, key: str) -> dict[str, list[int]]:
 
 
 def _launch_args(stats: Stats) -> dict[str, Any]:
-    """Return the launch sizes in PyTorch's form."""
     sizes = _details(stats, "kernel_details")
     args: dict[str, Any] = {key: sizes[key] for key in ("grid", "block") if key in sizes}
     if "regs" in sizes:

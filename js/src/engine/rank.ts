@@ -38,7 +38,7 @@ export interface EventTable {
 }
 
 interface Flows {
-  readonly kind: Uint8Array;
+  readonly kind: Int32Array;
   readonly source: Int32Array;
   readonly target: Int32Array;
   /** 1 if the arrow is in the file, 0 if it is derived from a correlation. */
@@ -392,7 +392,7 @@ export class RankTrace {
       const source = this.columns.i32("flow_source");
       const target = this.columns.i32("flow_target");
       for (let i = 0; i < target.length; i += 1) target[i] = target[i]! + source[i]!;
-      const [kind, stated] = [this.columns.u8("flow_kind"), this.columns.u8("flow_stated")];
+      const [kind, stated] = [this.columns.i32("flow_kind"), this.columns.u8("flow_stated")];
       return { kind, source, target, stated };
     });
   }

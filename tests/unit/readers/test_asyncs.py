@@ -1,5 +1,7 @@
 """Files with async intervals only, and ends in another order than their begins."""
 
+from pathlib import Path
+
 import pytest
 
 import hta_widgets as hw
@@ -77,3 +79,24 @@ def test_the_cases_of_intervals_alone(shared):
         [1000, 3000],
     ]
     assert read.span_ns == (0, 5000)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"ph": "i", "s": "p", "tid": 1}, "3 instants"),
+        ({"ph": "C", "args": {"used": 5}}, "3 counter samples"),
+    ],
+)
+def test_a_file_of_instants_or_counters_alone_has_their_time(load_one, record, words):
+    trace, _ = load_one([record | {"name": "a", "pid": 1, "ts": ts} for ts in (30, 70, 50)])
+    traces = hw.load(trace.path, cache=False)
+    assert (words in repr(traces), traces.span_ns) == (True, (0, 40_000))
+    hw.Dashboard(traces).save_html(Path(trace.path).with_suffix(".html"))
+
+
+def test_time_0_is_the_first_record_of_a_file_without_events(load_one):
+    records = [{"ph": phase, "name": "a", "id": 1, "pid": 1, "tid": 1} for phase in "STF"]
+    trace, _ = load_one([record | {"ts": 5 + 2 * k} for k, record in enumerate(records)])
+    assert trace.asyncs[["start_ns", "dur_ns"]].to_numpy().tolist() == [[0, 4_000]]
+    assert trace.instants["time_ns"].tolist() == [2_000]

@@ -53,6 +53,7 @@ FILES = {
         "--runtime-trace",
     ),
     "run.nsys-rep": (b"NVIDIA Tegra Profiler Report v9", "Nsight Systems", "--include-blobs true"),
+    "chakra.0.et": (b"\7\x0a\x050.0.4\x10\x08\1\x12\5hello", "Chakra", "same run"),
     "odd.qdrep": (b"\1\2\3", "Nsight Systems", "--type sqlite"),
     "k.ncu-rep": (b"NVR\0\1\2", "Nsight Compute", "ncu-ui"),
     "traces.zip": (zip_of("a.json", b"[]"), "zip archive", "Unpack"),
@@ -68,6 +69,33 @@ def test_a_file_is_named_with_the_next_step(write, name):
     assert what in raised.value.message
     assert remedy in str(raised.value)
     assert "Perfetto" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["run.nsys-rep", "traces.zip", "profile.speedscope.json"])
+def test_a_folder_names_the_next_step_too(tmp_path, name):
+    contents, what, remedy = FILES[name]
+    (tmp_path / name).write_bytes(contents)
+    (tmp_path / "empty.json").touch()
+    with pytest.raises(TraceError, match=what) as raised:
+        hw.load(tmp_path, cache=False)
+    assert remedy in str(raised.value)
+    record = {"ph": "X", "name": "a", "ts": 1, "dur": 1}
+    (tmp_path / "rank0.json").write_text(json.dumps([record]))
+    (detail,) = hw.load(tmp_path, cache=False).problems.query("kind == 'foreign'")["detail"]
+    assert what in detail
+    assert remedy.removesuffix(".") in detail
+
+
+@pytest.mark.parametrize(
+    ("contents", "what"),
+    [
+        (b"\x0a\4\x08\1\x10\2\x12\5" * 9, "binary file"),
+        (b"\x1b[32mINFO\x1b[0m ready\a\n", "text that is not JSON"),
+    ],
+)
+def test_binary_files_are_told_from_logs_with_colors(write, contents, what):
+    with pytest.raises(TraceError, match=what):
+        hw.load(write(contents, "log"), cache=False)
 
 
 def test_databases_are_told_apart(tmp_path):

@@ -1,6 +1,7 @@
 """Devices of tools other than Kineto count, each by itself, and so do ranks merged into a file."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -148,6 +149,14 @@ def test_devices_by_the_names_of_processes_and_threads(write, case):
         ("MTIA 0", "MTIA"),
         ("NeuronCore 2", "NeuronCore"),
         ("neuron_core 0", "NeuronCore"),
+        ("Tesla V100-SXM2-16GB (0)", "GPU"),
+        ("AMD Instinct MI300X", "GPU"),
+        ("GPU [4] Kernel Dispatch", "GPU"),
+        ("DEVICE<node1>0:29:0:0 #0", "GPU"),  # Intel's unitrace
+        ("Gaudi2 HPU 0", "HPU"),
+        ("NVIDIA driver", ""),
+        ("AMD EPYC 9654", ""),
+        ("nvidia-smi", ""),
         ("GPU Process", ""),  # of a browser
         ("Device Manager 2", ""),
     ],
@@ -472,3 +481,23 @@ def test_processes_of_mindspore_have_labels_and_are_one_device(write, word, devi
     traces = hw.load(write(records), cache=False)
     assert times(traces).to_numpy().tolist() == [[60_000, 25_000, 0, 20_000]]
     assert len(traces[0]) == 6
+
+
+def test_arrows_of_unitrace_are_launches_and_returns(write):
+    """Intel's unitrace writes the id of each flow into its category, and no end records."""
+    records = [*named(7, "HOST<node1>"), *named(99, "DEVICE<node1>0:29:0:0 #0")]
+    count = 300
+    for k in range(count):
+        start = 100 * k
+        for name, after in [("zeCommandListAppendLaunchKernel", 0), ("zeEventHostSynchronize", 70)]:
+            records.append(row(7, 7, name, start + after, 9) | {"cat": "cpu_op"})
+        records.append(row(99, 5, "gemm[SIMD32]", start + 20, 50) | {"cat": "gpu_op"})
+        for way, ends in [("H2D", [(7, 7, 0), (99, 5, 20)]), ("D2H", [(99, 5, 20), (7, 7, 75)])]:
+            flow = {"cat": f"Flow_{way}_{k}_0", "id": k}
+            for phase, (pid, tid, after) in zip("st", ends, strict=True):
+                records.append(flow | {"ph": phase, "pid": pid, "tid": tid, "ts": start + after})
+    traces = hw.load(write(records))
+    assert Counter(traces[0].flows["kind"]) == {"launch": count, "Flow_D2H": count}
+    assert len(analysis.launch_stats(traces)) == count
+    assert tuple(times(traces).sum()) == (50_000 * count, 0, 0, 0)
+    assert set(traces.problems["kind"]) == {"guessed_rank"}

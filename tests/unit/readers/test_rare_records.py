@@ -84,10 +84,35 @@ def test_counters_without_a_sample(load_one, args):
     assert found(problems) == [["skipped", 1]]
 
 
-def test_flows_by_bind_id_are_counted(load_one):
-    records = [event("a", flow_out=True, bind_id="0x1"), event("b", 5, flow_in=True, bind_id="0x1")]
-    trace, problems = load_one([*records, event("c", 9)])
-    assert (len(trace), len(trace.flows), found(problems)) == (3, 0, [["unpaired", 2]])
+def bound(name, ts, bind_id="0x1", **flags):
+    return event(name, ts, 3, bind_id=bind_id, **flags)
+
+
+@pytest.mark.parametrize("true", [True, 1, "true"])
+def test_arrows_between_events_that_state_a_bind_id(load_one, tmp_path, true):
+    records = [bound("c", 20, flow_in=true), bound("a", 0, flow_out=true)]
+    records += [bound("b", 10, flow_in=true, flow_out=true), event("other", 5, 1)]
+    records += [bound("d", 25, bind_id=7, flow_out=true), bound("e", 30, bind_id=7, flow_in=true)]
+    records += [bound("lost", 40, bind_id="7", flow_in=true, flow_out=False)]
+    trace, problems = load_one(records)
+    arrows = trace.flows[["source", "target"]].to_numpy().tolist()
+    names = trace.events["name"].to_list()
+    expected = [("flow", "a", "b"), ("flow", "b", "c"), ("flow", "d", "e")]
+    assert [("flow", names[source], names[target]) for source, target in arrows] == expected
+    assert set(trace.flows["kind"]) == {"flow"}
+    assert found(problems) == [["unpaired", 1]]
+    hw.export_trace(hw.load(trace.path, cache=False), tmp_path / "copy.json")
+    copy = hw.load(tmp_path / "copy.json", cache=False)[0]
+    assert copy.flows[["source", "target"]].to_numpy().tolist() == arrows
+
+
+def test_arrows_by_bind_id_stay_within_their_rank(write, tmp_path):
+    for rank in range(2):
+        records = [bound("a", rank, flow_out=True), bound("b", 10, flow_in=True)]
+        write(records, f"{rank}.json", distributedInfo={"rank": rank})
+    hw.export_trace(hw.load(tmp_path, cache=False), tmp_path / "merged.json")
+    for trace in hw.load(tmp_path / "merged.json", cache=False).values():
+        assert trace.flows[["source", "target"]].to_numpy().tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("key", ["samples", "systemTraceEvents", "powerTraceAsString"])

@@ -151,3 +151,14 @@ def test_launch_arrows_have_one_name_in_files_of_all_years(make, category, name)
         flow("f", 9, 1, tid=7, pid=0, category=category, name=name),
     )
     assert arrows(trace) == [("launch", "a", "k")]
+
+
+def test_any_number_of_kinds_of_arrows(make):
+    count, records = 300, []
+    for k in range(count):
+        records += [op("a", 20 * k, 5), op("b", 20 * k + 10, 5)]
+        records += [
+            flow("s", 20 * k, k, category=f"c{k}"),
+            flow("f", 20 * k + 10, k, category=f"c{k}"),
+        ]
+    assert make(*records).flows["kind"].tolist() == [f"c{k}" for k in range(count)]

@@ -50,6 +50,10 @@ COMMUNICATION = [
     "all-reduce.17",
     "reduce-scatter-start.2",
     "collective-permute.5",
+    "send.2",
+    "recv-done.17",
+    "mcclDevKernel_Broadcast_RING_LL(mcclDevKernelArgsStorage<4096ul>)",
+    "bkcl_kernel_send_recv",
     "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
     "ncclKernelAllGatherCtranDirect(int*, CtranAlgoDeviceState*)",
@@ -73,6 +77,8 @@ COMMUNICATION = [
 ]
 
 COMPUTE = [
+    "send_tokens_kernel",
+    "receive",
     "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(Params)",
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
     "Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN",
@@ -113,6 +119,8 @@ COMPUTE = [
 ]
 
 MEMORY = [
+    "infeed.3",
+    "outfeed",
     "Memcpy HtoD (Pageable -> Device)",
     "Memset (Device)",
     "hipMemcpyDtoH",
