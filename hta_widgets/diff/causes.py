@@ -23,7 +23,7 @@ from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, RankPart, host_collect
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
-from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
+from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges, positions_of_rows
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
     Intervals,
@@ -176,11 +176,18 @@ def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
-    """Return the time of each step in which data moves between ranks, hidden or exposed."""
+    """Return the time of each step in which data moves between ranks, hidden or exposed.
+
+    A wait in one collective hides nothing of another one that moves data meanwhile.
+    """
     part = side.parts[rank]
-    communication = union(*part.clip_rows(_work_by_kind(diff, part, "communication")))
-    moving = subtract(communication, _wait_intervals(side, part))
-    return _time_per_step(moving, side.windows[rank] - part.trace.shift_ns)
+    rows = _work_by_kind(diff, part, "communication")
+    start, end = part.clip_rows(rows)
+    waits = side.waits.of_rank(rank)
+    position = positions_of_rows(waits.rows, len(part.table))[rows]
+    waited = position >= 0
+    start[waited] = np.clip(waits.until[position[waited]], start[waited], end[waited])
+    return _time_per_step(union(start, end), side.windows[rank] - part.trace.shift_ns)
 
 
 def _wait_intervals(side: RunSide, part: RankPart) -> Intervals:

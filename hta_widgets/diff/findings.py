@@ -28,6 +28,7 @@ from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changes, kinds_with_changed_share
 from hta_widgets.diff.compare import Comparison, conditions, is_condition
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
+from hta_widgets.diff.launch_changes import launch_changes
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
 from hta_widgets.diff.shapes import shape_changes
@@ -59,7 +60,8 @@ def findings(diff: Comparison) -> list[Finding]:
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
        that changed differently from the others, at most half of them. The size of the batch, if the
-       shapes of inputs show that it changed.
+       shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
+       kernels on the busiest stream.
     4. The kinds of time that make up the difference; the kernel, with its variants, that differs by
        its number of calls; and how the difference is spread over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by one factor as
@@ -100,7 +102,7 @@ def findings(diff: Comparison) -> list[Finding]:
         late = [*late_ranks(diff), *changed_ranks(diff)]
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
-            records += [*shape_changes(diff), *_change_findings(diff)]
+            records += [*shape_changes(diff), *launch_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
     if not records and diff.is_of_devices and diff.step_count == 1:
@@ -178,7 +180,8 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     if composition := _composition(diff, by_kind, lengths):
         return composition
     if outlying := _outlying_steps(diff, by_step, lengths):
-        return [_step_total(diff, late), *outlying]
+        total, few = _step_total(diff, late), outlying[0].details["outlying_steps"]
+        return [replace(total, details={**total.details, "outlying_steps": few}), *outlying]
     if p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
         return [_step_total(diff, late)]
     return []

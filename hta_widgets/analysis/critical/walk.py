@@ -22,7 +22,7 @@ import numpy as np
 
 from hta_widgets.analysis.critical.graph import CriticalPath
 from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
-from hta_widgets.trace.arrays import Bools, Ints, mask_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, last_true_positions, mask_of_rows
 
 OUTSIDE = BOUNDS.index("outside_path")
 #: Rows of `PathWalker.segments`: start and end in ns, place of the rank, type, edge of the rank's
@@ -44,9 +44,9 @@ class RankGraph:
         self.time = time_ns
         #: Nodes at which a trail stops, because the walk may go to another rank there.
         self.exits = exits
-        self._relevant = _last_position(_relevant_nodes(path))
+        self._relevant = last_true_positions(_relevant_nodes(path))
         length_ns = path.chains.length_ns
-        self._longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
+        self._longest = last_true_positions(length_ns == np.maximum.accumulate(length_ns))
         self._before: list[int] = self._states_before().tolist()
 
     def _states_before(self) -> Ints:
@@ -117,11 +117,6 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
         return np.ones(len(nodes), dtype=bool)
     is_relevant = mask_of_rows(tracks, len(path.trace.tracks))
     return ~nodes.on_host | is_relevant[table.track[nodes.row]]
-
-
-def _last_position(mask: Bools) -> Ints:
-    """Return for each position the last position up to it at which a mask is true, -1 for none."""
-    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
 class PathWalker:

@@ -162,6 +162,24 @@ def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compu
 
 
 @pytest.mark.parametrize(
+    ("end", "waits", "communication"),
+    [(1_999_990, 1, 1_999_860), (2_200_000, 0, 0), (1_500_000, 0, 0)],
+)
+def test_a_host_waits_for_the_work_that_ends_last_not_only_for_the_last_launch(
+    tmp_path, end, waits, communication
+):
+    """A short kernel of another stream is launched after the collective that the host awaits."""
+    result = path(
+        tmp_path, step(90, 2_500_000), op(95, 2_000_000, "wait"), call(100, 110, 1),
+        call(200, 210, 2),
+        kernel(130, end, launch=1, name=NCCL, stream=9), kernel(230, 260, launch=2),
+        op(2_000_010, 2_400_000, "optimizer"),
+    )  # fmt: skip
+    assert result.attrs["matched"]["inferred_waits"] == waits
+    assert by_cause(result).get(COMM, 0) == communication
+
+
+@pytest.mark.parametrize(
     ("begin", "end", "waits"),
     [(300, 1_950_000, True), (300, 1_800_000, False), (1_500_000, 1_950_000, False)],
 )
