@@ -461,16 +461,21 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
         for table, row in rows
         if row is not None
     )
-    return {"pinned_by": pinned_by, "longest_call": next(longest_calls, None)}
+    longest_call = next(longest_calls, None)
+    if pinned_by or longest_call:
+        return {"pinned_by": pinned_by, "longest_call": longest_call}
+    return {"allocated_by": _most_frequent_name(ranks, host_activity.memory_calls)}
 
 
 def _most_frequent_name(
-    ranks: list[Trace], rows_of: Callable[[Trace], Rows]
+    ranks: list[Trace], calls_of: Callable[[Trace], Rows | Bools]
 ) -> tuple[str, int] | None:
-    """Return the most frequent name of the calls `rows_of` each rank, and its number of calls."""
+    """Return the most frequent name of the calls `calls_of` each rank, and its number of calls."""
     counts = Counter[str]()
     for trace in ranks:
-        counts.update(trace.table.names[code] for code in trace.table.name[rows_of(trace)].tolist())
+        counts.update(
+            trace.table.names[code] for code in trace.table.name[calls_of(trace)].tolist()
+        )
     return counts.most_common(1)[0] if counts else None
 
 

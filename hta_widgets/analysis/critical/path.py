@@ -121,7 +121,8 @@ def critical_path(
         Part of the name of a range on the host; ``""`` is the whole rank. The analysis covers
         the host events that start within the range, cut at its end, the work they launched, and
         earlier work that is unfinished at its start. A rank without ``ProfilerStep`` has the path
-        of a step of its inference engine (``step[…]``, ``execute_…``) or else of the whole rank.
+        of a step of its inference engine (``step[…]``, ``execute_…``, ``decode[…]``) or else of the
+        whole rank.
     instance : int or (first, last), default 0
         Number of the range among the ranges of that name, from 0 by start; or the numbers of the
         first and the last range.

@@ -390,7 +390,13 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "span"),
-    [("step[DECODE bs=16]", (100, 200)), ("execute_32_context_0", (100, 200)), ("mine", (0, 350))],
+    [
+        ("step[DECODE bs=16]", (100, 200)),
+        ("execute_32_context_0", (100, 200)),
+        ("decode[bs=16 tok=16]", (100, 200)),
+        ("prefill[bs=2 tok=512]", (100, 200)),
+        ("mine", (0, 350)),
+    ],
 )
 def test_without_steps_of_the_profiler_those_of_an_engine_or_all_events_count(tmp_path, name, span):
     engine = event("user_annotation", name, 100, 200, pid=10, tid=1)

@@ -770,6 +770,20 @@ def test_pinned_memory_is_none_of_the_caching_allocator(tmp_path, name):
     assert said_of_idle in said(small.load(tmp_path, rank))
 
 
+@pytest.mark.parametrize("name", ["hipMallocAsync", "aclrtMalloc", "cuMemCreate"])
+def test_calls_that_allocate_memory_are_named(tmp_path, name):
+    rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
+    for k in range(12):
+        at = 1000 + 10_000 * k
+        rank += [
+            small.call(at, at + 8000, name=name),
+            small.call(at + 8900, at + 9000, k + 2),
+            small.kernel(at + 9000, at + 10_000, launch=k + 2),
+        ]
+    idle = f"the host allocates or frees memory of the device (12 calls of {name})."
+    assert idle in said(small.load(tmp_path, rank))
+
+
 def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
     rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
     for k in range(12):
