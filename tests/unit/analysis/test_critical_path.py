@@ -425,6 +425,14 @@ def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
     assert by_cause(device)[COMPUTE] == 190
 
 
+@pytest.mark.parametrize(("begin", "end", "outside"), [(900, 1500, OUTSIDE), (300, 900, None)])
+def test_what_another_thread_does_at_the_end_is_not_nothing(tmp_path, begin, end, outside):
+    """A pool of threads works on after the last kernel, which it did not launch."""
+    pool = op(begin, end, "ThreadPool", tid=2)
+    result = path(tmp_path, call(0, 10, 1), kernel(20, 1000, launch=1), pool, annotation="")
+    assert by_cause(result) == {LAUNCH: 20, COMPUTE: 980} | ({outside: 500} if outside else {})
+
+
 def test_the_path_adds_up_and_is_a_selection(tmp_path):
     events = [step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1), op(10, 20)]
     traces = load(tmp_path, events)
