@@ -28,14 +28,16 @@ from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changes, kinds_with_changed_share
 from hta_widgets.diff.compare import Comparison, conditions, is_condition
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
-from hta_widgets.diff.launch_changes import launch_changes
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
 from hta_widgets.diff.shapes import shape_changes
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
+from hta_widgets.taxonomy import is_graph_launch
 from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
@@ -48,6 +50,8 @@ _OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step th
 _MIN_STEPS_OF_SHIFT = 5  # minimum number for telling that the first or last ones changed
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
+# Minimum changes of the share of work that graphs launch, and that one stream runs.
+_MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 
 
 @check_arguments
@@ -102,7 +106,7 @@ def findings(diff: Comparison) -> list[Finding]:
         late = [*late_ranks(diff), *changed_ranks(diff)]
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
-            records += [*shape_changes(diff), *launch_changes(diff), *_change_findings(diff)]
+            records += [*shape_changes(diff), *_launch_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
     if not records and diff.is_of_devices and diff.step_count == 1:
@@ -395,6 +399,56 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
         if 0 < count <= max_count:
             return is_far
     return np.zeros(len(gaps), dtype=bool)
+
+
+def _launch_changes(diff: Comparison) -> list[Finding]:
+    """Return the changes of the shares of work that graphs launch, and that one stream runs.
+
+    The calls do not show them: the operators of replayed kernels are gone, and kernels on another
+    stream have the same names and times.
+    """
+    if not diff.is_of_devices:
+        return []
+    results = []
+    graphs = [_graphs_share(side) for side in diff.sides]
+    if abs(graphs[1] - graphs[0]) >= _MIN_GRAPHS_CHANGE:
+        results.append(Finding("graphs", unit="share", before=graphs[0], after=graphs[1]))
+    beside = [_beside_busiest_stream(side) for side in diff.sides]
+    before, after = (1 - sum(names.values()) for names in beside)
+    if abs(after - before) >= _MIN_STREAMS_CHANGE:
+        moved = {name: abs(beside[1][name] - beside[0][name]) for name in beside[0] | beside[1]}
+        name = max(moved, key=moved.__getitem__)
+        results.append(Finding("streams", unit="share", before=before, after=after, name=name))
+    return results
+
+
+def _graphs_share(side: RunSide) -> float:
+    """Return the share of the work with a known launch that graphs launch; NaN without such."""
+    by_graphs = launched = 0
+    for part in side.parts.values():
+        calls = part.trace.launch_of[part.device_work_rows()]
+        calls = calls[calls >= 0]
+        launched += len(calls)
+        by_graphs += int(names_match(part.trace, calls, is_graph_launch).sum())
+    return by_graphs / launched if launched else np.nan
+
+
+def _beside_busiest_stream(side: RunSide) -> Counter[str]:
+    """Return the names of the compute kernels that are not on the busiest stream of their rank.
+
+    The values are shares of the kernels of all ranks. The busiest stream has the most kernels.
+    """
+    counts, kernels = Counter[str](), 0
+    for part in side.parts.values():
+        rows, table = part.rows_of_kinds("compute"), part.table
+        rows = rows[table.stream[rows] >= 0]
+        kernels += len(rows)
+        streams, place, calls = np.unique(
+            table.stream[rows], return_inverse=True, return_counts=True
+        )
+        codes = table.name[rows[place != calls.argmax()]] if len(streams) > 1 else rows[:0]
+        counts.update(table.names[code] for code in codes.tolist())
+    return Counter({name: count / kernels for name, count in counts.items()})
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:
