@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hta_widgets.analysis.cross_rank.waits import wait_intervals
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, RankPart, host_collectives
 from hta_widgets.diff.compare import Comparison
@@ -190,12 +191,6 @@ def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
     return _time_per_step(union(start, end), side.windows[rank] - part.trace.shift_ns)
 
 
-def _wait_intervals(side: RunSide, part: RankPart) -> Intervals:
-    rows, begin, until, _ = side.waits.of_rank(part.rank)
-    is_selected = np.isin(rows, part.rows)
-    return union(begin[is_selected], until[is_selected])
-
-
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
     """Return whether most exposed communication is in events that match those of other ranks."""
     exposed_ns = unmatched_ns = 0
@@ -235,7 +230,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
     if splits_communication(diff):
-        wait = intersect(exposed, _wait_intervals(side, part))
+        wait = intersect(exposed, union(*wait_intervals(part, side.waits.of_rank(rank))[1:]))
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     else:

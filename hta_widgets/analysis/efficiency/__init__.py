@@ -12,6 +12,5 @@ From the bottom up:
 - `operator_efficiency`, `step_efficiency`: the frames
 - `modules`: the module of each event, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
-- `graph_replays`: launches of graphs and the operators of their captures
 - `engine_steps`, `serving_steps`: steps of inference engines
 """
