@@ -52,8 +52,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``headline, slight, straggler, shapes, kinds, name, steps, composition, pace, more,
-        caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``.
+        ``headline, slight, straggler, shapes, graphs, streams, kinds, name, steps, composition,
+        pace, more, caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``.
         Parts also have ``cause, other_rank, wait``.
     text : str
         A sentence; empty for parts.
