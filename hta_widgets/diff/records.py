@@ -53,8 +53,8 @@ class Finding:
     ----------
     kind : str
         ``headline, slight, straggler, shapes, graphs, streams, kinds, name, steps, composition,
-        pace, more, caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``.
-        Parts also have ``cause, other_rank, wait``.
+        pace, more, caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls,
+        waiting``. Parts also have ``cause, other_rank, wait``.
     text : str
         A sentence; empty for parts.
     diff_ns : float
