@@ -414,9 +414,12 @@ def _launch_changes(diff: Comparison) -> list[Finding]:
     if abs(graphs[1] - graphs[0]) >= _MIN_GRAPHS_CHANGE:
         results.append(Finding("graphs", unit="share", before=graphs[0], after=graphs[1]))
     beside = [_beside_busiest_stream(side) for side in diff.sides]
-    before, after = (1 - sum(names.values()) for names in beside)
+    before, after = (1 - sum(shares.values()) for shares in beside)
     if abs(after - before) >= _MIN_STREAMS_CHANGE:
-        moved = {name: abs(beside[1][name] - beside[0][name]) for name in beside[0] | beside[1]}
+        moved = {
+            name: abs(beside[1].get(name, 0) - beside[0].get(name, 0))
+            for name in (*beside[0], *beside[1])
+        }
         name = max(moved, key=moved.__getitem__)
         results.append(Finding("streams", unit="share", before=before, after=after, name=name))
     return results
@@ -433,7 +436,7 @@ def _graphs_share(side: RunSide) -> float:
     return by_graphs / launched if launched else np.nan
 
 
-def _beside_busiest_stream(side: RunSide) -> Counter[str]:
+def _beside_busiest_stream(side: RunSide) -> dict[str, float]:
     """Return the names of the compute kernels that are not on the busiest stream of their rank.
 
     The values are shares of the kernels of all ranks. The busiest stream has the most kernels.
@@ -448,7 +451,7 @@ def _beside_busiest_stream(side: RunSide) -> Counter[str]:
         )
         codes = table.name[rows[place != calls.argmax()]] if len(streams) > 1 else rows[:0]
         counts.update(table.names[code] for code in codes.tolist())
-    return Counter({name: count / kernels for name, count in counts.items()})
+    return {name: count / kernels for name, count in counts.items()}
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:
