@@ -33,7 +33,6 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown as temporal_breakdown,
 )
 from hta_widgets.analysis.efficiency.fusion_candidates import fusion_candidates as fusion_candidates
-from hta_widgets.analysis.efficiency.graph_replays import graph_replays as graph_replays
 from hta_widgets.analysis.efficiency.kernel_details import kernel_details as kernel_details
 from hta_widgets.analysis.efficiency.modules import modules as modules
 from hta_widgets.analysis.efficiency.operator_efficiency import (
@@ -65,6 +64,7 @@ from hta_widgets.analysis.kernels_by_operator import (
     operator_launch_delays as operator_launch_delays,
 )
 from hta_widgets.analysis.launches import (
+    graph_replays as graph_replays,
     launch_outliers as launch_outliers,
     launch_stats as launch_stats,
 )

@@ -22,7 +22,7 @@ from hta_widgets.analysis.frames import columns_of_rows, concat_arrays, int64, r
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows, last_true_positions
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
@@ -127,7 +127,7 @@ def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
     merged = np.concatenate((phases, rows))
     is_event = np.arange(len(merged)) >= len(phases)
     order = np.lexsort((is_event, table.start_ns[merged], table.track[merged]))
-    latest = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(merged))))
+    latest = last_true_positions(~is_event[order])
     phase = np.full(len(merged), -1, dtype=np.int64)
     phase[order] = np.where(latest >= 0, merged[order[latest]], -1)
     phase = phase[is_event]

@@ -91,9 +91,11 @@ _STREAM_WAITS = re.compile(
 
 #: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
 _ALLOCATOR_CALLS = re.compile(
-    r"(cuda|cu|hip|musa|mu|aclrt|cnrt)(Host|Ext|Mem|MemHost)?"
-    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*"
-    r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
+    r"(cuda|cu|hip|musa|mu|aclrt|cnrt)(Host|Ext|Mem|MemHost)?(Malloc|Alloc|Free)\w*"
+    r"|(cuda|cu|hip|musa|mu|aclrt)(Mem)?Host(Register|Unregister)\w*"
+    r"|(cu|hip|musa|mu)Mem(Create|Release|Map|Unmap|Address|SetAccess)\w*"
+    r"|aclrt(Map|Unmap|Reserve|Release)Mem\w*|(cuda|hip|cu)MemPoolTrim\w*"
+    r"|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*|hsa_\w*memory_\w*(allocate|free)",
     re.IGNORECASE,
 )
 #: Names of events that load data. The folders of Python files are not searched.

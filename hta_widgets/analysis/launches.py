@@ -1,4 +1,4 @@
-"""Launches, their delays, and inefficient launches.
+"""Launches, their delays, inefficient launches, and launches of CUDA and HIP graphs.
 
 A call launches device work, which starts after a delay. For example, a call from 10 to 15 ns whose
 kernel starts at 22 ns has a launch delay of 7 ns.
@@ -6,13 +6,21 @@ kernel starts at 22 ns has a launch delay of 7 ns.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import compress
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
+from hta_widgets.analysis.frames import (
+    categorical,
+    columns_of_rows,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
@@ -25,12 +33,19 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace import graph_captures
 from hta_widgets.trace.arrays import Ints, Rows, stable_order
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
+_REPLAYS_SCHEMA: Final = {
+    **dict.fromkeys(("rank", "graph", "launch_id", "kernels", "matched"), "int64"),
+    "matched_share": "float64",
+    **dict.fromkeys(("certainty", "capture"), "str"),
+    "replays": "int64",
+}
 
 
 @check_arguments
@@ -212,3 +227,62 @@ def _first_event_of_calls(events: pd.DataFrame) -> pd.DataFrame:
     # Event ids are in the order of their starts.
     first = events.assign(gpu_dur_ns=sums).sort_values([*call, "kernel_id"], kind="stable")
     return first.drop_duplicates(call)
+
+
+@check_arguments
+def graph_replays(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the launches of graphs, with the certainty of their kernels' operators.
+
+    The operators come from the traces given as ``hw.load(replay, capture=...)``. A graph's kernels
+    are compared with the launches that started no work while the graph was captured.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The launches, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and launch: ``graph``, a number by its kernels, ``launch_id``, ``kernels``,
+        ``matched`` of them, ``matched_share``; ``replays``, launches of this graph on the rank;
+        ``capture``, the annotation around the capture; and ``certainty``:
+
+        - ``name``: same names in the same order
+        - ``name-order``: the same number of each name, in another order, or equal graphs taken in
+          turn
+        - ``order``: the same number of calls, which do not name their kernels
+        - ``partial``: the capture has calls that launched nothing
+        - ``none``: no capture, fewer than 95 % match, or several captures fit
+    """
+    parts = rank_parts(traces, selection, window, ranks)
+    rows = [row for rows_of_rank in map_ranks(parts, _replays_of_rank) for row in rows_of_rank]
+    has_capture = any(trace.capture is not None for trace in parts.traces)
+    note = "" if has_capture else "no capture: give hw.load the trace of the graph's capture"
+    if not rows:
+        note = "no graph was launched" if parts.traces else note_text("no_ranks")
+    return result_frame(
+        columns_of_rows(rows, _REPLAYS_SCHEMA), matched={"launches": len(rows)}, note=note
+    )
+
+
+def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
+    replays = graph_captures.graph_replays(part.trace)
+    is_chosen = part.contains(np.array([replay.launch for replay in replays], dtype=np.int64))
+    replays_of_graph = Counter(replay.graph for replay in replays)
+    capture = part.trace.capture
+    captures = graph_captures.captured_graphs(capture) if capture else []
+    rows = []
+    for replay in compress(replays, is_chosen):
+        kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
+        row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
+        label = captures[replay.capture].label if replay.capture >= 0 else ""
+        rows.append((*row, replay.certainty, label, replays_of_graph[replay.graph]))
+    return rows

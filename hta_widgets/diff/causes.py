@@ -18,12 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hta_widgets.analysis.cross_rank.waits import wait_intervals
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, RankPart, host_collectives
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
-from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
+from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges, positions_of_rows
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
     Intervals,
@@ -176,17 +177,18 @@ def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
-    """Return the time of each step in which data moves between ranks, hidden or exposed."""
+    """Return the time of each step in which data moves between ranks, hidden or exposed.
+
+    A wait in one collective hides nothing of another one that moves data meanwhile.
+    """
     part = side.parts[rank]
-    communication = union(*part.clip_rows(_work_by_kind(diff, part, "communication")))
-    moving = subtract(communication, _wait_intervals(side, part))
-    return _time_per_step(moving, side.windows[rank] - part.trace.shift_ns)
-
-
-def _wait_intervals(side: RunSide, part: RankPart) -> Intervals:
-    rows, begin, until, _ = side.waits.of_rank(part.rank)
-    is_selected = np.isin(rows, part.rows)
-    return union(begin[is_selected], until[is_selected])
+    rows = _work_by_kind(diff, part, "communication")
+    start, end = part.clip_rows(rows)
+    waits = side.waits.of_rank(rank)
+    position = positions_of_rows(waits.rows, len(part.table))[rows]
+    waited = position >= 0
+    start[waited] = np.clip(waits.until[position[waited]], start[waited], end[waited])
+    return _time_per_step(union(start, end), side.windows[rank] - part.trace.shift_ns)
 
 
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
@@ -228,7 +230,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
     if splits_communication(diff):
-        wait = intersect(exposed, _wait_intervals(side, part))
+        wait = intersect(exposed, union(*wait_intervals(part, side.waits.of_rank(rank))[1:]))
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     else:

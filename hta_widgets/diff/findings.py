@@ -31,10 +31,13 @@ from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
 from hta_widgets.diff.shapes import shape_changes
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
+from hta_widgets.taxonomy import is_graph_launch
 from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
@@ -47,6 +50,8 @@ _OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step th
 _MIN_STEPS_OF_SHIFT = 5  # minimum number for telling that the first or last ones changed
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
+# Minimum changes of the share of work that graphs launch, and that one stream runs.
+_MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 
 
 @check_arguments
@@ -59,7 +64,8 @@ def findings(diff: Comparison) -> list[Finding]:
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
        that changed differently from the others, at most half of them. The size of the batch, if the
-       shapes of inputs show that it changed.
+       shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
+       kernels on the busiest stream.
     4. The kinds of time that make up the difference; the kernel, with its variants, that differs by
        its number of calls; and how the difference is spread over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by one factor as
@@ -100,7 +106,7 @@ def findings(diff: Comparison) -> list[Finding]:
         late = [*late_ranks(diff), *changed_ranks(diff)]
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
-            records += [*shape_changes(diff), *_change_findings(diff)]
+            records += [*shape_changes(diff), *_launch_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
     if not records and diff.is_of_devices and diff.step_count == 1:
@@ -178,7 +184,8 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     if composition := _composition(diff, by_kind, lengths):
         return composition
     if outlying := _outlying_steps(diff, by_step, lengths):
-        return [_step_total(diff, late), *outlying]
+        total, few = _step_total(diff, late), outlying[0].details["outlying_steps"]
+        return [replace(total, details={**total.details, "outlying_steps": few}), *outlying]
     if p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
         return [_step_total(diff, late)]
     return []
@@ -392,6 +399,59 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
         if 0 < count <= max_count:
             return is_far
     return np.zeros(len(gaps), dtype=bool)
+
+
+def _launch_changes(diff: Comparison) -> list[Finding]:
+    """Return the changes of the shares of work that graphs launch, and that one stream runs.
+
+    The calls do not show them: the operators of replayed kernels are gone, and kernels on another
+    stream have the same names and times.
+    """
+    if not diff.is_of_devices:
+        return []
+    results = []
+    graphs = [_graphs_share(side) for side in diff.sides]
+    if abs(graphs[1] - graphs[0]) >= _MIN_GRAPHS_CHANGE:
+        results.append(Finding("graphs", unit="share", before=graphs[0], after=graphs[1]))
+    beside = [_beside_busiest_stream(side) for side in diff.sides]
+    before, after = (1 - sum(shares.values()) for shares in beside)
+    if abs(after - before) >= _MIN_STREAMS_CHANGE:
+        moved = {
+            name: abs(beside[1].get(name, 0) - beside[0].get(name, 0))
+            for name in (*beside[0], *beside[1])
+        }
+        name = max(moved, key=moved.__getitem__)
+        results.append(Finding("streams", unit="share", before=before, after=after, name=name))
+    return results
+
+
+def _graphs_share(side: RunSide) -> float:
+    """Return the share of the work with a known launch that graphs launch; NaN without such."""
+    by_graphs = launched = 0
+    for part in side.parts.values():
+        calls = part.trace.launch_of[part.device_work_rows()]
+        calls = calls[calls >= 0]
+        launched += len(calls)
+        by_graphs += int(names_match(part.trace, calls, is_graph_launch).sum())
+    return by_graphs / launched if launched else np.nan
+
+
+def _beside_busiest_stream(side: RunSide) -> dict[str, float]:
+    """Return the names of the compute kernels that are not on the busiest stream of their rank.
+
+    The values are shares of the kernels of all ranks. The busiest stream has the most kernels.
+    """
+    counts, kernels = Counter[str](), 0
+    for part in side.parts.values():
+        rows, table = part.rows_of_kinds("compute"), part.table
+        rows = rows[table.stream[rows] >= 0]
+        kernels += len(rows)
+        streams, place, calls = np.unique(
+            table.stream[rows], return_inverse=True, return_counts=True
+        )
+        codes = table.name[rows[place != calls.argmax()]] if len(streams) > 1 else rows[:0]
+        counts.update(table.names[code] for code in codes.tolist())
+    return {name: count / kernels for name, count in counts.items()}
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:

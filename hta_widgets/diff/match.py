@@ -324,6 +324,9 @@ class TreeMatcher:
                 outermost &= (tree.parent < 0) | ~alone[tree.parent]
                 # A lone call such as aten::empty is too common to identify.
                 outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
+                if not by_content:
+                    # Without an operator, work has a place in its stream only.
+                    outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
                 nodes = np.flatnonzero(outermost)
                 nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
                 key_of_node = (
@@ -333,7 +336,7 @@ class TreeMatcher:
                 keys.append((nodes, mix_hash(key_of_node + slot_hash)))
             (a, a_key), (b, b_key) = keys
             if not len(a) or not len(b):
-                return
+                continue
             places = pair_equal_keys(a_key, b_key, as_many=not by_content)
             new_pairs = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
             self._pair_subtrees(new_pairs, moved=True)

@@ -14,7 +14,8 @@ All times and counts are means over steps, as in the sentences.
 =================  =================================================================================
 kind               details
 =================  =================================================================================
-headline, slight   ``is_untested``: True if one step on a side is too few for a test
+headline, slight   ``is_untested``: True if one step on a side is too few for a test;
+                   ``outlying_steps``: numbers of the steps that alone differ, if they stand out
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
                    its own time changed than that of the median rank; ``appears``, of ranks that
@@ -51,9 +52,9 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``headline, slight, straggler, shapes, kinds, name, steps, composition, pace, more,
-        caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``.
-        Parts also have ``cause, other_rank, wait``.
+        ``headline, slight, straggler, shapes, graphs, streams, kinds, name, steps, composition,
+        pace, more, caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls,
+        waiting``. Parts also have ``cause, other_rank, wait``.
     text : str
         A sentence; empty for parts.
     diff_ns : float

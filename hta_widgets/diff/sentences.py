@@ -36,6 +36,7 @@ from hta_widgets.text import (
     p_value,
     plural,
     run_text,
+    share,
     share_delta,
     size,
 )
@@ -205,7 +206,10 @@ def step_times_text(finding: Finding, diff: Comparison) -> str:
     ]
     if causes:
         text += f": {' and '.join(causes)}"
-    if finding.p_value is not None and finding.kind == "slight":
+    if few := finding.details.get("outlying_steps"):
+        verb = "cause" if len(few) > 1 else "causes"
+        text += f"; {len(few)} of {plural(diff.step_count, 'step')} {verb} most of it"
+    elif finding.p_value is not None and finding.kind == "slight":
         is_doubtful = may_be_chance(finding.p_value, finding.before, finding.after)
         text += f"{'; that may be chance' * is_doubtful} ({p_value(finding.p_value)})"
     return f"{text}{_untested_text(finding, diff)}."
@@ -267,6 +271,16 @@ def _shapes_text(finding: Finding, _diff: Comparison) -> str:
         f"Shapes: {dimension} of inputs {sizes} in {count(changed)} of "
         f"{plural(calls, 'call')} of operators, as if the {meaning} changed."
     )
+
+
+def _graphs_text(finding: Finding, _diff: Comparison) -> str:
+    return f"Graphs launch {share(finding.before)} → {share(finding.after)} of device work."
+
+
+def _streams_text(finding: Finding, _diff: Comparison) -> str:
+    shares = f"{share(finding.before)} → {share(finding.after)}"
+    moved = f"most of the difference is in {short_name(finding.name)}"
+    return f"The busiest stream runs {shares} of compute kernels; {moved}."
 
 
 def _kinds_text(finding: Finding, diff: Comparison) -> str:
@@ -450,6 +464,8 @@ WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "straggler": _straggler_text,
     "shapes": _shapes_text,
+    "graphs": _graphs_text,
+    "streams": _streams_text,
     "kinds": _kinds_text,
     "name": _name_text,
     "steps": _spread_text,

@@ -20,7 +20,7 @@ import bisect
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Ints, concatenate_ranges
+from hta_widgets.trace.arrays import Ints, concatenate_ranges, number_in_group
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -208,8 +208,4 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
 
 def number_occurrences(codes: Ints) -> Ints:
     """Return each code, and in the low 32 bits how often it occurred before."""
-    order = np.argsort(codes, kind="stable")
-    first = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(codes) else order
-    number = np.empty(len(codes), dtype=np.int64)
-    number[order] = concatenate_ranges(np.zeros_like(first), np.diff(np.append(first, len(codes))))
-    return (codes << 32) | number
+    return (codes << 32) | number_in_group(codes)

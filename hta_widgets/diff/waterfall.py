@@ -76,7 +76,8 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     else:
         total = [times.host_ns.mean(axis=0) for times in times_of_sides]
         inner = np.flatnonzero((parent >= 0) & is_counted)
-        self_times = [_without_children(parent, inner, times) for times in total]
+        children = [np.bincount(parent[inner], times[inner], len(parent)) for times in total]
+        self_times = [np.maximum(total[k] - children[k], 0.0) for k in (0, 1)]
     is_present = is_counted & ((count[0] > 0) | (count[1] > 0))
     order = _depth_first_order(parent, is_present, np.maximum(*total))
     names, callers = matches.pool.names, matches.callers
@@ -116,13 +117,6 @@ def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
         members = np.flatnonzero(depth == level)
         np.add.at(sums, parent[members], sums[members])
     return sums
-
-
-def _without_children(parent: Ints, inner: Ints, times: Floats) -> Floats:
-    """Return the time of each node less its children's; `inner` are the nodes with a parent."""
-    children = np.zeros(len(parent))
-    np.add.at(children, parent[inner], times[inner])
-    return np.maximum(times - children, 0.0)
 
 
 def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:

@@ -192,7 +192,7 @@ def headline(traces: TraceSet) -> Headline:
     give the part of the run before and after the spans, if it is large, and the ranks that lack
     steps of others. For files without device work and for timelines of Horovod, the findings are
     ranks that others wait for, communication on the host and the operator with the most self time,
-    as shares of the run.
+    as shares of the run. Files with hardly any device work have the last two findings, too.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -221,6 +221,8 @@ def headline(traces: TraceSet) -> Headline:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
     others += _further_findings(traces, times, report)
+    if not times.has_work:
+        others += _busiest_host_events(traces, times)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
 
 
@@ -461,16 +463,21 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
         for table, row in rows
         if row is not None
     )
-    return {"pinned_by": pinned_by, "longest_call": next(longest_calls, None)}
+    longest_call = next(longest_calls, None)
+    if pinned_by or longest_call:
+        return {"pinned_by": pinned_by, "longest_call": longest_call}
+    return {"allocated_by": _most_frequent_name(ranks, host_activity.memory_calls)}
 
 
 def _most_frequent_name(
-    ranks: list[Trace], rows_of: Callable[[Trace], Rows]
+    ranks: list[Trace], calls_of: Callable[[Trace], Rows | Bools]
 ) -> tuple[str, int] | None:
-    """Return the most frequent name of the calls `rows_of` each rank, and its number of calls."""
+    """Return the most frequent name of the calls `calls_of` each rank, and its number of calls."""
     counts = Counter[str]()
     for trace in ranks:
-        counts.update(trace.table.names[code] for code in trace.table.name[rows_of(trace)].tolist())
+        counts.update(
+            trace.table.names[code] for code in trace.table.name[calls_of(trace)].tolist()
+        )
     return counts.most_common(1)[0] if counts else None
 
 
@@ -669,6 +676,12 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
         "is_left_out": any(_impossible_times(traces)),
     }
     yield HeadlineFinding("no_device", facts=facts)
+    yield from _busiest_host_events(traces, times)
+
+
+def _busiest_host_events(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the findings on communication on the host, and on the operator with most self time."""
+    filled = [trace for trace in traces.values() if len(trace)]
     communication = host_time_and_calls(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""

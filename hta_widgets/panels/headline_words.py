@@ -249,6 +249,7 @@ def _idle_meaning(
     within: str,
     has_waits: bool,
     freed_by: tuple[str, int] | None = None,
+    allocated_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
@@ -258,11 +259,11 @@ def _idle_meaning(
     """Return what a cause of idle time means, in words.
 
     `within` is the range with most of the longest gap, or "". `freed_by` is the call that frees
-    memory without a cache, and `pinned_by` the call for pinned memory, each with the number of its
-    calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
-    `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
-    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
-    with its share of it.
+    memory without a cache, `pinned_by` the call for pinned memory, and `allocated_by` the most
+    frequent of other calls for memory, each with the number of its calls. `longest_call` is the
+    call that takes most of the time of calls for memory, with its ns. `loading` has the number and
+    the ns of launches that load code. `is_paused` is whether the host mostly sleeps or waits in
+    Python. `stalled_by` is the host event that explains the idle time, with its share of it.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -277,8 +278,9 @@ def _idle_meaning(
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:
-        name, calls = pinned_by
         meaning = "the host allocates or frees pinned host memory"
+    if frequent := pinned_by or allocated_by:
+        name, calls = frequent
         meaning += f" ({plural(calls, 'call')} of {name})"
     if freed_by:
         name, calls = freed_by

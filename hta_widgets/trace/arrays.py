@@ -188,6 +188,11 @@ def positions_of_rows(rows: Array, size: int) -> Ints:
     return positions
 
 
+def last_true_positions(mask: Bools) -> Ints:
+    """Return for each position the last one up to it at which a mask is true, -1 for none."""
+    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
+
+
 def positions_in(keys: Array, values: Array) -> Ints:
     """Return the first position of each value in ascending keys, -1 for absent values."""
     positions = np.searchsorted(keys, values)

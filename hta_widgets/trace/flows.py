@@ -21,6 +21,7 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     distinct_codes,
+    last_true_positions,
     mask_of_rows,
     match_brackets,
     order_and_bounds,
@@ -440,9 +441,9 @@ def _pair_by_time(
     group_first = np.searchsorted(group, group)
     group_end = np.searchsorted(group, group, side="right")
     can_begin_arrow = is_start | (phase[ordered] == ord("t"))
-    latest = np.maximum.accumulate(np.where(can_begin_arrow, position, -1))
+    latest = last_true_positions(can_begin_arrow)
     tail = np.concatenate(([-1], latest[:-1]))
-    has_started = np.maximum.accumulate(np.where(is_start, position, -1)) >= group_first
+    has_started = last_true_positions(is_start) >= group_first
     # With skewed clocks an end may precede its start: its arrow begins at the first start.
     next_start = np.minimum.accumulate(np.where(is_start, position, count)[::-1])[::-1]
     is_early = ~is_start & ~has_started & (next_start < group_end)

@@ -36,7 +36,7 @@ from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import SYNCHRONIZING, stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
+from hta_widgets.trace.arrays import Bools, Ints, Rows, last_true_positions, stable_order
 from hta_widgets.trace.columns import StreamIds, event_args, to_int64
 from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.trace import Trace
@@ -237,23 +237,30 @@ class _Pauses:
         self._tolerance = np.minimum((self._end - self._begin) // 20, _MAX_RESUME_NS)
 
     def add_polls(self, edges: EdgeList) -> Bools:
-        """Add edges from the kernel that was launched last, if the pause ends with it."""
+        """Add edges from the work that was launched last, or ends last, if the pause ends with it.
+
+        Only work that was launched before the pause counts.
+        """
         nodes, target = self._nodes, self._target
         trace, table = nodes.trace, nodes.trace.table
         work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
-        end_ns = table.end_ns
-        returned_ns = end_ns[trace.launch_of[work]]
+        returned_ns = table.end_ns[trace.launch_of[work]]
         order = np.argsort(returned_ns, kind="stable")
-        work, returned_ns = np.append(work[order], -1), returned_ns[order]
-        last = work[np.searchsorted(returned_ns, self._begin, side="right") - 1]
-        polls: Bools = np.abs(end_ns[last] - self._end) <= self._tolerance
-        polls &= (last >= 0) & (table.start_ns[last] < self._end)
-        has_ended = end_ns[last] <= self._end
-        by_end, by_write = polls & has_ended, polls & ~has_ended
-        edges.add(nodes.of_end[last[by_end]], target[by_end], SYNC, counts=False)
-        # The host resumes as soon as the kernel has written, before the kernel ends.
-        work = last[by_write]
-        edges.add(nodes.of_start[work], target[by_write], OPERATOR, work, counts=True)
+        work, returned_ns = work[order], returned_ns[order]
+        ends_last = table.end_ns[work] == np.maximum.accumulate(table.end_ns[work])
+        launched = np.searchsorted(returned_ns, self._begin, side="right") - 1
+        polls = np.zeros(len(target), dtype=bool)
+        for candidates in (work, work[last_true_positions(ends_last)]):
+            last = np.append(candidates, -1)[launched]
+            ends_with_it = np.abs(table.end_ns[last] - self._end) <= self._tolerance
+            ends_with_it &= ~polls & (last >= 0) & (table.start_ns[last] < self._end)
+            has_ended = table.end_ns[last] <= self._end
+            by_end, by_write = ends_with_it & has_ended, ends_with_it & ~has_ended
+            edges.add(nodes.of_end[last[by_end]], target[by_end], SYNC, counts=False)
+            # The host resumes as soon as the kernel has written, before the kernel ends.
+            writing = last[by_write]
+            edges.add(nodes.of_start[writing], target[by_write], OPERATOR, writing, counts=True)
+            polls |= ends_with_it
         return polls
 
     def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:

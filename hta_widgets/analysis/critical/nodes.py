@@ -37,9 +37,13 @@ BOUNDS: Final[tuple[str, ...]] = (
     "cpu_blocked", "gpu_queue_wait", "sync_overhead", "unknown_wait", "outside_path",
 )  # fmt: skip
 
-#: Name of PyTorch's steps, and prefixes of the steps' names in inference engines (SGLang, vLLM).
+#: Name of PyTorch's steps.
 PROFILER_STEP: Final = "ProfilerStep"
-_ENGINE_STEPS: Final = ("step[", "execute_")
+#: Parts of the names of steps, and how these names begin: PyTorch, SGLang, vLLM and ATOM.
+_STEPS: Final = {
+    PROFILER_STEP: (PROFILER_STEP,), "step[": ("step[",), "execute_": ("execute_",),
+    "[bs=": ("prefill[bs=", "decode[bs="),
+}  # fmt: skip
 
 #: Patterns of the names of events that load data by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
@@ -139,11 +143,11 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
     """Return the annotation to analyse: the engine's steps or ``""`` without ``ProfilerStep``."""
     if annotation != PROFILER_STEP:
         return annotation
-    for prefix in (PROFILER_STEP, *_ENGINE_STEPS):
+    for part, starts in _STEPS.items():
         for table in (trace.table for trace in traces):
-            codes = [k for k, name in enumerate(table.names.values) if name.startswith(prefix)]
+            codes = [k for k, name in enumerate(table.names.values) if name.startswith(starts)]
             if codes and (np.isin(table.name, codes) & (table.stream < 0)).any():
-                return prefix
+                return part
     return ""
 
 
@@ -151,7 +155,7 @@ def without_steps_note(requested: str, annotation: str) -> str:
     """Return a clause on what is analysed instead of the requested annotation, "" if nothing."""
     if requested == annotation:
         return ""
-    steps = f"the steps are those named {annotation}…" if annotation else ""
+    steps = f"the steps have {annotation!r} in their names" if annotation else ""
     return f"no event has {requested!r} in its name: {steps or 'all events are analysed'}"
 
 

@@ -102,11 +102,12 @@ def critical_path(
     their copy if it had ended when they returned. In such files, a kernel that was launched after a
     call to wait for an event, and did not start although its stream was idle, depends on the work
     of another stream that had ended within 30 µs before the kernel started, or within twice the
-    median of these times in the file. A pause of a thread of more than 1 ms depends on the kernel
-    that was launched last if it ends with that kernel, and a pause within an event depends on an
-    event of another launching thread that fills the pause and ends with it: within 300 µs and 5 %
-    of the pause. The backward pass follows the forward pass on any threads. Only the last of the
-    dependencies of a kernel counts: time since then is launch overhead or delay between kernels.
+    median of these times in the file. A pause of a thread of more than 1 ms depends on the work
+    that was launched last, or that ends last of all launched work, if it ends with that work, and a
+    pause within an event depends on an event of another launching thread that fills the pause and
+    ends with it: within 300 µs and 5 % of the pause. The backward pass follows the forward pass on
+    any threads. Only the last of the dependencies of a kernel counts: time since then is launch
+    overhead or delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
     operators and in waits does not count when chains are compared; the result has rows for it, with
@@ -120,7 +121,8 @@ def critical_path(
         Part of the name of a range on the host; ``""`` is the whole rank. The analysis covers
         the host events that start within the range, cut at its end, the work they launched, and
         earlier work that is unfinished at its start. A rank without ``ProfilerStep`` has the path
-        of a step of its inference engine (``step[…]``, ``execute_…``) or else of the whole rank.
+        of a step of its inference engine (``step[…]``, ``execute_…``, ``decode[…]``) or else of the
+        whole rank.
     instance : int or (first, last), default 0
         Number of the range among the ranges of that name, from 0 by start; or the numbers of the
         first and the last range.

@@ -17,14 +17,17 @@ the start of that operator to the end of the kernel; no operator runs in between
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from hta_widgets.analysis.critical.graph import CriticalPath
 from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
-from hta_widgets.trace.arrays import Bools, Ints, mask_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, last_true_positions, mask_of_rows
+from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 OUTSIDE = BOUNDS.index("outside_path")
+_OUTSIDE_OPERATORS = BOUNDS.index("cpu_outside_operators")
 #: Rows of `PathWalker.segments`: start and end in ns, place of the rank, type, edge of the rank's
 #: graph or -1, event, bound, and whether the segment is on the longest chain.
 _START, _END, _PLACE, _TYPE, _EDGE, _EVENT, _BOUND, _IS_LONGEST = range(8)
@@ -44,9 +47,9 @@ class RankGraph:
         self.time = time_ns
         #: Nodes at which a trail stops, because the walk may go to another rank there.
         self.exits = exits
-        self._relevant = _last_position(_relevant_nodes(path))
+        self._relevant = last_true_positions(_relevant_nodes(path))
         length_ns = path.chains.length_ns
-        self._longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
+        self._longest = last_true_positions(length_ns == np.maximum.accumulate(length_ns))
         self._before: list[int] = self._states_before().tolist()
 
     def _states_before(self) -> Ints:
@@ -80,10 +83,16 @@ class RankGraph:
                 break
         return states
 
-    def running_between(self, before: int, after: int) -> tuple[int, int]:
+    @cached_property
+    def _host_activity(self) -> CumulativeCoverage:
+        nodes = self.path.nodes
+        start, end = (self.time[of_row[nodes.host]] for of_row in (nodes.of_start, nodes.of_end))
+        return CumulativeCoverage(*union(start, end))
+
+    def running_between(self, before: int, after: int, start: int, end: int) -> tuple[int, int]:
         """Return the event that runs between two nodes that no edge joins, and its bound.
 
-        Node -1 is the start or the end of the span.
+        Node -1 is the start or the end of the span; `start` and `end` are the times of the nodes.
         """
         nodes, table, ranges = self.path.nodes, self.path.trace.table, self.path.within.rows
         event = -1
@@ -100,11 +109,13 @@ class RankGraph:
         elif before >= 0 and nodes.on_host[before]:
             event = int(table.parent[nodes.row[before]])
         elif not len(ranges):
-            return -1, OUTSIDE
+            active_until_ns = self._host_activity(np.array([start, end]))
+            is_active = active_until_ns[0] < active_until_ns[1]
+            return -1, _OUTSIDE_OPERATORS if is_active else OUTSIDE
         if event < 0 and len(ranges):
             event = int(ranges[0])
         has_nodes = event >= 0 and nodes.of_start[event] >= 0
-        return event, BOUNDS.index("cpu_bound" if has_nodes else "cpu_outside_operators")
+        return event, BOUNDS.index("cpu_bound") if has_nodes else _OUTSIDE_OPERATORS
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
@@ -117,11 +128,6 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
         return np.ones(len(nodes), dtype=bool)
     is_relevant = mask_of_rows(tracks, len(path.trace.tracks))
     return ~nodes.on_host | is_relevant[table.track[nodes.row]]
-
-
-def _last_position(mask: Bools) -> Ints:
-    """Return for each position the last position up to it at which a mask is true, -1 for none."""
-    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
 class PathWalker:
@@ -172,8 +178,9 @@ class PathWalker:
         block[_TYPE] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
         block[_EDGE], block[_IS_LONGEST] = edge, is_longest[has_length]
         for column in np.flatnonzero(edge < 0).tolist():
-            before, after = node[has_length[column] + 1], node[has_length[column]]
-            block[[_EVENT, _BOUND], column] = graph.running_between(int(before), int(after))
+            before, after = int(node[has_length[column] + 1]), int(node[has_length[column]])
+            start, end = block[_START : _END + 1, column].tolist()
+            block[[_EVENT, _BOUND], column] = graph.running_between(before, after, start, end)
         if block.size:
             self._blocks.append(block)
         return int(time[-1])
@@ -183,7 +190,7 @@ class PathWalker:
     ) -> None:
         """Add the segment between two nodes, -1 for the start and the end of the span."""
         if end > start:
-            event, bound = graph.running_between(*nodes)
+            event, bound = graph.running_between(*nodes, start, end)
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:

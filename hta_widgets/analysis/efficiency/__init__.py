@@ -12,6 +12,5 @@ From the bottom up:
 - `operator_efficiency`, `step_efficiency`: the public analyses
 - `modules`: the ``nn.Module`` of each event, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
-- `graph_replays`: graph launches and the operators of their captures
 - `engine_steps`, `serving_steps`: steps of inference engines
 """

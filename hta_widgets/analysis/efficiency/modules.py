@@ -36,6 +36,7 @@ from hta_widgets.trace.arrays import (
     Bools,
     Ints,
     Rows,
+    last_true_positions,
     mask_of_rows,
     positions_of_rows,
     sum_by_group,
@@ -274,7 +275,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     accumulates = name_mask(trace, lambda name: _ACCUMULATE in name)
     order = np.flatnonzero(nodes | (forward >= 0))
     order = order[np.lexsort((table.start_ns[order], table.track[order]))]
-    last = np.maximum.accumulate(np.where(forward[order] >= 0, np.arange(len(order)), -1))
+    last = last_true_positions(forward[order] >= 0)
     fills = (last >= 0) & accumulates[order] & (table.track[order[last]] == table.track[order])
     forward[order[fills]] = forward[order[last[fills]]]
     return forward

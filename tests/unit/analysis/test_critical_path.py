@@ -162,6 +162,24 @@ def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compu
 
 
 @pytest.mark.parametrize(
+    ("end", "waits", "communication"),
+    [(1_999_990, 1, 1_999_860), (2_200_000, 0, 0), (1_500_000, 0, 0)],
+)
+def test_a_host_waits_for_the_work_that_ends_last_not_only_for_the_last_launch(
+    tmp_path, end, waits, communication
+):
+    """A short kernel of another stream is launched after the collective that the host awaits."""
+    result = path(
+        tmp_path, step(90, 2_500_000), op(95, 2_000_000, "wait"), call(100, 110, 1),
+        call(200, 210, 2),
+        kernel(130, end, launch=1, name=NCCL, stream=9), kernel(230, 260, launch=2),
+        op(2_000_010, 2_400_000, "optimizer"),
+    )  # fmt: skip
+    assert result.attrs["matched"]["inferred_waits"] == waits
+    assert by_cause(result).get(COMM, 0) == communication
+
+
+@pytest.mark.parametrize(
     ("begin", "end", "waits"),
     [(300, 1_950_000, True), (300, 1_800_000, False), (1_500_000, 1_950_000, False)],
 )
@@ -372,7 +390,13 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "span"),
-    [("step[DECODE bs=16]", (100, 200)), ("execute_32_context_0", (100, 200)), ("mine", (0, 350))],
+    [
+        ("step[DECODE bs=16]", (100, 200)),
+        ("execute_32_context_0", (100, 200)),
+        ("decode[bs=16 tok=16]", (100, 200)),
+        ("prefill[bs=2 tok=512]", (100, 200)),
+        ("mine", (0, 350)),
+    ],
 )
 def test_without_steps_of_the_profiler_those_of_an_engine_or_all_events_count(tmp_path, name, span):
     engine = event("user_annotation", name, 100, 200, pid=10, tid=1)
@@ -399,6 +423,14 @@ def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
     assert by_cause(path(tmp_path, step(100, 200), gloo))[CPU] == 60
     device = path(tmp_path, kernel(100, 200), kernel(210, 300), annotation="")
     assert by_cause(device)[COMPUTE] == 190
+
+
+@pytest.mark.parametrize(("begin", "end", "outside"), [(900, 1500, OUTSIDE), (300, 900, None)])
+def test_what_another_thread_does_at_the_end_is_not_nothing(tmp_path, begin, end, outside):
+    """A pool of threads works on after the last kernel, which it did not launch."""
+    pool = op(begin, end, "ThreadPool", tid=2)
+    result = path(tmp_path, call(0, 10, 1), kernel(20, 1000, launch=1), pool, annotation="")
+    assert by_cause(result) == {LAUNCH: 20, COMPUTE: 980} | ({outside: 500} if outside else {})
 
 
 def test_the_path_adds_up_and_is_a_selection(tmp_path):

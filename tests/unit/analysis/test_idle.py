@@ -220,9 +220,11 @@ def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path, name):
 ALLOCATOR = ["cudaMalloc", "hipFree", "cudaHostAlloc", "cudaMallocAsync", "hipHostMalloc"]
 ALLOCATOR += ["cuMemCreate", "cuMemAlloc_v2", "hipExtMallocWithFlags", "cudaFreeHost"]
 ALLOCATOR += ["urUSMDeviceAlloc", "zeMemFree", "cudaMemPoolTrimTo"]
+ALLOCATOR += ["aclrtMalloc", "aclrtUnmapMem", "hipMallocAsync", "hsa_amd_memory_pool_free"]
+OTHER_CALLS = ["cudaEventCreate", "cudaGetDevice", "cuModuleLoad", "aclrtCreateStream"]
 
 
-@pytest.mark.parametrize("name", [*ALLOCATOR, "cudaEventCreate", "cudaGetDevice", "cuModuleLoad"])
+@pytest.mark.parametrize("name", [*ALLOCATOR, *OTHER_CALLS])
 def test_the_innermost_call_names_the_cause(tmp_path, name):
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),

@@ -304,6 +304,7 @@ def test_steps_that_changed_together_are_named_with_their_rank(tmp_path, steps, 
     diff = hd.compare(even, meeting_job(tmp_path, 4, steps, work_ns))
     sentences = texts(diff)
     assert ": rank 2 now keeps the others waiting (compute +" in sentences[0]
+    assert sentences[0].endswith(f"); {last - first + 1} of {steps} steps cause most of it.")
     run = f"{first}–{last}"
     assert any(
         text.startswith(f"Only {last - first + 1} of {steps} steps stand out as slower ({run}), by "
@@ -469,6 +470,39 @@ def test_a_transfer_that_is_only_less_hidden_is_not_slower(tmp_path):
     exposed = linked_job(tmp_path, [100_000] * 3)
     named = [finding for finding in hd.findings(hd.compare(hidden, exposed)) if finding.ranks]
     assert all(finding.measure != "transfer" for finding in named)
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_transfer_beside_a_wait_in_another_group_is_not_shorter(tmp_path, late):
+    """Rank `late` computes 150 µs longer, so its partner waits that long in a collective of two.
+
+    Meanwhile, a collective of all ranks moves data, as long as before.
+    """
+
+    def job(delays):
+        ranks = []
+        for rank, delay in enumerate(delays):
+            records = []
+            for number in range(5):
+                now = number * STEP_NS
+                pair = (0, 1) if rank < 2 else (2, 3)
+                end = now + 450_000 + max(delays[member] for member in pair)
+                records += [
+                    event("user_annotation", f"ProfilerStep#{number}", now, now + STEP_NS),
+                    call(now + 10, now + 20, launch=3 * number + 1),
+                    kernel(now + 1_000, now + 300_000 + delay + number, launch=3 * number + 1),
+                    collective(now + 400_000 + delay, end, ranks=pair,
+                               group=str(pair), seq=number, stream=20),
+                    collective(now + 420_000, now + 800_000, ranks=(0, 1, 2, 3),
+                               group="all", seq=number, stream=24),
+                ]  # fmt: skip
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    even = job([0] * 4)
+    slow = job([150_000 * (rank == late) for rank in range(4)])
+    named = [finding for finding in hd.findings(hd.compare(even, slow)) if finding.ranks]
+    assert [(finding.ranks, finding.measure) for finding in named] == [((late,), "compute")]
 
 
 @pytest.mark.parametrize(
