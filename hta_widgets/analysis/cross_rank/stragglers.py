@@ -33,6 +33,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     imposed_waits,
     mean_lost_shares,
     mean_share,
+    own_shares,
     step_shares,
 )
 from hta_widgets.analysis.cross_rank.late_causes import (
@@ -40,6 +41,12 @@ from hta_widgets.analysis.cross_rank.late_causes import (
     WAITING,
     excess_by_rank,
     late_causes,
+)
+from hta_widgets.analysis.cross_rank.late_evidence import (
+    LateEvidence,
+    is_beyond_chance,
+    is_repeated_beyond_chance,
+    late_evidence,
 )
 from hta_widgets.analysis.cross_rank.lateness import PARTS, start_times
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
@@ -70,10 +77,10 @@ _CHANCE = 12.0  # relative increase of the limit, times the ranks and the square
 _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
-_MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
+_MIN_IF_CERTAIN = 3  # the same if chance is ruled out
 
 # Limits for naming a rank that is always last and not a straggler.
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
@@ -263,13 +270,18 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
-    is_steady = _is_steadily_late(work)
-    pattern = _patterns(work, shares, is_steady)
-    is_together = (pattern == "") & _is_late_with_the_last(work, is_steady)
+    evidence = late_evidence(work)
+    pattern = _patterns(work, shares, evidence)
+    costs = own_shares(work)
+    costs[np.isnan(shares)] = np.nan
+    is_slow = is_beyond_chance(costs, np.zeros(costs.shape[1], np.int64))
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    is_together = (pattern == "") & (is_slow | _is_late_with_the_last(work, evidence))
     pattern[is_together] = "consistent"
     pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
-    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
+    has_few = work.complete_counts() < min_counts
     is_unknown = has_few | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
     cause = _inherited_causes(work, shares, exposed_shares)
@@ -286,13 +298,13 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     return pattern, cause
 
 
-def _is_late_with_the_last(work: ImposedWaits, is_steady: Bools) -> Bools:
+def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
     """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
 
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    pattern = _patterns(work, shares, is_steady)
+    pattern = _patterns(work, shares, evidence)
     is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
     return is_late
 
@@ -332,8 +344,9 @@ def _later_starts(work: ImposedWaits) -> Floats:
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
     """Return the cause of the ranks whose cost is large only with their inherited lateness."""
     any_rank = np.ones(shares.shape[1], dtype=bool)
+    evidence = LateEvidence(any_rank, any_rank)
     is_costly, is_costly_itself = (
-        _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
+        _patterns(work, costs, evidence) != "" for costs in (exposed_shares, shares)
     )
     inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
     starts_later = 2 * _later_starts(work) >= inherited_ns
@@ -342,69 +355,40 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
     return cause
 
 
-def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+def costly_share(steps: int, ranks: int) -> float:
     """Return the minimum share of their time that the others lose to a straggler.
 
-    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`, the
-    limit for one or two steps is so high that chance hardly reaches it.
+    The fewer the steps and ranks, the more often one of them is slowest by chance. The limit for
+    one or two steps is so high that chance hardly reaches it.
     """
-    increase = 1 / steps + (_CHANCE / ranks / steps**2 if sure else 0.0)
+    increase = 1 / steps + _CHANCE / ranks / steps**2
     return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
 
 
-def _is_steadily_late(work: ImposedWaits) -> Bools:
-    """Return which ranks are later on average than the lateness of the others varies by chance.
-
-    If each step has other batches, the lateness of all ranks varies from step to step. Of the
-    groups of a rank, the most costly one counts, and the others are the ranks of this group.
-    """
-    match, rank_count = work.match, len(work.match.traces)
-    member = match.lane * rank_count + match.trace
-    is_member = np.bincount(member) > 0
-    group, rank = np.divmod(np.flatnonzero(is_member), rank_count)
-    column = np.cumsum(is_member)[member] - 1
-
-    def sum_by_member(values: Floats) -> Floats:
-        totals = np.zeros((len(work.steps), len(group)))
-        np.add.at(totals, (work.step, column), values)
-        return totals[work.steps >= 0]
-
-    counts = work.is_counted.astype(np.float64)
-    entry_counts = sum_by_member(counts)
-    own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
-    late_ns = own_ns / np.maximum(entry_counts, 1)
-    has_step = entry_counts > 0
-    step_counts = np.maximum(has_step.sum(axis=0), 1)
-    mean_ns = late_ns.sum(axis=0) / step_counts
-    squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
-    error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
-    # The distance from the median of the others, taken from the value, leaves this median.
-    usual_ns = error_ns - deviation_from_peers(group, error_ns)
-    is_steady = np.zeros(rank_count, dtype=bool)
-    by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
-    is_steady[rank[by_cost]] = (mean_ns >= _MIN_OF_SPREAD * usual_ns)[by_cost]
-    return is_steady
-
-
-def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
-    """Return each rank's pattern: consistent (only if it `is_steady`), occasional, or ""."""
+def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Texts:
+    """Return each rank's pattern: consistent (only if it is steadily late), occasional, or ""."""
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
     compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, work.step_ns)
+    is_repeated = is_repeated_beyond_chance(np.nan_to_num(shares) >= COSTLY_SHARE)
     for place, mean in enumerate(means.tolist()):
         shares_of_rank = shares[~np.isnan(shares[:, place]), place]
         others = np.delete(means, place)
         others = others[~np.isnan(others)]
         if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
             continue
-        limit = costly_share(len(shares_of_rank), compared[place], sure=sure)
-        is_costly = is_steady[place] and mean >= limit
+        limit = COSTLY_SHARE
+        if not evidence.is_certain[place]:
+            limit = costly_share(len(shares_of_rank), compared[place])
+        is_costly = evidence.is_steady[place] and mean >= limit
+        stall_share = _STALL_SHARE * (_FACTOR_OF_TWO if compared[place] == 2 else 1.0)
+        has_stall = mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= stall_share
         if is_costly and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
             patterns[place] = "consistent"
-        elif mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE:
+        elif has_stall or (is_repeated[place] and mean >= COSTLY_SHARE):
             patterns[place] = "occasional"
     # If ranks take turns, as with batches of uneven lengths, none of them is to blame.
     worst = np.nan_to_num(shares).max(axis=0, initial=0.0)
