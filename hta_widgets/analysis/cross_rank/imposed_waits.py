@@ -1,9 +1,9 @@
 """How long the other ranks wait for each rank that arrives last at a collective.
 
-For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. Without
-the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited
-(`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the three others
-lose 30 / (3 * 200) = 5 % of their time to it.
+For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. For 12 ns
+they would have computed anyway, so that they go on 40 ns later. If a quarter of the rank's lateness
+was inherited (`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the
+three others lose 30 / (3 * 200) = 5 % of their time to it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ImposedWaits:
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
-    exposed_ns: Ints  # the part of these waits without compute
+    exposed_ns: Ints  # the time without compute by which the collective ends later for the others
     lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
 
     @property
@@ -282,6 +282,12 @@ def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedW
         is_late &= is_rank[match.trace]
     lost_ns = np.where(costs | is_late, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
     return replace(work, is_charged=work.is_charged | is_late, lost_ns=lost_ns)
+
+
+def charge_always(work: ImposedWaits, is_rank: Bools) -> ImposedWaits:
+    """Charge ranks also with collectives at which they are not last, without a loss."""
+    is_charged = work.is_charged | (is_rank[work.match.trace] & work.is_counted)
+    return replace(work, is_charged=is_charged)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:

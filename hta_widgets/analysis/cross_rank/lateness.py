@@ -47,7 +47,7 @@ class EntryLateness:
 
     late_ns: Floats
     own_share: Floats
-    exposed_wait_ns: Ints
+    exposed_wait_ns: Ints  # time without compute by which the rank leaves later than on time
     excess_ns: dict[str, Floats]  # by part; NaN for the first entry of a rank in its group
 
 
@@ -153,7 +153,7 @@ def _inherited_lateness(
 def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
 ) -> tuple[dict[str, Floats], Floats, Ints]:
-    """Return the parts of each rank's time before it arrived, and its waits without computing.
+    """Return the parts of each rank's time before it arrived, and what its waits cost it.
 
     The second value is the part ``waiting`` with transfers, which slow links may lengthen.
     """

@@ -7,7 +7,8 @@
 2. The cost over all steps gives the rank's pattern (`_patterns`). For example, 8 ranks run 20
    steps. A rank is a consistent straggler if the others lose at least
    5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in
-   the median step, and twice as much as to the typical rank.
+   the median step, and twice as much as to the typical rank. If chance is ruled out
+   (`late_evidence`), 5 % are enough, also for a slow rank beside a slower one (`own_shares`).
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
 4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
@@ -29,6 +30,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
+    charge_always,
     charge_as_late,
     imposed_waits,
     mean_lost_shares,
@@ -101,27 +103,32 @@ def stragglers(
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank always arrives last; a straggler does so at a cost that noise does not explain.
-    The cost is the time that the others wait without computing, as a share of their time per step.
+    The cost is the time without compute by which the others go on later, as a share of their time
+    per step: compute may hide a wait, but not the transfer that the wait delays.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
     as much in the median step, and twice as much as the typical rank; its mean lateness must also
     exceed 3.5 times the standard error, over the steps, of the lateness of the other ranks of its
-    group. With few steps and ranks the limit is higher: 5 % times 1 + 1 / steps +
-    12 / (ranks · steps²), where ranks are those of its group if it costs only one of its groups.
-    Of two ranks, each is compared with the other alone, so the limit is half as much again. A rank
-    is an occasional straggler if it stalls the others for a quarter of a step's time in some steps,
-    and its worst step costs twice as much as any step of the ranks that are not stragglers. If
-    ranks take turns, as with batches of uneven lengths, none of them is to blame.
+    group. Unless the lateness in several steps rules out chance, the limit is higher with few steps
+    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where ranks are those of its group
+    if it costs only one of its groups. Of two ranks, each is compared with the other alone, so the
+    limit is half as much again. A rank is an occasional straggler if it stalls the others for a
+    quarter of a step's time in some steps, and its worst step costs twice as much as any step of
+    the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
+    in more steps than chance would explain. If ranks take turns, as with batches of uneven lengths,
+    none of them is to blame.
 
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
     three quarters of the last one's is judged as if it were the last, unless there is only one
-    step.
+    step. A rank that is slow beside a slower one is a straggler if it works longer than the others
+    of its group by 5 % of a step, and waits for as much less, beyond chance.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
     another group, such as by waiting for its neighbour in tensor parallelism or for the stage
     before it, or over slow links, nor for a recording that starts later than the other recordings.
     A rank is never a straggler if a file is missing from one of its groups, because the late rank
-    may be the missing one, or if it has fewer than four collectives with events of all their ranks.
+    may be the missing one, or if it has fewer than four collectives with events of all their ranks,
+    or than three if chance is ruled out.
     Collectives without events of all their ranks are not used for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
@@ -153,7 +160,8 @@ def stragglers(
         last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
-        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share; if the
+        ``lost_ns`` (int64), the time without compute by which collectives end later for the
+        others, less the inherited share, and at most the imposed waits; if the
         last rank inherited most of its lateness, the rank that is nearly as late by itself has
         them;
         ``lost_share`` (float64), the share of their time that the others lose in the groups that
@@ -166,7 +174,7 @@ def stragglers(
         has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
-        over the collectives at which the rank is last.
+        over the collectives at which the rank is last or has the loss.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``,
         or ``"late start"`` if their recordings start later.
@@ -272,12 +280,10 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
-    costs = own_shares(work)
-    costs[np.isnan(shares)] = np.nan
-    is_slow = is_beyond_chance(costs, np.zeros(costs.shape[1], np.int64))
-    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
-    is_together = (pattern == "") & (is_slow | _is_late_with_the_last(work, evidence))
-    pattern[is_together] = "consistent"
+    is_together = (pattern == "") & _is_late_with_the_last(work, evidence)
+    is_slow = _is_slow_itself(work, shares)
+    is_beside = (pattern == "") & ~is_together & is_slow
+    pattern[is_together | is_beside] = "consistent"
     pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
     min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
@@ -288,6 +294,8 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
+    if is_beside.any():
+        work = charge_always(work, is_beside)
     pattern[_only_launches_late(work, pattern != "")] = ""
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
@@ -307,6 +315,14 @@ def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
     pattern = _patterns(work, shares, evidence)
     is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
     return is_late
+
+
+def _is_slow_itself(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks work longer than the others beyond chance, even if they are never last."""
+    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
+    is_slow = is_beyond_chance(costs, np.zeros(costs.shape[1], np.int64))
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    return is_slow
 
 
 def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
@@ -384,8 +400,7 @@ def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Tex
         if not evidence.is_certain[place]:
             limit = costly_share(len(shares_of_rank), compared[place])
         is_costly = evidence.is_steady[place] and mean >= limit
-        stall_share = _STALL_SHARE * (_FACTOR_OF_TWO if compared[place] == 2 else 1.0)
-        has_stall = mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= stall_share
+        has_stall = mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE
         if is_costly and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
             patterns[place] = "consistent"
         elif has_stall or (is_repeated[place] and mean >= COSTLY_SHARE):
