@@ -27,7 +27,7 @@ MAX_SENTENCES = 2
 #: The share of exposed waits that is for late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
 #: Above this ratio of the cost to the exposed waits, late ranks also delay transfers.
-_MIN_DELAYING_WAITS = 1.25
+_MIN_DELAYING_WAITS = 2.0
 #: In a healthy job, the share of hidden communication is stated only from this value upwards.
 _MIN_HIDDEN_COMMUNICATION = 0.5
 #: A call that frees memory and takes at least this long probably initializes the device first.

@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import MIN_AS_LATE, ImposedWa
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 _MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
+_LIKELY_CHANCE = 0.01  # the maximum of a steadily late rank, of more than one step
 #: Below these probabilities, chance is ruled out: for the mean of steps, and for their number.
 _MAX_CHANCE, _MAX_CHANCE_OF_REPEATS = 1e-4, 1e-3
 _MIN_ERROR = 0.01  # of the excess, as a few equal samples do not show the spread
@@ -55,21 +56,28 @@ def late_evidence(work: ImposedWaits) -> LateEvidence:
     error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
     # The distance from the median of the others, taken from the value, leaves this median.
     usual_ns = error_ns - deviation_from_peers(group, error_ns)
-    is_steady = np.zeros(rank_count, dtype=bool)
-    is_certain = is_steady.copy()
-    late_ns = np.where(has_step, late_ns, np.nan)
+    chance = _chances(np.where(has_step, late_ns, np.nan), group)
+    # Estimated steps may be parts of steps, to which a rank is unequally late.
+    is_likely = (chance < _LIKELY_CHANCE) | (len(late_ns) < 2) | (not work.stated_steps)
     by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
-    is_steady[rank[by_cost]] = (mean_ns >= _MIN_OF_SPREAD * usual_ns)[by_cost]
-    is_certain[rank[by_cost]] = is_beyond_chance(late_ns, group)[by_cost]
+    is_steady = np.zeros(rank_count, dtype=bool)
+    is_steady[rank[by_cost]] = (is_likely & (mean_ns >= _MIN_OF_SPREAD * usual_ns))[by_cost]
+    is_certain = np.zeros(rank_count, dtype=bool)
+    is_certain[rank[by_cost]] = (chance < _MAX_CHANCE)[by_cost]
     return LateEvidence(is_steady, is_certain)
 
 
-def is_beyond_chance(samples: Floats, group: Ints) -> Bools:
-    """Return of which columns the mean exceeds that of the others of their group beyond chance.
+def is_beyond_chance(samples: Floats) -> Bools:
+    """Return of which columns the mean exceeds that of the others beyond chance."""
+    return _chances(samples, np.zeros(samples.shape[1], dtype=np.int64)) < _MAX_CHANCE
+
+
+def _chances(samples: Floats, group: Ints) -> Floats:
+    """Return how probable it is that a column's mean exceeds that of its group's others by chance.
 
     The rows of `samples` are steps, NaN if unknown. Others that are nearly as large do not count.
     """
-    is_beyond = np.zeros(samples.shape[1], dtype=bool)
+    chances = np.ones(samples.shape[1])
     has_samples = ~np.isnan(samples)
     means = np.where(has_samples, samples, 0.0).sum(axis=0) / np.maximum(has_samples.sum(axis=0), 1)
     for column in np.flatnonzero(means > 0).tolist():
@@ -80,8 +88,8 @@ def is_beyond_chance(samples: Floats, group: Ints) -> Bools:
         own, others = (
             samples[:, columns][has_samples[:, columns]] for columns in (column, is_lower)
         )
-        is_beyond[column] = _chance(own, others) < _MAX_CHANCE
-    return is_beyond
+        chances[column] = _chance(own, others)
+    return chances
 
 
 def is_repeated_beyond_chance(is_costly: Bools) -> Bools:

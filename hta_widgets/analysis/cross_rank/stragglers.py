@@ -320,7 +320,7 @@ def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
 def _is_slow_itself(work: ImposedWaits, shares: Floats) -> Bools:
     """Return which ranks work longer than the others beyond chance, even if they are never last."""
     costs = np.where(np.isnan(shares), np.nan, own_shares(work))
-    is_slow = is_beyond_chance(costs, np.zeros(costs.shape[1], np.int64))
+    is_slow = is_beyond_chance(costs)
     is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
     return is_slow
 
@@ -523,30 +523,39 @@ def _always_last_ranks(
     match = work.match
     # On the recorded clocks, the run would include the differences between the clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
-    companion_counts = work.companion_counts().tolist()
-    complete_counts = work.complete_counts().tolist()
-    is_last = _nearly_always_last(work)
+    is_named = straggler_frame["is_straggler"].to_numpy()
+    min_complete = _NEARLY_ALWAYS_SHARE * straggler_frame["collectives"].to_numpy()
+    is_incomplete = np.array(match.incomplete, dtype=bool)
+    is_known = is_incomplete | (work.complete_counts() >= min_complete)
+    places = np.flatnonzero(_nearly_always_last(work) & is_known & ~is_named)
+    charged = {place: work.is_charged & (match.trace == place) for place in places.tolist()}
+    wait_of_place = {
+        place: _total_wait_at(work, match.collective[is_last]) / work.companion_counts()[place]
+        for place, is_last in charged.items()
+    }
+    is_long = [wait_ns >= _MIN_WAIT_SHARE * max(run_ns, 1) for wait_ns in wait_of_place.values()]
+    places = places[np.array(is_long, dtype=bool)]
+    # A rank whose lateness compute hides is as late to all collectives of a step.
+    late_ns = [wait_of_place[place] * len(work.steps) / charged[place].sum() for place in places]
+    causes = late_causes(work, places, np.array(late_ns))
     last_ranks = []
-    for place, row in enumerate(straggler_frame.to_dict("records")):
-        count, score = int(row["collectives"]), row["score"]
-        is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
-        is_known = is_complete or match.incomplete[place]
-        if row["is_straggler"] or not is_last[place] or not is_known:
-            continue
-        charged = work.is_charged & (match.trace == place)
-        wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
-        if wait_ns < _MIN_WAIT_SHARE * max(run_ns, 1):
-            continue
-        cause = str(row["cause"])
-        if not cause and not match.incomplete[place]:
-            # A rank whose lateness compute hides is as late to all collectives of a step.
-            late_ns = np.array([wait_ns * len(work.steps) / charged.sum()])
-            (cause,) = late_causes(work, np.array([place]), late_ns)
-        costs = work.exposed_ns, work.imposed_ns
-        exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
-        hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        rank, last = int(row["rank"]), round(score * count)
-        last_ranks.append(LastRank(rank, wait_ns, hidden_share, last, count, cause))
+    for place, cause in zip(places.tolist(), causes, strict=True):
+        row, is_last = straggler_frame.iloc[place], charged[place]
+        stated = str(row["cause"]) or ("" if is_incomplete[place] else cause)
+        exposed_ns, imposed_ns = (
+            int(ns[is_last].sum()) for ns in (work.exposed_ns, work.imposed_ns)
+        )
+        count = int(row["collectives"])
+        last_ranks.append(
+            LastRank(
+                int(row["rank"]),
+                wait_of_place[place],
+                1 - exposed_ns / max(imposed_ns, 1),
+                round(row["score"] * count),
+                count,
+                stated,
+            )
+        )
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
 
 
