@@ -68,7 +68,7 @@ def late_evidence(work: ImposedWaits) -> LateEvidence:
 
 
 def is_beyond_chance(samples: Floats) -> Bools:
-    """Return of which columns the mean exceeds that of the others beyond chance."""
+    """Return whether each column's mean exceeds that of the others beyond chance."""
     return _chances(samples, np.zeros(samples.shape[1], dtype=np.int64)) < _MAX_CHANCE
 
 
