@@ -70,6 +70,7 @@ class Verdict:
     noise_share: float | None = None
     p_value: float | None = None
     reason: str = ""  # why it cannot tell
+    step_name: str = ""  # of an inference engine's steps
 
     @property
     def exit_code(self) -> int:
@@ -83,7 +84,10 @@ class Verdict:
     @property
     def text(self) -> str:
         """The verdict as a sentence."""
-        head = f"{_WORDS[self.outcome]}: {METRIC_NAMES.get(self.metric, self.metric)}"
+        metric = METRIC_NAMES.get(self.metric, self.metric)
+        if self.step_name:
+            metric = f"time of {self.step_name}"
+        head = f"{_WORDS[self.outcome]}: {metric}"
         if self.before is None or self.after is None or self.change_share is None:
             return f"{head}; {self.reason}."
         value_text = duration if self.unit == "ns" else share
@@ -116,8 +120,11 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     before, after = (samples_of(diff, side) for side in diff.sides)
     before_mean = float(before.mean()) if len(before) else np.nan
     after_mean = float(after.mean()) if len(after) else np.nan
-    steps, reason = min(len(before), len(after)), _obstacle(diff, before, after, metric)
-    undecided = Verdict("cannot tell", metric, unit, limit_share, steps, reason=reason)
+    fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
+    fields["steps"] = min(len(before), len(after))
+    if metric == "step" and not any(side.has_steps for side in diff.sides):
+        fields["step_name"] = _engine_step_name(diff)
+    reason = _obstacle(diff, before, after, metric)
     if not (np.isfinite(before_mean) and np.isfinite(after_mean) and before_mean > 0):
         return replace(undecided, reason=reason or _missing_text(metric))
     change = (after_mean - before_mean) / before_mean
@@ -253,19 +260,20 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 
 
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the times of an inference engine's steps, the mean over ranks; empty without any.
+    """Return the times of an inference engine's steps, the mean over ranks; empty without any."""
+    steps = _engine_steps(side)
+    has_name = steps["name"] == _engine_step_name(diff)
+    return steps[has_name].groupby("step")["time_ns"].mean().to_numpy(np.float64)
 
-    Steps with equal names serve equally many tokens. Of the names that both sides have, the steps
-    with the name that takes the most time are compared.
+
+def _engine_step_name(diff: Comparison) -> str:
+    """Return the name of the steps to compare, of those on both sides; "" without any.
+
+    Steps with equal names serve equally many tokens. Those that take the most time are compared.
     """
-    frames = [_engine_steps(each) for each in diff.sides]
+    frames = [_engine_steps(side) for side in diff.sides]
     sums = pd.concat([steps.groupby("name")["time_ns"].sum() for steps in frames], axis=1).dropna()
-    if sums.empty:
-        return np.empty(0)
-    name = sums.sum(axis=1).idxmax()
-    steps = frames[diff.sides.index(side)]
-    times_ns = steps[steps["name"] == name].groupby("step")["time_ns"].mean()
-    return times_ns.to_numpy(np.float64)
+    return "" if sums.empty else str(sums.sum(axis=1).idxmax())
 
 
 def _engine_steps(side: RunSide) -> pd.DataFrame:

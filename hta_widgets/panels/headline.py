@@ -346,9 +346,10 @@ def _waiting_finding(
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     on_hosts_share = late.wait_ns / (times.run_ns * rank_count)
+    lost_ns = max(times.exposed_wait_ns, late.wait_ns)
     yield HeadlineFinding(
         "waiting",
-        on_hosts_share if late.on_hosts else times.exposed_wait_ns / times.all_ns,
+        on_hosts_share if late.on_hosts else lost_ns / times.all_ns,
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},

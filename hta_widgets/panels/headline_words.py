@@ -26,6 +26,8 @@ from hta_widgets.trace.names import short_name, short_operator
 MAX_SENTENCES = 2
 #: The share of exposed waits that is for late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
+#: Above this ratio of the cost to the exposed waits, late ranks also delay transfers.
+_MIN_DELAYING_WAITS = 2.0
 #: In a healthy job, the share of hidden communication is stated only from this value upwards.
 _MIN_HIDDEN_COMMUNICATION = 0.5
 #: A call that frees memory and takes at least this long probably initializes the device first.
@@ -107,9 +109,13 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     if late.on_hosts:
         last = "" if times.ranks else f", which {_arrival_text(late)}"
         return [f"{subject} {_host_wait_text(times, late)}, for ", *late_pieces, f"{last}."]
-    cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
-    cost += " a rank" if len(times.ranks) > 1 else ""
+    cost_ns, cost = times.exposed_wait_ns, f": {_exposed_waiting_text(times)}"
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
+    if wait_share > _MIN_DELAYING_WAITS:
+        cost_ns, part = late.wait_ns, share(late.wait_ns / times.all_ns)
+        cost = f": waits and the transfers that they delay take {part} of {_span_text(times)}"
+    cost += f", {duration(cost_ns / len(times.ranks))}"
+    cost += " a rank" if len(times.ranks) > 1 else ""
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]

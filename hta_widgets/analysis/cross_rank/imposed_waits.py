@@ -1,9 +1,9 @@
 """How long the other ranks wait for each rank that arrives last at a collective.
 
-For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. Without
-the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited
-(`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the three others
-lose 30 / (3 * 200) = 5 % of their time to it.
+For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. For 12 ns
+they would have computed anyway, so that they go on 40 ns later. If a quarter of the rank's lateness
+was inherited (`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the
+three others lose 30 / (3 * 200) = 5 % of their time to it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     entry_steps,
     shared_clock,
 )
+from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_events import factorize
-from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness, previous_entries
+from hta_widgets.analysis.cross_rank.lateness import (
+    OWN_PARTS,
+    EntryLateness,
+    entry_lateness,
+    previous_entries,
+)
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import iter_ranks, memo
@@ -30,7 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum own lateness of ranks that are late together, as a share of the last one's.
-_MIN_AS_LATE = 0.75
+MIN_AS_LATE = 0.75
 #: Below this own share of its lateness, the last rank is late because of another rank.
 _MIN_OWN_SHARE = 0.5
 #: Minimum loss in a group whose ranks count as companions, relative to the largest loss in a group.
@@ -58,8 +64,13 @@ class ImposedWaits:
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
-    exposed_ns: Ints  # the part of these waits without compute
+    exposed_ns: Ints  # the time without compute by which the collective ends later for the others
     lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
+
+    @property
+    def is_late(self) -> Bools:
+        """Whether the rank is last, or is nearly as late and has the loss of the last one."""
+        return self.is_charged | (self.lost_ns > 0)
 
     def sum_by_step(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
@@ -140,13 +151,42 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
     last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
     exposed_ns = match.reduce_per_entry(np.add, exposed_ns)
-    is_nearly_last = (late.late_ns > 0) & (late.late_ns >= _MIN_AS_LATE * last_late_ns)
+    is_nearly_last = (late.late_ns > 0) & (late.late_ns >= MIN_AS_LATE * last_late_ns)
     own_share = np.where(is_nearly_last | is_charged, late.own_share, 0.0)
     is_largest = own_share == match.reduce_per_entry(np.maximum, own_share)
     first = match.last_entries(np.where(is_largest, 0, 1))
     is_responsible = mask_of_rows(first, len(match))
     is_responsible = np.where(last_share < _MIN_OWN_SHARE, is_responsible, is_charged)
     return np.where(is_responsible, np.rint(exposed_ns * own_share), 0).astype(np.int64)
+
+
+def own_shares(work: ImposedWaits) -> Floats:
+    """Return by (step, rank) how much longer a rank works than the others of its group.
+
+    It is a share of the step, and counts only as far as the others wait for longer. Of several
+    groups, the one counts in which the rank works most. Ranks that send to each other may be stages
+    of a pipeline with different work, so they do not count. NaN stands for ranks without a group,
+    and for the first step of a group, as the time before its first collective is unknown.
+    """
+    match, parts_ns = work.match, work.late.excess_ns
+    own_ns = np.sum([parts_ns[part] for part in OWN_PARTS], axis=0)
+    waits_ns = work.sum_by_step(np.where(work.is_counted, work.late.exposed_wait_ns, 0))
+    shares = np.full(waits_ns.shape, np.nan)
+    totals = np.full(len(match.traces), -np.inf)
+    is_in_group = work.is_counted & (match.event_field("source") < 0)
+    for lane in np.unique(match.lane[is_in_group]).tolist():
+        is_in_lane = is_in_group & (match.lane == lane)
+        members = np.unique(match.trace[is_in_lane])
+        longer_ns = work.sum_by_step(np.where(is_in_lane, own_ns, 0.0))[:, members]
+        step = np.repeat(np.arange(len(work.steps)), len(members))
+        less_waits_ns = -deviation_from_peers(step, waits_ns[:, members].ravel())
+        cost_ns = np.minimum(longer_ns, less_waits_ns.reshape(longer_ns.shape))
+        total_ns = np.nansum(cost_ns, axis=0)
+        is_larger = total_ns > totals[members]
+        changed = members[is_larger]
+        totals[changed] = total_ns[is_larger]
+        shares[:, changed] = cost_ns[:, is_larger] / work.step_ns[:, None]
+    return shares
 
 
 def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
@@ -237,11 +277,17 @@ def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedW
     own_ns = work.late.late_ns * work.late.own_share
     costs = work.lost_ns > 0
     last_ns = match.reduce_per_entry(np.maximum, np.where(costs, own_ns, 0.0))
-    is_late = work.is_counted & (own_ns > 0) & (own_ns >= _MIN_AS_LATE * last_ns)
+    is_late = work.is_counted & (own_ns > 0) & (own_ns >= MIN_AS_LATE * last_ns)
     if is_rank is not None:
         is_late &= is_rank[match.trace]
     lost_ns = np.where(costs | is_late, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
     return replace(work, is_charged=work.is_charged | is_late, lost_ns=lost_ns)
+
+
+def charge_always(work: ImposedWaits, is_rank: Bools) -> ImposedWaits:
+    """Charge ranks also with collectives at which they are not last, without a loss."""
+    is_charged = work.is_charged | (is_rank[work.match.trace] & work.is_counted)
+    return replace(work, is_charged=is_charged)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:

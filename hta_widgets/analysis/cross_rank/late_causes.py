@@ -52,7 +52,7 @@ _CAUSE_TEXTS = {
 def excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
     """Return by part how much more time it takes on each late rank than on the others, added up."""
     return {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
+        part: work.sum_by_rank(np.where(work.is_late, np.nan_to_num(excess_ns), 0.0))
         for part, excess_ns in work.late.excess_ns.items()
     }
 
@@ -94,7 +94,7 @@ def _host_cause(
     # Operators launch work, and a host that is within these is slow rather than stalled.
     if stall and not is_pause(stall[0]) and not stall[0].startswith("aten::"):
         return f"{_INSIDE}{stall[0]}"
-    late = np.flatnonzero(work.is_charged & (match.trace == place))
+    late = np.flatnonzero(work.is_late & (match.trace == place))
     is_paused = has_longer_pauses(match, work.times, place, late, min_idle_ns)
     return _PAUSED if is_paused else _CAUSES["host"]
 

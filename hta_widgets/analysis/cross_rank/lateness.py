@@ -36,8 +36,9 @@ from hta_widgets.trace.trace import Trace
 
 #: A time before all events.
 _NEVER = int(np.iinfo(np.int64).min) // 2
-#: The parts of a rank's time before it arrives.
+#: The parts of a rank's time before it arrives, and those that it does not spend on other ranks.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
+OWN_PARTS: tuple[str, ...] = ("compute", "data_loading", "host", "copies")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +47,7 @@ class EntryLateness:
 
     late_ns: Floats
     own_share: Floats
-    exposed_wait_ns: Ints
+    exposed_wait_ns: Ints  # time without compute by which the rank leaves later than on time
     excess_ns: dict[str, Floats]  # by part; NaN for the first entry of a rank in its group
 
 
@@ -152,7 +153,7 @@ def _inherited_lateness(
 def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
 ) -> tuple[dict[str, Floats], Floats, Ints]:
-    """Return the parts of each rank's time before it arrived, and its waits without computing.
+    """Return the parts of each rank's time before it arrived, and what its waits cost it.
 
     The second value is the part ``waiting`` with transfers, which slow links may lengthen.
     """
@@ -211,7 +212,11 @@ def _time_before_arrival_of_rank(
         covered_before(arrival) - covered_before(since)
         for covered_before in (loading, idle, _copy_only_coverage(trace))
     )
-    exposed_wait_ns = last_arrival - arrival - compute_time_between(trace, arrival, last_arrival)
+    # Compute may hide a wait, but not the transfer that it delays: the loss is before the end.
+    on_time_end = arrival + np.maximum(end - last_arrival, 0)
+    delayed_end = np.maximum(end, last_arrival)
+    exposed_wait_ns = delayed_end - on_time_end
+    exposed_wait_ns -= compute_time_between(trace, on_time_end, delayed_end)
     return (compute_ns, wait_ns, *other_ns), communicated_ns, exposed_wait_ns
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.arrivals import compute_time_between
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     CommEvents,
@@ -35,7 +36,9 @@ from hta_widgets.facts import note_text
 from hta_widgets.text import consecutive_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: The purposes of process groups; ``all`` has every rank of the job.
@@ -184,18 +187,35 @@ def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
 
     Activations are sent to the next stage, and gradients to the previous one. A ring, such as that
     of a context group, does not count as a pipeline. Two ranks may be a ring, so neither do they.
+    Nor do neighbors that exchange their borders: the answer to a message needs no computation.
     """
     sends: set[tuple[int, ...]] = set()
-    for events in match.events:
+    exchanges: set[tuple[int, ...]] = set()
+    for trace, events in zip(iter_ranks(match.traces), match.events, strict=True):
         ends = np.stack([events.source, events.target])[:, events.source >= 0]
         sends.update(zip(*ends.tolist(), strict=True))
-    pairs = {pair for pair in sends if pair[0] < pair[1] and pair[::-1] in sends}
+        rank = stated_rank(trace)
+        exchanges |= {
+            (source, rank)
+            for source in np.unique(events.source[events.target == rank]).tolist()
+            if not _answers_after_computing(trace, events, source, rank)
+        }
+    pairs = {pair for pair in sends if pair[0] < pair[1] and pair[::-1] in sends} - exchanges
     return {
         pair: chain
         for pair, chain in _chains_of_pairs(pairs).items()
         if len(chain) > 2
         and {other for other in pairs if other[0] in chain} == set(pairwise(chain))
     }
+
+
+def _answers_after_computing(trace: Trace, events: CommEvents, source: int, rank: int) -> bool:
+    """Return whether a rank mostly computes between a message and its next one to the sender."""
+    received_ns = events.end_ns[(events.source == source) & (events.target == rank)]
+    sent_ns = events.start_ns[(events.source == rank) & (events.target == source)]
+    count = min(len(received_ns), len(sent_ns))
+    compute_ns = compute_time_between(trace, received_ns[:count], sent_ns[:count])
+    return 2 * int((compute_ns > 0).sum()) > count
 
 
 def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:

@@ -7,7 +7,8 @@
 2. The cost over all steps gives the rank's pattern (`_patterns`). For example, 8 ranks run 20
    steps. A rank is a consistent straggler if the others lose at least
    5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in
-   the median step, and twice as much as to the typical rank.
+   the median step, and twice as much as to the typical rank. If chance is ruled out
+   (`late_evidence`), 5 % are enough, also for a slow rank beside a slower one (`own_shares`).
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
 4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
@@ -29,10 +30,12 @@ from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
+    charge_always,
     charge_as_late,
     imposed_waits,
     mean_lost_shares,
     mean_share,
+    own_shares,
     step_shares,
 )
 from hta_widgets.analysis.cross_rank.late_causes import (
@@ -40,6 +43,12 @@ from hta_widgets.analysis.cross_rank.late_causes import (
     WAITING,
     excess_by_rank,
     late_causes,
+)
+from hta_widgets.analysis.cross_rank.late_evidence import (
+    LateEvidence,
+    is_beyond_chance,
+    is_repeated_beyond_chance,
+    late_evidence,
 )
 from hta_widgets.analysis.cross_rank.lateness import PARTS, start_times
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
@@ -70,10 +79,10 @@ _CHANCE = 12.0  # relative increase of the limit, times the ranks and the square
 _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
-_MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
+_MIN_IF_CERTAIN = 3  # the same if chance is ruled out
 
 # Limits for naming a rank that is always last and not a straggler.
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
@@ -94,27 +103,32 @@ def stragglers(
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank always arrives last; a straggler does so at a cost that noise does not explain.
-    The cost is the time that the others wait without computing, as a share of their time per step.
+    The cost is the time without compute by which the others go on later, as a share of their time
+    per step: compute may hide a wait, but not the transfer that the wait delays.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
     as much in the median step, and twice as much as the typical rank; its mean lateness must also
     exceed 3.5 times the standard error, over the steps, of the lateness of the other ranks of its
-    group. With few steps and ranks the limit is higher: 5 % times 1 + 1 / steps +
-    12 / (ranks · steps²), where ranks are those of its group if it costs only one of its groups.
-    Of two ranks, each is compared with the other alone, so the limit is half as much again. A rank
-    is an occasional straggler if it stalls the others for a quarter of a step's time in some steps,
-    and its worst step costs twice as much as any step of the ranks that are not stragglers. If
-    ranks take turns, as with batches of uneven lengths, none of them is to blame.
+    group. Unless the lateness in several steps rules out chance, the limit is higher with few steps
+    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where ranks are those of its group
+    if it costs only one of its groups. Of two ranks, each is compared with the other alone, so the
+    limit is half as much again. A rank is an occasional straggler if it stalls the others for a
+    quarter of a step's time in some steps, and its worst step costs twice as much as any step of
+    the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
+    in more steps than chance would explain. If ranks take turns, as with batches of uneven lengths,
+    none of them is to blame.
 
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
     three quarters of the last one's is judged as if it were the last, unless there is only one
-    step.
+    step. A rank that is slow beside a slower one is a straggler if it works longer than the others
+    of its group by 5 % of a step, and waits for as much less, beyond chance.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
     another group, such as by waiting for its neighbour in tensor parallelism or for the stage
     before it, or over slow links, nor for a recording that starts later than the other recordings.
     A rank is never a straggler if a file is missing from one of its groups, because the late rank
-    may be the missing one, or if it has fewer than four collectives with events of all their ranks.
+    may be the missing one, or if it has fewer than four collectives with events of all their ranks,
+    or than three if chance is ruled out.
     Collectives without events of all their ranks are not used for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
@@ -146,7 +160,8 @@ def stragglers(
         last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
-        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share; if the
+        ``lost_ns`` (int64), the time without compute by which collectives end later for the
+        others, less the inherited share, and at most the imposed waits; if the
         last rank inherited most of its lateness, the rank that is nearly as late by itself has
         them;
         ``lost_share`` (float64), the share of their time that the others lose in the groups that
@@ -159,7 +174,7 @@ def stragglers(
         has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
-        over the collectives at which the rank is last.
+        over the collectives at which the rank is last or has the loss.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``,
         or ``"late start"`` if their recordings start later.
@@ -263,19 +278,24 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
-    is_steady = _is_steadily_late(work)
-    pattern = _patterns(work, shares, is_steady)
-    is_together = (pattern == "") & _is_late_with_the_last(work, is_steady)
-    pattern[is_together] = "consistent"
+    evidence = late_evidence(work)
+    pattern = _patterns(work, shares, evidence)
+    is_together = (pattern == "") & _is_late_with_the_last(work, evidence)
+    is_slow = _is_slow_itself(work, shares)
+    is_beside = (pattern == "") & ~is_together & is_slow
+    pattern[is_together | is_beside] = "consistent"
     pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
-    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
+    has_few = work.complete_counts() < min_counts
     is_unknown = has_few | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
     cause = _inherited_causes(work, shares, exposed_shares)
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
+    if is_beside.any():
+        work = charge_always(work, is_beside)
     pattern[_only_launches_late(work, pattern != "")] = ""
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
@@ -286,15 +306,23 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     return pattern, cause
 
 
-def _is_late_with_the_last(work: ImposedWaits, is_steady: Bools) -> Bools:
+def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
     """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
 
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    pattern = _patterns(work, shares, is_steady)
+    pattern = _patterns(work, shares, evidence)
     is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
     return is_late
+
+
+def _is_slow_itself(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks work longer than the others beyond chance, even if they are never last."""
+    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
+    is_slow = is_beyond_chance(costs)
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    return is_slow
 
 
 def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
@@ -332,8 +360,9 @@ def _later_starts(work: ImposedWaits) -> Floats:
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
     """Return the cause of the ranks whose cost is large only with their inherited lateness."""
     any_rank = np.ones(shares.shape[1], dtype=bool)
+    evidence = LateEvidence(any_rank, any_rank)
     is_costly, is_costly_itself = (
-        _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
+        _patterns(work, costs, evidence) != "" for costs in (exposed_shares, shares)
     )
     inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
     starts_later = 2 * _later_starts(work) >= inherited_ns
@@ -342,69 +371,39 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
     return cause
 
 
-def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+def costly_share(steps: int, ranks: int) -> float:
     """Return the minimum share of their time that the others lose to a straggler.
 
-    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`, the
-    limit for one or two steps is so high that chance hardly reaches it.
+    The fewer the steps and ranks, the more often one of them is slowest by chance. The limit for
+    one or two steps is so high that chance hardly reaches it.
     """
-    increase = 1 / steps + (_CHANCE / ranks / steps**2 if sure else 0.0)
+    increase = 1 / steps + _CHANCE / ranks / steps**2
     return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
 
 
-def _is_steadily_late(work: ImposedWaits) -> Bools:
-    """Return which ranks are later on average than the lateness of the others varies by chance.
-
-    If each step has other batches, the lateness of all ranks varies from step to step. Of the
-    groups of a rank, the most costly one counts, and the others are the ranks of this group.
-    """
-    match, rank_count = work.match, len(work.match.traces)
-    member = match.lane * rank_count + match.trace
-    is_member = np.bincount(member) > 0
-    group, rank = np.divmod(np.flatnonzero(is_member), rank_count)
-    column = np.cumsum(is_member)[member] - 1
-
-    def sum_by_member(values: Floats) -> Floats:
-        totals = np.zeros((len(work.steps), len(group)))
-        np.add.at(totals, (work.step, column), values)
-        return totals[work.steps >= 0]
-
-    counts = work.is_counted.astype(np.float64)
-    entry_counts = sum_by_member(counts)
-    own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
-    late_ns = own_ns / np.maximum(entry_counts, 1)
-    has_step = entry_counts > 0
-    step_counts = np.maximum(has_step.sum(axis=0), 1)
-    mean_ns = late_ns.sum(axis=0) / step_counts
-    squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
-    error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
-    # The distance from the median of the others, taken from the value, leaves this median.
-    usual_ns = error_ns - deviation_from_peers(group, error_ns)
-    is_steady = np.zeros(rank_count, dtype=bool)
-    by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
-    is_steady[rank[by_cost]] = (mean_ns >= _MIN_OF_SPREAD * usual_ns)[by_cost]
-    return is_steady
-
-
-def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
-    """Return each rank's pattern: consistent (only if it `is_steady`), occasional, or ""."""
+def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Texts:
+    """Return each rank's pattern: consistent (only if it is steadily late), occasional, or ""."""
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
     compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, work.step_ns)
+    is_repeated = is_repeated_beyond_chance(np.nan_to_num(shares) >= COSTLY_SHARE)
     for place, mean in enumerate(means.tolist()):
         shares_of_rank = shares[~np.isnan(shares[:, place]), place]
         others = np.delete(means, place)
         others = others[~np.isnan(others)]
         if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
             continue
-        limit = costly_share(len(shares_of_rank), compared[place], sure=sure)
-        is_costly = is_steady[place] and mean >= limit
+        limit = COSTLY_SHARE
+        if not evidence.is_certain[place]:
+            limit = costly_share(len(shares_of_rank), compared[place])
+        is_costly = evidence.is_steady[place] and mean >= limit
+        has_stall = mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE
         if is_costly and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
             patterns[place] = "consistent"
-        elif mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE:
+        elif has_stall or (is_repeated[place] and mean >= COSTLY_SHARE):
             patterns[place] = "occasional"
     # If ranks take turns, as with batches of uneven lengths, none of them is to blame.
     worst = np.nan_to_num(shares).max(axis=0, initial=0.0)
@@ -524,30 +523,39 @@ def _always_last_ranks(
     match = work.match
     # On the recorded clocks, the run would include the differences between the clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
-    companion_counts = work.companion_counts().tolist()
-    complete_counts = work.complete_counts().tolist()
-    is_last = _nearly_always_last(work)
+    is_named = straggler_frame["is_straggler"].to_numpy()
+    min_complete = _NEARLY_ALWAYS_SHARE * straggler_frame["collectives"].to_numpy()
+    is_incomplete = np.array(match.incomplete, dtype=bool)
+    is_known = is_incomplete | (work.complete_counts() >= min_complete)
+    places = np.flatnonzero(_nearly_always_last(work) & is_known & ~is_named)
+    charged = {place: work.is_charged & (match.trace == place) for place in places.tolist()}
+    wait_of_place = {
+        place: _total_wait_at(work, match.collective[is_last]) / work.companion_counts()[place]
+        for place, is_last in charged.items()
+    }
+    is_long = [wait_ns >= _MIN_WAIT_SHARE * max(run_ns, 1) for wait_ns in wait_of_place.values()]
+    places = places[np.array(is_long, dtype=bool)]
+    # A rank whose lateness compute hides is as late to all collectives of a step.
+    late_ns = [wait_of_place[place] * len(work.steps) / charged[place].sum() for place in places]
+    causes = late_causes(work, places, np.array(late_ns))
     last_ranks = []
-    for place, row in enumerate(straggler_frame.to_dict("records")):
-        count, score = int(row["collectives"]), row["score"]
-        is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
-        is_known = is_complete or match.incomplete[place]
-        if row["is_straggler"] or not is_last[place] or not is_known:
-            continue
-        charged = work.is_charged & (match.trace == place)
-        wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
-        if wait_ns < _MIN_WAIT_SHARE * max(run_ns, 1):
-            continue
-        cause = str(row["cause"])
-        if not cause and not match.incomplete[place]:
-            # A rank whose lateness compute hides is as late to all collectives of a step.
-            late_ns = np.array([wait_ns * len(work.steps) / charged.sum()])
-            (cause,) = late_causes(work, np.array([place]), late_ns)
-        costs = work.exposed_ns, work.imposed_ns
-        exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
-        hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        rank, last = int(row["rank"]), round(score * count)
-        last_ranks.append(LastRank(rank, wait_ns, hidden_share, last, count, cause))
+    for place, cause in zip(places.tolist(), causes, strict=True):
+        row, is_last = straggler_frame.iloc[place], charged[place]
+        stated = str(row["cause"]) or ("" if is_incomplete[place] else cause)
+        exposed_ns, imposed_ns = (
+            int(ns[is_last].sum()) for ns in (work.exposed_ns, work.imposed_ns)
+        )
+        count = int(row["collectives"])
+        last_ranks.append(
+            LastRank(
+                int(row["rank"]),
+                wait_of_place[place],
+                1 - exposed_ns / max(imposed_ns, 1),
+                round(row["score"] * count),
+                count,
+                stated,
+            )
+        )
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
 
 

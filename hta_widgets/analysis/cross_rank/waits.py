@@ -193,15 +193,22 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
 
 
 def exposed_waits_for(waits: CollectiveWaits, is_for_late: Bools) -> dict[int, int]:
-    """Return by rank how long it waits, without compute, at some of the entries of the matching."""
+    """Return by rank how much longer late ranks keep it in some entries of the matching.
+
+    This is the time without compute by which collectives end later than if no rank were late.
+    Compute may hide a wait, but not the transfer that the wait delays.
+    """
     match = waits.match
     arguments = [
-        (*waits.of_rank(trace.rank)[1:3], is_for_late[entries])
+        (waits.of_rank(trace.rank), is_for_late[entries])
         for trace, entries in zip(match.traces, match.of_trace, strict=True)
     ]
     waits_ns = map_ranks(match.traces, _exposed_wait_of_rank, each=arguments)
     return dict(zip((trace.rank for trace in match.traces), waits_ns, strict=True))
 
 
-def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:
-    return total_length(subtract(union(begin[is_late], until[is_late]), computing_intervals(trace)))
+def _exposed_wait_of_rank(trace: Trace, waits: RankWaits, is_late: Bools) -> int:
+    begin, until, end = waits.begin, waits.until, trace.table.end_ns[waits.rows]
+    is_late = is_late & (until > begin)
+    delayed = union((begin + end - until)[is_late], end[is_late])
+    return total_length(subtract(delayed, computing_intervals(trace)))

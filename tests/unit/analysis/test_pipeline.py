@@ -141,22 +141,49 @@ def test_pairs_of_stages_are_one_pipeline(tmp_path, pairs, pipelines):
     ],
 )
 def test_stages_that_send_within_the_group_of_all_ranks_are_a_pipeline(tmp_path, pairs, pipelines):
-    world = list(range(max(map(max, pairs)) + 1))
-    group = {"Process Group Name": "0", "Group size": len(world), "Process Group Ranks": str(world)}
-    ranks = [[kernel(0, 50)] for _ in world]
+    ranks = [[kernel(0, 50)] for _ in range(max(map(max, pairs)) + 1)]
     for number, (low, high) in enumerate(pairs):
         for start, source, target in ((100, low, high), (200, high, low)):
-            for rank, name in ((source, "send"), (target, "recv")):
-                ranks[rank].append(
-                    kernel(
-                        start + 1_000 * number, start + 1_000 * number + 50, stream=20,
-                        name="ncclDevKernel_SendRecv()", **group,
-                        **{"Collective name": name, "Src Rank": source, "Dst Rank": target},
-                    )
-                )  # fmt: skip
+            send(ranks, source, target, 1_000 * number + start)
+        ranks[high].append(kernel(1_000 * number + 160, 1_000 * number + 190))
+    found = parallel_groups.pipelines(read_job(tmp_path, ranks))
+    assert {rank: found[rank] for rank in pipelines} == pipelines
+
+
+def send(ranks, source, target, start, *, stream=20):
+    """Add a message of 50 ns within the group of all ranks."""
+    world = list(range(len(ranks)))
+    group = {"Process Group Name": "0", "Group size": len(world), "Process Group Ranks": str(world)}
+    ends = {"Src Rank": source, "Dst Rank": target}
+    for rank, name in ((source, "send"), (target, "recv")):
+        ranks[rank].append(
+            kernel(
+                start, start + 50, stream=stream, name="ncclDevKernel_SendRecv()", **group, **ends,
+                **{"Collective name": name},
+            )
+        )  # fmt: skip
+
+
+def read_job(tmp_path, ranks):
     for path in write(tmp_path, *ranks).glob("*.json"):
         document = json.loads(path.read_text())
-        document["distributedInfo"]["world_size"] = len(world)
+        document["distributedInfo"]["world_size"] = len(ranks)
         path.write_text(json.dumps(document))
-    found = parallel_groups.pipelines(read(tmp_path))
-    assert {rank: found[rank] for rank in pipelines} == pipelines
+    return read(tmp_path)
+
+
+@pytest.mark.parametrize("answer_after", [0, 50])
+def test_neighbors_that_exchange_borders_are_no_pipeline(tmp_path, answer_after):
+    """Each of four ranks computes, then exchanges with its neighbors: at once, or in turn."""
+    ranks = [[] for _ in range(4)]
+    for step in range(3):
+        start = 1_000 * step
+        for rank in range(4):
+            ranks[rank].append(kernel(start, start + 100))
+        for low in range(3):
+            first = start + 150 + 200 * low
+            send(ranks, low, low + 1, first)
+            send(ranks, low + 1, low, first + answer_after, stream=21)
+    traces = read_job(tmp_path, ranks)
+    assert set(parallel_groups.pipelines(traces).values()) == {()}
+    assert analysis.pipeline_bubbles(traces).empty

@@ -333,8 +333,9 @@ def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
     assert frame.cause.tolist() == ["", "", "data loading", ""]
     assert frame.late_data_loading_ns[2] == 4 * 2_900 * US
     assert frame.late_compute_ns[2] == 0
-    # Of 2 900 and 1 200 µs, 1 400 were without compute in the first part, all in the second.
-    assert frame.lost_ns[2] == 5 * 3 * (1_400 + 1_200) * US
+    # On time, the first collective would end at 1 900 µs, while the others compute until 3 100. It
+    # ends at 4 800: they lose 1 700 of their 2 900 µs of waiting, and all 1 200 of the second.
+    assert frame.lost_ns[2] == 5 * 3 * (1_700 + 1_200) * US
 
 
 def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
@@ -940,8 +941,10 @@ def test_edges_are_rounded_down_and_lose_nothing(pair):
         ([[0, 1_500, 0, 1_490, 0, 0]] * 4, [1, 3]),
         # They take turns at being last, so each of them is charged with half of the waits.
         ([[0, 900, 0, 0, 0, 890], [0, 890, 0, 0, 0, 900]] * 3, [1, 5]),
-        # A rank that is half as late does not keep the others waiting.
-        ([[0, 1_500, 0, 700, 0, 0]] * 4, [1]),
+        # A rank that is half as late would keep the others waiting if the last one were on time.
+        ([[0, 1_500, 0, 700, 0, 0]] * 4, [1, 3]),
+        # Not if this costs them less than 5 %.
+        ([[0, 1_500, 0, 300, 0, 0]] * 4, [1]),
     ],
 )
 def test_ranks_that_are_late_together_are_all_named(tmp_path, delays, late):
@@ -1071,6 +1074,106 @@ def test_the_spread_of_other_groups_does_not_hide_a_rank_that_is_always_late(tmp
     frame = stragglers(load(tmp_path, *events))
     assert frame["rank"][frame["is_straggler"]].tolist() == [*late]
     assert set(frame["pattern"][frame["is_straggler"]]) == {"consistent"}
+
+
+@pytest.mark.parametrize(
+    ("before_first", "before_second", "causes"),
+    [
+        (loading, longer, ("data loading", "slower kernels")),
+        (longer, loading, ("slower kernels", "data loading")),
+        (longer, copying, ("slower kernels", "memory copies")),
+    ],
+)
+def test_slow_ranks_of_different_causes_are_all_named(
+    tmp_path, before_first, before_second, causes
+):
+    """Rank 3 is 1 500 µs late, and rank 1 beside it 700 µs, so it is never last."""
+
+    def before(rank, start, delay):
+        return {3: before_first, 1: before_second}.get(rank, longer)(rank, start, delay)
+
+    frame = stragglers(job(tmp_path, [[0, 700, 0, 1_500, 0, 0]] * 6, ranks=6, before=before))
+    assert frame.score.tolist() == [0, 0, 0, 1, 0, 0]
+    assert frame.is_straggler.tolist() == [False, True, False, True, False, False]
+    assert (frame.cause[3], frame.cause[1]) == causes
+
+
+def test_compute_hides_waits_but_not_the_transfers_that_they_delay(tmp_path):
+    """Rank 2 arrives 1 000 µs after the others, which compute for as long; 900 µs follow."""
+    events = [[] for _ in range(4)]
+    for step in range(8):
+        start = step * STEP
+        for rank in range(4):
+            arrival = start + (7_000 if rank == 2 else 6_000)
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=step + 1),
+                kernel((start + 100) * US, (start + 7_000) * US, launch=step + 1),
+                collective(arrival * US, (start + 7_900) * US, ranks=(0, 1, 2, 3), seq=step),
+            ]  # fmt: skip
+    traces = load(tmp_path, *events)
+    frame = stragglers(traces)
+    # On time, it would end at 6 900 µs and not hold the others up; it does for 900 µs of 10 000.
+    assert frame.lost_ns.tolist() == [0, 0, 8 * 3 * 900 * US, 0]
+    assert frame.is_straggler.tolist() == [False, False, True, False]
+    assert analysis.exposed_waits(traces).exposed_wait_ns.tolist() == [0, 0, 0, 0]
+    # The spans are 7 × 10 000 + 7 800 µs: 2 700 * 8 / (4 * 77 800).
+    (waiting,) = (part for part in headline(traces).findings if part.kind == "waiting")
+    assert waiting.text.replace("\u202f", " ") == (
+        "3 of 4 ranks wait for rank 2: waits and the transfers that they delay take 6.9 % of each"
+        " rank's GPU span, 5.40 ms a rank."
+    )
+
+
+@pytest.mark.parametrize(
+    ("delays", "late"),
+    [
+        # Rank 5 becomes slower in the second half of the run.
+        ([[0] * 5 + [max(0, step - 5) * 350, 0, 0] for step in range(12)], [5]),
+        # Ranks take turns at being as slow.
+        ([[1_500 * (rank == step % 8) for rank in range(8)] for step in range(12)], []),
+        # Three of twelve steps may be chance.
+        ([[0] * 5 + [(0, 0, 0, 1_500)[step % 4], 0, 0] for step in range(12)], []),
+    ],
+)
+def test_a_rank_that_becomes_slow_is_named(tmp_path, delays, late):
+    frame = stragglers(job(tmp_path, delays, ranks=8, before=longer))
+    assert frame["rank"][frame["is_straggler"]].tolist() == late
+    assert set(frame["pattern"][frame["is_straggler"]]) <= {"occasional"}
+
+
+@pytest.mark.parametrize(("steps", "late"), [(2, []), (3, [2])])
+def test_few_collectives_are_enough_if_chance_is_ruled_out(tmp_path, steps, late):
+    delays = [[0, 10, 1_000 + 10 * step, 0, 10, 0, 10, 0] for step in range(steps)]
+    frame = stragglers(job(tmp_path, delays, ranks=8, before=longer))
+    assert frame["rank"][frame["is_straggler"]].tolist() == late
+
+
+def test_a_rank_that_is_never_last_has_a_cause(tmp_path):
+    """Ranks 0 and 5 transfer for longer; rank 1 computes for longer and is 5 µs before rank 0."""
+    late_us = [2_000, 1_995, 0, 0, 0, 1_990]
+    events = [[] for _ in range(6)]
+    for step in range(6):
+        start = step * STEP
+        for rank, (late, pair) in enumerate(
+            zip(late_us, [(0, 5), (1, 2), (1, 2), (3, 4), (3, 4), (0, 5)], strict=True)
+        ):
+            computed = start + 4_000 + (late if rank == 1 else 0)
+            transferred = 3_000 if pair == (0, 5) else 1_000
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=step + 1),
+                *([collective((start + 100) * US, (start + 100 + transferred) * US, ranks=pair,
+                              group=str(pair), seq=step, stream=9)]),
+                kernel((start + 100 + transferred) * US, (computed + transferred) * US,
+                       launch=step + 1),
+                collective((start + 6_000 + late) * US, (start + 9_000) * US,
+                           ranks=(0, 1, 2, 3, 4, 5), seq=step),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame.score.tolist() == pytest.approx([0.5, 0, 0, 0, 0, 0])
+    assert frame.cause.tolist() == ["waiting elsewhere", "slower kernels", "", "", "", ""]
+    assert frame.is_straggler.tolist() == [False, True, False, False, False, False]
 
 
 def test_in_one_step_no_rank_is_late_together_with_the_last(tmp_path):

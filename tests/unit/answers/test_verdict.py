@@ -160,11 +160,16 @@ def test_the_steps_of_an_inference_engine_are_compared(tmp_path, factor, prefill
     assert verdict.outcome == outcome
     # Of 24 steps, 18 decode.
     assert verdict.steps == 18
+    text = verdict.text.replace("\u202f", " ")
+    assert (
+        f": time of execute_context_0(0)_generation_16(16) 2.00 ms → {2 * factor:.2f} ms (" in text
+    )
     assert verdict.change_share == pytest.approx(factor - 1, abs=0.002)
     others = serving_run(tmp_path / "c", decode_us, name="execute_context_0(0)_generation_8(8)")
     # The prefills are the only steps with equal names.
     verdict = judge(diff.compare(before, others), 0.05)
     assert verdict.before == pytest.approx(3_000_000, rel=0.01)
+    assert verdict.to_json()["step_name"] == "execute_context_1(512)_generation_0(0)"
 
 
 @pytest.mark.parametrize(

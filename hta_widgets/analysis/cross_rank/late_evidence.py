@@ -1,0 +1,125 @@
+"""How surely a rank is later at collectives than the lateness of ranks varies by chance.
+
+If each step has other batches, the lateness of all ranks varies from step to step. For example, a
+rank arrives 10, 12 and 11 ns late in three steps, and three others 1, -1, 0, 0, 1, -1, -1, 0 and 1
+ns late. Such steps prove more than many in which all ranks are 0 to 20 ns late.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
+from hta_widgets.analysis.cross_rank.imposed_waits import MIN_AS_LATE, ImposedWaits
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+
+_MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
+_LIKELY_CHANCE = 0.01  # the maximum of a steadily late rank, of more than one step
+#: Below these probabilities, chance is ruled out: for the mean of steps, and for their number.
+_MAX_CHANCE, _MAX_CHANCE_OF_REPEATS = 1e-4, 1e-3
+_MIN_ERROR = 0.01  # of the excess, as a few equal samples do not show the spread
+
+
+class LateEvidence(NamedTuple):
+    """By rank, whether its lateness is more than chance."""
+
+    #: Whether it exceeds the typical error of the others' mean lateness by far.
+    is_steady: Bools
+    #: Whether so many or so similar samples show it that chance is ruled out.
+    is_certain: Bools
+
+
+def late_evidence(work: ImposedWaits) -> LateEvidence:
+    """Compare the lateness of each rank with that of the others of its most costly group."""
+    match, rank_count = work.match, len(work.match.traces)
+    member = match.lane * rank_count + match.trace
+    is_member = np.bincount(member) > 0
+    group, rank = np.divmod(np.flatnonzero(is_member), rank_count)
+    column = np.cumsum(is_member)[member] - 1
+
+    def sum_by_member(values: Floats) -> Floats:
+        totals = np.zeros((len(work.steps), len(group)))
+        np.add.at(totals, (work.step, column), values)
+        return totals[work.steps >= 0]
+
+    counts = work.is_counted.astype(np.float64)
+    entry_counts = sum_by_member(counts)
+    own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
+    has_step = entry_counts > 0
+    late_ns = own_ns / np.maximum(entry_counts, 1)
+    step_counts = np.maximum(has_step.sum(axis=0), 1)
+    mean_ns = late_ns.sum(axis=0) / step_counts
+    squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
+    error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
+    # The distance from the median of the others, taken from the value, leaves this median.
+    usual_ns = error_ns - deviation_from_peers(group, error_ns)
+    chance = _chances(np.where(has_step, late_ns, np.nan), group)
+    # Estimated steps may be parts of steps, to which a rank is unequally late.
+    is_likely = (chance < _LIKELY_CHANCE) | (len(late_ns) < 2) | (not work.stated_steps)
+    by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
+    is_steady = np.zeros(rank_count, dtype=bool)
+    is_steady[rank[by_cost]] = (is_likely & (mean_ns >= _MIN_OF_SPREAD * usual_ns))[by_cost]
+    is_certain = np.zeros(rank_count, dtype=bool)
+    is_certain[rank[by_cost]] = (chance < _MAX_CHANCE)[by_cost]
+    return LateEvidence(is_steady, is_certain)
+
+
+def is_beyond_chance(samples: Floats) -> Bools:
+    """Return whether each column's mean exceeds that of the others beyond chance."""
+    return _chances(samples, np.zeros(samples.shape[1], dtype=np.int64)) < _MAX_CHANCE
+
+
+def _chances(samples: Floats, group: Ints) -> Floats:
+    """Return how probable it is that a column's mean exceeds that of its group's others by chance.
+
+    The rows of `samples` are steps, NaN if unknown. Others that are nearly as large do not count.
+    """
+    chances = np.ones(samples.shape[1])
+    has_samples = ~np.isnan(samples)
+    means = np.where(has_samples, samples, 0.0).sum(axis=0) / np.maximum(has_samples.sum(axis=0), 1)
+    for column in np.flatnonzero(means > 0).tolist():
+        is_peer = group == group[column]
+        is_peer[column] = False
+        # Of two ranks, one is as late as the other is early.
+        is_lower = is_peer & (means < MIN_AS_LATE * means[column]) & (is_peer.sum() > 1)
+        own, others = (
+            samples[:, columns][has_samples[:, columns]] for columns in (column, is_lower)
+        )
+        chances[column] = _chance(own, others)
+    return chances
+
+
+def is_repeated_beyond_chance(is_costly: Bools) -> Bools:
+    """Return which ranks are costly in more steps than chance would give to one of equal ranks.
+
+    `is_costly` has a row per step. If 6 steps are costly because of one of 8 equal ranks, the
+    probability that it is always the same is 8 * 8**-6. It is 8 * 6 * 8**-5 for 5 of 6 steps.
+    """
+    rank_count, step_count = is_costly.shape[1], int(is_costly.any(axis=1).sum())
+    chances = [
+        rank_count * math.comb(step_count, count) / rank_count**count
+        for count in is_costly.sum(axis=0).tolist()
+    ]
+    return np.array(chances) < _MAX_CHANCE_OF_REPEATS
+
+
+def _chance(own: Floats, others: Floats) -> float:
+    """Return an upper bound of the probability that `own` exceeds `others` by chance.
+
+    The bound of Student's test with n degrees of freedom is (1 + t²/n) ** (-n/2). A single step may
+    be slow for many reasons, and one slow step of several counts as the spread of all.
+    """
+    if len(own) < 2:
+        return 1.0
+    samples = [sample for sample in (own, others) if len(sample)]
+    freedom = sum(map(len, samples)) - len(samples)
+    spread = sum(float(sample.var()) * len(sample) for sample in samples) / freedom
+    spread = max(spread, float(own.var(ddof=1)))
+    gap = own.mean() - (others.mean() if len(others) else 0.0)
+    error = spread * sum(1 / len(sample) for sample in samples)
+    if gap <= 0 or not error + gap:
+        return 1.0
+    return float((1 + gap**2 / max(error, (_MIN_ERROR * gap) ** 2) / freedom) ** (-freedom / 2))
