@@ -120,11 +120,10 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     before, after = (samples_of(diff, side) for side in diff.sides)
     before_mean = float(before.mean()) if len(before) else np.nan
     after_mean = float(after.mean()) if len(after) else np.nan
-    fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
-    fields["steps"] = min(len(before), len(after))
+    steps, reason = min(len(before), len(after)), _obstacle(diff, before, after, metric)
+    undecided = Verdict("cannot tell", metric, unit, limit_share, steps, reason=reason)
     if metric == "step" and not any(side.has_steps for side in diff.sides):
-        fields["step_name"] = _engine_step_name(diff)
-    reason = _obstacle(diff, before, after, metric)
+        undecided = replace(undecided, step_name=_engine_step_name(diff))
     if not (np.isfinite(before_mean) and np.isfinite(after_mean) and before_mean > 0):
         return replace(undecided, reason=reason or _missing_text(metric))
     change = (after_mean - before_mean) / before_mean
