@@ -1,8 +1,8 @@
 """Bandwidth of copies and fills, by kind and over time.
 
-A copy has the rate that the file states, or its bytes divided by its duration. Rates of concurrent
-copies add up: copies at 10 GB/s from 0 to 30 and at 5 GB/s from 20 to 40 make the series 10 at
-0, 15 at 20, 5 at 30, and 0 at 40.
+The rate of a copy is stated in the file, or else is its size divided by its duration. Rates of
+concurrent copies add up: copies at 10 GB/s from 0 to 30 and at 5 GB/s from 20 to 40 give the series
+10 at 0, 15 at 20, 5 at 30, and 0 at 40.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 
-#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
+#: Directions in names such as "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync",
+#: "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 
@@ -44,7 +45,7 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: Sizes of at least this value count as unknown, so that sums fit into int64.
+#: Sizes of at least this value count as unknown, so that sums fit in int64.
 _MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 
@@ -60,7 +61,7 @@ def copy_kind(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _RankCopies:
     rows: Rows
-    kinds: list[str]  # those that occur, in order of their names
+    kinds: list[str]  # kinds that occur, ordered by name
     code: Rows  # into `kinds`
     start_ns: Ints  # within the window
     end_ns: Ints
@@ -109,16 +110,16 @@ class BandwidthSteps:
     code: Rows  # into `kinds`
     time_ns: Ints
     gb_per_s: Floats  # from this change on
-    row: Rows  # of the copy that starts or ends
+    row: Rows  # row of the copy that starts or ends
 
 
 def bandwidth_steps(part: RankPart) -> BandwidthSteps:
-    """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
+    """Return all bandwidth changes of a rank's selected copies and fills."""
     return _steps(_copies_of_rank(part))
 
 
 def _steps(copies: _RankCopies) -> BandwidthSteps:
-    """Return the change of bandwidth at each start and end of a copy with a known rate."""
+    """Return the bandwidth change at each start and end of a copy with a known rate."""
     start_ns, end_ns = copies.start_ns, copies.end_ns
     rated = np.flatnonzero(~np.isnan(copies.gb_per_s) & (end_ns > start_ns))
     code = np.tile(copies.code[rated], 2)
@@ -129,7 +130,7 @@ def _steps(copies: _RankCopies) -> BandwidthSteps:
     code, copy, sign = code[order], copy[order], sign[order]
     rate = copies.gb_per_s[rated]
     running = running_total(code, sign)
-    # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
+    # If a single copy runs, the sum of the running copies' numbers is its number.
     running_copy = running_total(code, sign * copy)
     gb_per_s = np.zeros(len(order))
     is_single, is_multiple = running == 1, running > 1
@@ -150,25 +151,25 @@ def memory_bandwidth(
 ) -> pd.DataFrame:
     """Return the rate at which memory is copied and filled, at each instant of change.
 
-    Rates of concurrent copies add up. The rate is read from the file, or else is bytes divided by
-    duration. Copies without either are left out and counted. A copy of 0 µs is assumed to last one
+    Rates of concurrent copies add up. The rate is read from the file, or else is size divided by
+    duration. Copies with neither are excluded and counted. A copy of 0 µs is assumed to last one
     unit of the file's times.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The copies, restricted by time and ranks. Default: all. The window cuts copies and keeps
-        their rate.
+        The copies to analyze, restricted by time and ranks. Default: all. The window clips copies
+        but keeps their rate.
 
     Returns
     -------
     DataFrame
-        One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
+        One row per rank, kind of copy and instant of change, in this order: ``rank`` (int64),
         ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
-        ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
-        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by
-        kind; ``.attrs["computed"]`` counts rates computed from size and duration.
+        ``gb_per_s`` (float64, 10⁹ bytes per second): the rate after all changes at that instant,
+        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by kind;
+        ``.attrs["computed"]`` counts rates computed from size and duration.
 
     Notes
     -----
@@ -214,11 +215,11 @@ def memory_bandwidth_summary(
 
         - ``rank`` (int64), ``copy_kind`` (categorical)
         - ``count, mean, std, min, 25%, 50%, 75%, max``: of the rates above 0 in the rows of
-          `memory_bandwidth`, GB/s, however long they hold
-        - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
+          `memory_bandwidth`, in GB/s, not weighted by duration
+        - ``time_weighted_mean``: mean over the time during which anything of this kind runs;
           ``busy_ns`` (int64): that time
-        - ``copies`` (int64): the number of copies, including copies of unknown rate;
-          ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
+        - ``copies`` (int64): number of copies, including those with unknown rates; ``size_bytes``
+          (int64): sum of known sizes, which the window does not clip
     """
     schema = {
         "rank": "int64", "copy_kind": "category", **STATISTICS_SCHEMA,

@@ -1,6 +1,6 @@
 """Clusters of similar ranks, and the device time of each rank over time.
 
-Ranks are compared by features: times per step, cost for other ranks, and kernels. For example, at a
+Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, at a
 tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the
 first two ranks, and the third.
 """
@@ -54,24 +54,24 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
-#: Columns of a rank's mean times per step.
+#: Columns with a rank's mean times per step.
 TIMES: tuple[str, ...] = (
     "step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns",
     "unmatched_exposed_ns",
 )  # fmt: skip
-_MAX_KERNELS = 48  # maximum number of kernel names to compare; the others share a column
+_MAX_KERNELS = 48  # maximum number of compared kernel names; the others share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS: int = facts("limits")["window_bins"]
-_MAX_ERRORS = 3.0  # standard errors up to which a difference may be chance
-_FEW_STEPS_INCREASE = 1.5  # relative increase of the limit for two steps; half as much for three
-_MAX_OUTLIER_SHARE = 1 / 3  # of a stage's ranks; larger clusters are not outliers
+_MAX_ERRORS = 3.0  # a difference of up to this many standard errors may be chance
+_FEW_STEPS_INCREASE = 1.5  # relative increase of the limit for two steps; half of it for three
+_MAX_OUTLIER_SHARE = 1 / 3  # share of a stage's ranks; larger clusters are not outliers
 _MAX_REASONS = 3
-_TOLERANCE_FACTOR = 1.5  # factor of the tolerance while there are too many clusters
-_BLOCK = 64  # ranks compared with all others at a time, so that they fit the processor's cache
+_TOLERANCE_FACTOR = 1.5  # factor applied to the tolerance while there are too many clusters
+_BLOCK = 64  # ranks compared with all others at a time, so that they fit in the processor's cache
 
-#: By feature, causes first: the column of its time, whose standard error may raise the limit, and
-#: the clauses for a rank with more and with less of that time.
+#: By feature, causes first: the time column whose standard error may raise the limit, and the
+#: clauses for a rank with more and with less of that time.
 _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
     "idle": (
@@ -95,28 +95,28 @@ _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
 }
 _FEATURES = tuple(_FEATURE_WORDS)
 
-#: Features whose differences are stated as a share of the typical time, not of a step.
+#: Features whose differences are stated as a share of the typical time instead of a step.
 _OF_TYPICAL = frozenset({"compute", "step"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankFeatures:
-    """The times and kernels by which ranks are compared; one row per rank."""
+    """Times and kernels by which ranks are compared; one row per rank."""
 
-    times_ns: Floats  # by `TIMES`, the mean over steps
-    error_ns: Floats  # the standard error of the mean
+    times_ns: Floats  # by `TIMES`, as means over steps
+    error_ns: Floats  # standard errors of the means
     lost_share: Floats
-    kernels: Floats  # share of compute time by name of kernel
+    kernels: Floats  # share of compute time by kernel name
     kernel_names: list[str]
     steps: Ints
-    shared: bool  # whether all ranks' means are over the same steps
+    shared: bool  # whether the means of all ranks are over the same steps
 
 
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
-    """Return the features of the ranks, over the steps that all of them have.
+    """Return the features of ranks over the steps that all of them have.
 
-    If ranks have no step in common, all steps of each rank are used. Without steps, all of a rank's
-    time is one step.
+    If ranks have no common step, all steps of each rank are used. Without steps, all of a rank's
+    time counts as one step.
     """
     traces = chosen.owner
     samples, shared = _rank_samples(chosen, waits)
@@ -172,7 +172,7 @@ def _rank_samples(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_Rank
 def _features_of_rank(
     part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
 ) -> _RankSample:
-    """Return the features of a rank over the `common` steps; over all of its steps if None."""
+    """Return the features of a rank over the `common` steps; if None, over all of its steps."""
     steps = host_steps(part)
     code, dur, count = _steps_of_events(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)
@@ -199,9 +199,9 @@ def _time_by_kernel(part: RankPart, *, is_counted: Bools) -> dict[str, float]:
 def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
-    """Return the position of each event's step (-1: none), the steps' durations, and their number.
+    """Return the position of each event's step (-1: none), the step durations, and their number.
 
-    Without steps, all of the rank's time is one step, and the number is 0.
+    Without steps, all of the rank's time counts as one step, and the number is 0.
     """
     is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (column[is_common] for column in steps)
@@ -219,7 +219,7 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-    # A kernel is important if it takes much of any rank's time, even if few ranks run it.
+    # A kernel matters if it takes much of any rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
     shown_names = [names[k] for k in first.tolist()]
@@ -242,41 +242,41 @@ def rank_time_heatmap(
 ) -> pd.DataFrame:
     """Return the device time of each rank in bins of time, exact in every bin.
 
-    The time that counts depends on `metric`:
+    `metric` determines what counts:
 
-    - ``busy``: any work; ``compute``, ``communication``: any of that kind
+    - ``busy``: any work; ``compute``, ``communication``: any work of that kind
     - ``exposed_communication``: communication without compute
-    - ``waiting``: in a collective before its last rank arrives (`exposed_waits`), with or without
-      compute
-    - ``idle``: no work, between the first start and the last end of the rank's selected work at
-      any time, without ``unrecorded_ns`` of `temporal_breakdown`
+    - ``waiting``: time in a collective before its last rank arrives (`exposed_waits`), with or
+      without compute
+    - ``idle``: no work, between the first start and the last end of the rank's selected work at any
+      time, without ``unrecorded_ns`` of `temporal_breakdown`
 
     Parameters
     ----------
     traces : TraceSet
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
-        The number of bins of the window; edges are rounded down to nanoseconds.
+        Number of bins in the window; edges are rounded down to nanoseconds.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
     selection : Selection, optional
-        The events to work on; all by default.
+        The events to analyze. Default: all.
     window : (start_ns, end_ns), optional
-        The time range to divide. Default: the window of the selection, else the whole job.
+        The time range to divide. Default: the window of the selection, or else the whole job.
     ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+        Restricts the selection to these ranks.
 
     Returns
     -------
     DataFrame
         One row per rank and bin: ``rank, bin, start_ns, end_ns, value_ns`` (int64) and ``share``
-        (float64), of the bin, 0..1, NaN for a bin without length. The values of a rank add up to
+        (float64) of the bin, 0..1, NaN for a bin without duration. The values of a rank add up to
         its time in the window. ``.attrs["span_ns"]``: the part of the window in each rank's span,
         as in `temporal_breakdown`.
 
     Notes
     -----
-    Busy includes waiting in collectives, so the rank that others wait for is the least busy.
+    Busy time includes waiting in collectives, so the rank for which others wait is the least busy.
     """
     if metric not in HEATMAP_METRICS:
         remedy = f"The metrics are {', '.join(HEATMAP_METRICS)}."
@@ -285,7 +285,7 @@ def rank_time_heatmap(
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrow_selection(traces, selection, window, ranks)
     edges = _bin_edges(chosen, bins)
-    # Idle time depends on the work around it, which may be outside of the window.
+    # Idle time depends on the surrounding work, which may be outside of the window.
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     waits = collective_waits(chosen.owner, clock) if metric == "waiting" else None
     arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
@@ -367,28 +367,28 @@ def rank_clusters(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return clusters of similar ranks, the representative of each, and outliers.
+    """Return clusters of similar ranks, their representatives, and outliers.
 
     Two ranks are similar if none of these differs by more than the `tolerance`:
 
-    - time per step of compute; idle time of the device; exposed waits in collectives; other exposed
-      communication; and the step's time: as shares of the median rank's step (without steps, of
-      the rank's own time)
-    - the cost of the rank for the others, as a share of their time: ``lost_share`` of `stragglers`
-    - the kernels: the share of compute time in other kernels
+    - times per step: compute; device idle time; exposed waits in collectives; other exposed
+      communication; and the step time, as shares of the median rank's step (without steps, of the
+      rank's own time)
+    - the rank's cost to others, as a share of their time: ``lost_share`` of `stragglers`
+    - the kernels: share of compute time in other kernels
 
     Times are means over the steps that all ranks have. If times vary so much between steps that a
-    difference may be chance, more than the tolerance is allowed: three times the standard error of
-    the median rank, times ``1 + 1.5 / (steps - 1)``, since few steps are weak evidence.
-    Ranks of different pipeline stages do different work and are never in one cluster.
+    difference may be chance, more than the tolerance is allowed: three standard errors of the
+    median rank, times ``1 + 1.5 / (steps - 1)``, because few steps are weak evidence. Ranks of
+    different pipeline stages do different work and are never in the same cluster.
 
     If files of other ranks of a collective are missing, any part of its time may be waiting. Two
     ranks are then different only if they differ for every possible amount of waiting.
 
     The rank with the most similar ranks represents them. The same rule then applies to the
     remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
-    clusters with at most a third of the ranks of the stage, and at most half as many as the largest
-    cluster of the stage: if all ranks differ, none is an outlier.
+    clusters with at most a third of the stage's ranks and at most half as many as the stage's
+    largest cluster. If all ranks differ, none is an outlier.
 
     Parameters
     ----------
@@ -396,28 +396,29 @@ def rank_clusters(
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        While there are more clusters than this and than pipeline stages, the tolerance grows by
-        half. Outliers are still judged by the given tolerance.
+        While there are more clusters than this and than pipeline stages, the tolerance is increased
+        by half. Outliers are still judged by the given tolerance.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
-        Narrows the selection to these ranks, which are then compared among themselves.
+        Restricts the selection to these ranks, which are then compared with each other.
 
     Returns
     -------
     DataFrame
         One row per rank. ``rank``; ``cluster`` (int64), from 0, largest first; ``representative``
         (int64), the rank that represents the cluster; ``distance`` (float64), the largest
-        difference from the representative, divided by the allowed one, so 0..1; ``from_typical``
-        (float64), the same relative to the representative of the stage's largest cluster;
-        ``is_outlier`` (bool); ``why`` (str), at most three differences from that representative,
-        causes first, empty in the largest cluster; ``stage`` (int64), of the pipeline; ``steps``
-        (int64), the number of steps averaged, 0 if all of the rank's time counts as one; and per
-        step, in ns (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
-        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is
-        ``dur_ns``, or ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
+        difference from the representative divided by the allowed difference, so 0..1;
+        ``from_typical`` (float64), the same relative to the representative of the stage's largest
+        cluster; ``is_outlier`` (bool); ``why`` (str), at most three differences from that
+        representative, causes first, empty in the largest cluster; ``stage`` (int64) of the
+        pipeline; ``steps`` (int64), the number of averaged steps, 0 if all of the rank's time
+        counts as one; and per step, in ns (float64): ``step_ns, own_ns, compute_ns, idle_ns,
+        exposed_communication_ns, exposed_wait_ns, unmatched_exposed_ns``, defined as in
+        `step_times`, where ``step_ns`` is ``dur_ns``, or ``device_span_ns`` if hosts are ahead of
+        devices; ``lost_share`` (float64).
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.
@@ -486,7 +487,7 @@ class RankClusters:
 def cluster_ranks(
     features: RankFeatures, stage: Ints, tolerance: float, max_clusters: int
 ) -> RankClusters:
-    """Return the clusters of ranks by their features, within stages."""
+    """Return the clusters of ranks, by their features, within stages."""
     compared = _FeatureComparison.build(features, tolerance)
     distances = compared.distances()
     distances[stage[:, None] != stage[None, :]] = np.inf
@@ -496,7 +497,7 @@ def cluster_ranks(
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
         limit *= _TOLERANCE_FACTOR
         representative = _representatives(distances, limit)
-    # Clusters are numbered by size, the largest first.
+    # Clusters are numbered by size, largest first.
     distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
@@ -517,7 +518,7 @@ def cluster_ranks(
 
 
 def _representatives(distances: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the rank with the most similar remaining ranks.
+    """Return each rank's representative: repeatedly the one similar to most remaining ranks.
 
     Ties go to the rank that is closest to its similar ranks, then to the first.
     """
@@ -542,7 +543,7 @@ def _representatives(distances: Floats, limit: float) -> Ints:
 
 
 def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
-    """Return a mask of outliers, and the representative of the largest cluster of each stage."""
+    """Return a mask of outliers, and the representative of each stage's largest cluster."""
     outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
     sizes = np.bincount(similar, minlength=len(stage))
@@ -558,21 +559,23 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
-    """The features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
+    """Features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
 
-    If the files do not decide how much of a time is a wait, a share is between `low` and `high`.
+    If the files do not determine how much of a time is waiting, a share is between `low` and
+    `high`.
     """
 
     features: RankFeatures
     low: Floats
     high: Floats
-    limits: Floats  # the allowed difference of each feature
+    limits: Floats  # allowed difference of each feature
 
     @classmethod
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        # Without steps, shares refer to each rank's own time, as recordings differ in length.
+        # Without steps, shares refer to each rank's own time, because recordings differ in
+        # duration.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))
@@ -615,7 +618,7 @@ class _FeatureComparison:
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:
-        """Return at most three differences beyond their limits as a string, causes first."""
+        """Return at most three differences beyond their limits as text, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
         difference = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
@@ -635,7 +638,7 @@ class _FeatureComparison:
     def _difference_text(
         self, feature: str, difference: float, kernel_shares: Floats, usual: float
     ) -> str:
-        """Return a clause on the difference of a feature; `usual` is the typical rank's share."""
+        """Return a clause about a feature's difference; `usual` is the typical rank's share."""
         _, more_text, less_text = _FEATURE_WORDS[feature]
         if feature == "kernels":
             kernel = int(np.abs(kernel_shares).argmax())

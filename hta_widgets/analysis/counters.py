@@ -1,4 +1,4 @@
-"""Counters that are derived from events: queue lengths, memory bandwidth, achieved TFLOP/s.
+"""Counters derived from events: queue lengths, memory bandwidth, achieved TFLOP/s.
 
 For example, two kernels of a stream are launched at 0 and 2 µs and start at 5 and 9 µs. The counter
 ``Queue Length`` of the stream is 1 at 0, 2 at 2, 1 at 5 and 0 at 9 µs.
@@ -25,13 +25,13 @@ from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 CounterKind = Literal["queue_length", "memory_bandwidth", "tflop_per_s"]
 
-#: The counters of HTA, which need no shapes.
+#: HTA's counters, which do not need shapes.
 COUNTER_KINDS: tuple[CounterKind, ...] = ("queue_length", "memory_bandwidth")
 
-#: Names of the series, as HTA writes them.
+#: Names of the series, as in HTA.
 _QUEUE = "Queue Length"
 _BANDWIDTH = "Memcpy BW"
-#: Name of the achieved rate, and its series.
+#: Name of the achieved rate, and of its series.
 _RATE = "Achieved TFLOP/s"
 _OF_KNOWN = "of known FLOPs"
 
@@ -46,7 +46,7 @@ def with_counters(
     *,
     ranks: Iterable[int] | None = None,
 ) -> TraceSet:
-    """Return the set with additional counters that are derived from its events.
+    """Return the trace set with additional counters derived from its events.
 
     Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` lists
     them after the file's counters, and their ``Trace.counter_table.record`` is -1. Counters that a
@@ -56,15 +56,14 @@ def with_counters(
     ----------
     traces : TraceSet
     kinds : iterable of str
-        ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
-        ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
-        in GB/s, see `memory_bandwidth`.
-        ``"tflop_per_s"``, not a default: one counter ``Achieved TFLOP/s`` for the device: the FLOPs
-        of each operator's call, spread evenly over its kernels. Work of unknown FLOPs adds nothing;
-        while only such work computes, the value is NaN, a gap in the track. Ranks without shapes
-        have no such counter.
+        ``"queue_length"``: one counter ``Queue Length[7]`` per stream, see `queue_length`.
+        ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … per kind of copy, in
+        GB/s, see `memory_bandwidth`. ``"tflop_per_s"``, not a default: one counter ``Achieved
+        TFLOP/s`` for the device, with the FLOPs of each operator call spread evenly over its
+        kernels. Work with unknown FLOPs adds nothing; while only such work computes, the value is
+        NaN, a gap in the track. Ranks without shapes have no such counter.
     ranks : iterable of int, optional
-        Add counters to these ranks only.
+        Adds counters to these ranks only.
 
     Returns
     -------
@@ -120,7 +119,7 @@ def _bandwidths(part: RankPart) -> Iterator[_Series]:
 
 
 def _rates(part: RankPart) -> Iterator[_Series]:
-    """Yield the achieved rate of the device: the sum over running calls, NaN if none is known."""
+    """Yield the achieved rate of the device: the sum over running calls; NaN if none is known."""
     efficiency = call_efficiency(part.trace)
     if efficiency is None:
         return
@@ -140,7 +139,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     def sum_of_running(value: Floats) -> Floats:
         return np.cumsum(np.concatenate([value, -value])[order])
 
-    # While nothing runs, the rate is 0, not the rounding error of the sums.
+    # While nothing runs, the rate is 0 instead of the rounding error of the sums.
     rated, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
     total = np.where(rated > 0, sum_of_running(rate), np.where(running > 0, np.nan, 0.0))
     is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)

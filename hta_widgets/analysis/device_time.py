@@ -1,8 +1,8 @@
 """Device time by kind, stream and process group, and how much of it overlaps.
 
-Every instant of a device counts once. For example, a rank computes from 0 to 60 ns and communicates
-from 40 to 100 ns. It computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
-hides 20 ns of the communication; the other 40 ns are exposed.
+Every instant of a device counts once. For example, a rank that computes from 0 to 60 ns and
+communicates from 40 to 100 ns computes for 60 ns, communicates for 60 ns, and is busy for 100 ns.
+Compute hides 20 ns of the communication; the other 40 ns are exposed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hta_widgets.trace.intervals import clip, intersect, subtract, total_length,
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
-#: HTA's names of kinds, in the order in which they appear in a label.
+#: HTA's names of kinds, in the order in which they occur in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = {
@@ -77,10 +77,10 @@ def temporal_breakdown(
 ) -> pd.DataFrame:
     """Split each rank's device time into idle, computing and other work.
 
-    The span runs from the first start to the last end of the rank's device work in the whole job,
-    on all streams, and is cut at the window's edges; times of adjacent windows add up. Every
-    instant of the span counts once: as computing if any compute kernel runs, else as non-compute
-    if anything communicates or copies, else as idle. Hence, to the nanosecond,
+    The span extends from the first start to the last end of the rank's device work in the whole
+    job, on all streams. It is clipped at the edges of the window, so times of adjacent windows add
+    up. Every instant of the span counts once: as computing if a compute kernel runs, else as
+    non-compute if anything communicates or copies, else as idle. Hence, to the nanosecond,
     ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
     exposed_memory_ns == non_compute_ns``. Synchronization rows on a stream are waits, not work.
     Only selected events are used: in a selection of communication, all of it is exposed.
@@ -94,17 +94,18 @@ def temporal_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank whose span the window touches; times int64:
+        One row per rank whose span overlaps the window; times are int64:
 
         - ``rank``
         - ``idle_ns, compute_ns, non_compute_ns, span_ns``
-        - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN for a span of 0 ns
+        - ``idle_pct, compute_pct, non_compute_pct``: percentages of the span, 0..100; NaN for a
+          span of 0 ns
         - ``busy_ns``: time with any work; ``communication_ns, memory_ns``: time with work of that
-          kind, whatever else runs
+          kind, regardless of other work
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
-        - ``unrecorded_ns``: the part of ``idle_ns`` in which the device was probably busy with work
-          that is not in the file, as in `device_idle_breakdown`
+        - ``unrecorded_ns``: the part of ``idle_ns`` during which the device was probably busy with
+          work that is not in the file, as in `device_idle_breakdown`
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _device_times)
@@ -130,7 +131,7 @@ _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
 
 
 def _device_times(part: RankPart) -> tuple[int, ...] | None:
-    """Return the values of the columns `_TIMES`, or None if the rank has no span in the window."""
+    """Return the values of the columns `_TIMES`; None if the rank has no span in the window."""
     if part.span is None:
         return None
     span = part.recorded_span_ns
@@ -165,14 +166,15 @@ def kernel_type_breakdown(
 ) -> pd.DataFrame:
     """Return the time of each kind of device work, alone and overlapping others.
 
-    Every busy instant of a rank's device counts for exactly one label: the kinds that run then,
-    such as ``COMPUTATION overlapping COMMUNICATION``. Times are added over ranks.
+    Every busy instant of a rank's device counts for exactly one label, which names the kinds that
+    run at that time, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over
+    ranks.
 
     Parameters
     ----------
     traces : TraceSet
     per_rank : bool, default False
-        Return one row per rank and label; shares are then of the rank's busy time.
+        Return one row per rank and label, with shares of the rank's busy time.
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -181,9 +183,9 @@ def kernel_type_breakdown(
     Returns
     -------
     DataFrame
-        One row per label that occurs, the most time first:
+        One row per label that occurs, most time first:
 
-        - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
+        - ``rank`` (int64, only with `per_rank`; rows are then ordered by rank)
         - ``kernel_type`` (str): the label
         - ``sum_ns`` (int64)
         - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
@@ -221,7 +223,7 @@ def _label(kind_bits: int, kinds: Sequence[str]) -> str:
 
 
 def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
-    """Return the time of each combination of kinds; bit n of the index is kind n."""
+    """Return the time of each combination of kinds; bit n of the index stands for kind n."""
     edges, changes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for bit, kind in enumerate(kinds):
         start, end = part.union_of_kinds(kind)
@@ -229,7 +231,7 @@ def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
         changes += np.full(len(start), 1 << bit), np.full(len(end), -(1 << bit))
     time = np.concatenate(edges)
     order = np.argsort(time, kind="stable")
-    # The times of a kind do not overlap, so the sum of the changes has the bits that are set.
+    # Times of one kind do not overlap, so the sum of the changes has a bit for each running kind.
     running = np.cumsum(np.concatenate(changes)[order])[:-1]
     length = np.diff(time[order])
     return [int(length[running == bits].sum()) for bits in range(1 << len(kinds))]
@@ -243,11 +245,11 @@ def comm_comp_overlap(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the share of each rank's communication that overlaps computing.
+    """Return the share of each rank's communication that overlaps compute.
 
-    ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
-    in which it communicates; concurrent communication kernels are counted once. All computing
-    of the rank in the window is included, whether it is selected or not.
+    ``overlap_share`` is the time during which the rank both computes and communicates, divided by
+    the time during which it communicates. Concurrent communication kernels count once. All compute
+    of the rank in the window is included, whether or not it is selected.
 
     Parameters
     ----------
@@ -261,13 +263,14 @@ def comm_comp_overlap(
         One row per rank, including ranks without communication:
 
         - ``rank`` (int64)
-        - ``communication_ns, overlapped_ns`` (int64): communicating at all, and while computing
+        - ``communication_ns, overlapped_ns`` (int64): time of any communication, and of
+          communication while computing
         - ``overlap_share`` (float): 0..1, NaN without communication
         - ``exposed_ns`` (int64): communicating and not computing
         - ``compute_ns`` (int64): computing at all
 
         ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
-        adds rules for their names) and ranks whose communication kernels all last 0 ns.
+        adds rules for their names), and ranks whose communication kernels all last 0 ns.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
@@ -289,12 +292,12 @@ def comm_comp_overlap(
             "compute_ns": computing,
         },
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
-        note=dict.fromkeys(notes),  # without ranks, both are the same
+        note=dict.fromkeys(notes),  # without ranks, both notes are the same
     )
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return communicating, overlapped and computing time, and the number of kernels that do it."""
+    """Return communicating, overlapped and compute time, and the number of such kernels."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])
@@ -314,7 +317,7 @@ def communication_by_stream(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return each device stream's communication time, and the part that computing hides.
+    """Return each device stream's communication time, and the part that compute hides.
 
     Parameters
     ----------
@@ -325,10 +328,10 @@ def communication_by_stream(
     Returns
     -------
     DataFrame
-        One row per rank and stream that communicates, in that order, int64 except for the share:
+        One row per rank and communicating stream, in this order, int64 except for the share:
 
-        - ``rank, stream``; ``count`` of communication kernels
-        - ``communication_ns``: the time in which any of them runs
+        - ``rank, stream``; ``count``, the number of communication kernels
+        - ``communication_ns``: the time during which any of them runs
         - ``overlapped_ns``: the part during which the rank computes on any stream;
           ``exposed_ns``: the rest
         - ``overlap_share``: ``overlapped_ns / communication_ns``, 0..1
@@ -336,9 +339,9 @@ def communication_by_stream(
 
     Notes
     -----
-    Overlap is defined as in `comm_comp_overlap`, but by stream: all compute of the rank is used,
-    selected or not. Times of streams that communicate at the same time add up to more than the
-    rank's.
+    Overlap is defined as in `comm_comp_overlap`, but per stream: all compute of the rank is used,
+    whether or not it is selected. Times of streams that communicate at the same time add up to more
+    than the rank's time.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
@@ -364,8 +367,8 @@ def communication_by_group(
 ) -> pd.DataFrame:
     """Return each process group's communication time, its exposed part, and its bytes.
 
-    Groups and sizes are read from the args of communication kernels, which PyTorch writes since
-    version 2.3.
+    Groups and sizes are read from args of communication kernels, which PyTorch writes since version
+    2.3.
 
     Parameters
     ----------
@@ -378,20 +381,21 @@ def communication_by_group(
     Returns
     -------
     DataFrame
-        One row per rank and process group, in order of ranks, the most time first:
+        One row per rank and process group, ordered by rank, most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
-          the file; text, empty if missing. The purpose is read from the kernels, else the header
+          the file, as text; empty if missing. The purpose is read from the kernels, or else from
+          the header
         - ``collective`` (str, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
-        - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added
-          up; -1 if none is known; not cut by the window
+        - ``in_bytes, out_bytes`` (int64): sums of the known sizes of this rank's inputs and
+          outputs; -1 if none is known; not clipped by the window
 
     Notes
     -----
-    A size is the number of elements times the bytes of their type, not the bytes that the algorithm
-    of the collective moves; `collectives` returns bandwidths.
+    A size is the number of elements times the bytes of their type, which may differ from the bytes
+    moved by the collective's algorithm; `collectives` returns bandwidths.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
@@ -427,7 +431,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
 
 
 def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return labels, times and bytes of each group of a rank, the most time first.
+    """Return labels, times and bytes of each group of a rank, most time first.
 
     `labeled` are the args that distinguish groups; missing ones are empty strings.
     """

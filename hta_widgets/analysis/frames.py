@@ -1,7 +1,7 @@
-"""Frames from the columns or rows of several ranks.
+"""Frames built from the columns or rows of several ranks.
 
-A schema has the dtype of each column, so that a frame without rows has the same dtypes as any
-other. For example, two ranks return a block each; ``name`` is a pair of codes and strings::
+A schema has the dtype of each column, so a frame without rows has the same dtypes as any other. For
+example, two ranks return one block each; ``name`` is a pair of codes and strings::
 
     schema = {**int64("rank id"), "name": "category"}
     stack_blocks(
@@ -28,7 +28,7 @@ from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.trace import categorical_dtype
 
-#: The dtype of each column of a frame, by pandas' name: ``{"rank": "int64", "name": "category"}``.
+#: Pandas dtype of each column of a frame: ``{"rank": "int64", "name": "category"}``.
 Schema = Mapping[str, str]
 
 
@@ -49,7 +49,7 @@ def result_frame(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes, and set its ``attrs``."""
+    """Return a frame of `columns` with their order and dtypes, and set its ``attrs``."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
@@ -67,19 +67,19 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
 
 
 def int64(names: str) -> dict[str, str]:
-    """Return the schema of integer columns; spaces separate their names."""
+    """Return the schema of integer columns; spaces separate the names."""
     return dict.fromkeys(names.split(), "int64")
 
 
 def float64(names: str) -> dict[str, str]:
-    """Return the schema of columns of floating-point numbers; spaces separate their names."""
+    """Return the schema of floating-point columns; spaces separate the names."""
     return dict.fromkeys(names.split(), "float64")
 
 
 def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[str, Any]:
     """Concatenate the columns of one block per rank.
 
-    A single value is repeated for each row of its block. Categories are pairs of codes and strings.
+    A scalar is repeated for each row of its block. Categories are pairs of codes and strings.
     """
     sizes = [
         next(len(column) for column in block.values() if isinstance(column, np.ndarray))

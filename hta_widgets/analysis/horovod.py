@@ -2,11 +2,11 @@
 
 Horovod reduces a tensor once all ranks have computed it. Its timeline, which one rank writes for
 the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. When a rank is ready, the phase
-gets an event without length, whose name is the number of the rank.
+gets an event without duration, named after the number of the rank.
 
-For example, the ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait
-for 30 and 28 ns. These ranks differ from the ranks of `collectives`: the timeline is the file of
-one process, so it is one rank of its set.
+For example, ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait for
+30 and 28 ns. These ranks differ from the ranks of `collectives`: the timeline is the file of one
+process, so it is a single rank of its trace set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Prefix of the names of phases in which ranks become ready.
+#: Prefix of the phases in which ranks become ready.
 NEGOTIATION = "NEGOTIATE_"
 _RANK = re.compile(r"\d{1,9}")
 _NO_NEGOTIATIONS = (
@@ -52,18 +52,19 @@ def horovod_readiness(
     Parameters
     ----------
     traces : TraceSet
-        Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
+        Horovod timelines, as written with ``HOROVOD_TIMELINE``.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        Only tensors with a selected event of a ready rank, within the window and these files.
+        Restricts the tensors to those with a selected event of a ready rank, in this window and
+        these files.
 
     Returns
     -------
     DataFrame
         One row per rank of the job. ``rank`` (int64), its number in the file; ``negotiations``
         (int64), how often it was ready for a tensor together with others; ``score`` (float64), the
-        share of these in which it was the only last rank; ``wait_ns`` (int64), the sum of its own
-        waits; ``imposed_wait_ns`` (int64), the sum of the others' waits for it as the only last
-        rank; ``blocked_ns`` (int64), the time in which at least one other rank waits for it.
+        share of these in which it alone was last; ``wait_ns`` (int64), the sum of its own waits;
+        ``imposed_wait_ns`` (int64), the sum of the others' waits when it alone was last;
+        ``blocked_ns`` (int64), the time during which at least one other rank waits for it.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _ready_times))
@@ -105,7 +106,7 @@ def _readiness_of_rank(rank: Any, events: pd.DataFrame) -> tuple[Any, ...]:
 
 
 def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return the phase, the rank and the time, on the set's clock, of each event of readiness."""
+    """Return phase, rank and time, on the trace set's clock, of each event of a ready rank."""
     table, names = part.table, part.table.names.values
     is_phase = np.array([name.startswith(NEGOTIATION) for name in names], dtype=bool)
     if not is_phase.any():
@@ -120,9 +121,9 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
-    """Return the phase around each event, the last to begin on its track; -1 if that has ended.
+    """Return the phase around each event, the last to begin on its track; -1 if it has ended.
 
-    The event of the last rank may be at the end of the phase, and is not the phase's child then.
+    The event of the last rank may be at the end of the phase, and then is not the phase's child.
     """
     merged = np.concatenate((phases, rows))
     is_event = np.arange(len(merged)) >= len(phases)

@@ -1,19 +1,19 @@
-"""Activities of the host's threads: waits, memory calls, data loading, operators, Python functions.
+"""Activities of host threads: waits, memory calls, data loading, operators, Python functions.
 
 A device idles because of what the host does before it launches the next work. Only threads that
-launch work are analysed. At each instant one activity of a thread applies, the first in `_LEVELS`.
+launch work are analyzed. At each instant, a thread has a single activity, the first in `_LEVELS`.
 For example, ``cudaFree`` within an operator within a Python function is a memory call.
 
-A thread that waits for more than 1 ms while its device runs no recorded work waits for work that is
-not in the file: a synchronization returns within microseconds after the last work ends, and a copy
-from pageable memory starts within 0.3 ms. This part of a call is the activity `UNRECORDED_WAIT`,
-and the rest is a wait for the device. For example, ``cudaStreamSynchronize`` lasts from 0 to 6 ms,
-and the last work ends at 1 ms: the thread waits for the device for 1 ms, and for unrecorded work
-for 5 ms.
+If a thread waits for more than 1 ms while its device runs no recorded work, it waits for work that
+is not in the file, because a synchronization returns within microseconds after the last work ends,
+and a copy from pageable memory starts within 0.3 ms. This part of a call is the activity
+`UNRECORDED_WAIT`; the rest is a wait for the device. For example, if ``cudaStreamSynchronize``
+lasts from 0 to 6 ms and the last work ends at 1 ms, the thread waits for the device for 1 ms, and
+for unrecorded work for 5 ms.
 
-Level k covers the time of the activities 0 to k, so each level contains the previous one, and the
-time of activity k is that of level k less that of level k - 1. With levels from 0 to 10 ns (memory
-calls) and from 0 to 25 ns (operators), operators take 15 ns.
+Level k covers the time of the activities 0 to k, so each level contains the previous one. The time
+of activity k is the time of level k minus that of level k - 1. For example, with levels from 0 to
+10 ns (memory calls) and from 0 to 25 ns (operators), operators take 15 ns.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 
-#: Activities of a thread before it launches; of several at the same time, the first listed applies.
+#: Activities of a thread before it launches. Among simultaneous activities, the first listed
+#: applies.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
-#: The code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
+#: Code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
 #: The order in which activities apply: first those of the thread itself (False), then those of all
-#: threads that launch work (True). Memory calls of any thread delay the device, so they precede
+#: threads that launch work (True). Memory calls on any thread delay the device, so they precede
 #: Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
@@ -71,25 +72,25 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, True),
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
-#: Maximum wait while the device runs nothing; a longer wait is for work that is not in the file.
+#: A longer wait while the device runs nothing is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
 #: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has blocking copies.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return immediately, except from or to pageable memory. A call that lasts longer than
+#: Copies that return immediately, except from or to pageable memory. A call that takes longer than
 #: `_BLOCKING_NS` waits.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
-#: Maximum time for launching a node of a graph; real launches take up to 4 µs.
+#: Longest time for launching a graph node; real launches take up to 4 µs.
 _NODE_NS = 10_000
 #: Calls that make a stream wait for work of another stream.
 _STREAM_WAITS = re.compile(
     r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
 )
 
-#: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
+#: Calls that allocate or free device memory, or host memory that a device can access.
 _ALLOCATOR_CALLS = re.compile(
     r"(cuda|cu|hip|musa|mu|aclrt|cnrt)(Host|Ext|Mem|MemHost)?(Malloc|Alloc|Free)\w*"
     r"|(cuda|cu|hip|musa|mu|aclrt)(Mem)?Host(Register|Unregister)\w*"
@@ -101,18 +102,18 @@ _ALLOCATOR_CALLS = re.compile(
 #: Names of events that load data. The folders of Python files are not searched.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-#: Calls that free memory, except memory of the host.
+#: Calls that free memory, except host memory.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
-#: Python's functions in which a thread sleeps or waits for another thread.
+#: Python functions in which a thread sleeps or waits for another thread.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
-#: Maximum share of launches without work in the file, if the threads launch on one device only.
+#: Largest share of launches without work in the file if threads launch on one device only.
 _MAX_UNLINKED = 0.05
-#: Minimum number of calls that free memory in a program without a caching allocator.
+#: Number of freeing calls from which a program has no caching allocator.
 _MANY_FREES = 10
-#: Maximum share of the busy time within stalling events.
+#: Largest share of the busy time that is within stalling events.
 _MAX_STALLED_BUSY = 0.1
-#: Minimum time of the innermost stalling event, relative to the longest around it.
+#: Smallest time of the innermost stalling event, relative to the longest around it.
 _MIN_INNERMOST = 0.8
 _ADDRESS = re.compile(r" object at 0x[0-9a-fA-F]+")
 
@@ -123,7 +124,7 @@ class _ThreadTimes(NamedTuple):
     end: Ints
 
     def union(self, thread: int | None = None) -> Intervals:
-        """Return the times of the thread with the track `thread`, or of all threads."""
+        """Return the times of the thread on track `thread`, or of all threads."""
         if thread is None:
             return union(self.start, self.end)
         is_of_thread = self.track == thread
@@ -131,17 +132,17 @@ class _ThreadTimes(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The time of an activity of a thread and of all activities that apply before it."""
+    """Time of a thread's activity and of all activities that take precedence."""
 
     activity: int
     covered: Intervals
 
 
 def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each activity in intervals, on the thread of the call of each interval.
+    """Return the time of each activity in intervals, on the thread of each interval's call.
 
-    Activities are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k is from ``start[k]`` to
-    ``end[k]``, and its call is ``call[k]``; without a call, -1, all its times are 0.
+    Activities are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k extends from ``start[k]``
+    to ``end[k]``, and its call is ``call[k]``. Without a call (-1), all its times are 0.
     """
     activity_ns = [np.zeros(len(start), dtype=np.int64) for _ in range(UNRECORDED_WAIT + 1)]
     threads = trace.table.track[call]
@@ -160,7 +161,7 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 
 @memoize
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
-    """Return the levels of each thread that launches work; levels that add no time are left out."""
+    """Return the levels of each thread that launches work; levels that add no time are omitted."""
     table = trace.table
     threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
@@ -197,7 +198,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     """Return the parts of waits, longer than 1 ms, in which the device runs no recorded work."""
     gap_start, gap_end = rank_part(trace, Selection()).device_gaps()
     is_long = gap_end - gap_start > LONG_WAIT_NS
-    # A thread that launches on several devices waits for any of these.
+    # A thread that launches on several devices may wait for any of them.
     if not is_long.any() or _has_launches_elsewhere(trace):
         return _thread_times(trace, np.zeros(0, dtype=np.intp))
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
@@ -206,7 +207,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
-    # Each wait with each of the `count` gaps that it overlaps.
+    # Each wait is paired with each of the `count` gaps that it overlaps.
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
@@ -217,9 +218,9 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
 
 
 def waits_without_recorded_work(trace: Trace) -> Rows:
-    """Return the calls that wait for more than 1 ms, while the device mostly runs nothing recorded.
+    """Return the calls that wait for more than 1 ms while the device mostly runs nothing recorded.
 
-    Unlike `UNRECORDED_WAIT`, they include calls before the first work of the file.
+    Unlike `UNRECORDED_WAIT`, they include calls before the first work in the file.
     """
     table = trace.table
     rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
@@ -233,7 +234,7 @@ def waits_without_recorded_work(trace: Trace) -> Rows:
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:
-    """Return whether threads of a rank of one device also launch work on other devices."""
+    """Return whether threads of a single-device rank also launch work on other devices."""
     if trace.local_rank < 0:
         return False
     is_launch = name_mask(trace, _LAUNCHES.fullmatch)
@@ -243,7 +244,7 @@ def _has_launches_elsewhere(trace: Trace) -> bool:
 
 
 def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
-    """Return the times of `UNRECORDED_WAIT` by track of each thread that launches work."""
+    """Return the times of `UNRECORDED_WAIT`, by track of each thread that launches work."""
     waits: dict[int, Intervals] = {}
     if not len(_unrecorded_waits(trace).start):
         return waits
@@ -259,7 +260,8 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """Return starts and codes of activities, by track of each thread that launches work.
 
-    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 stands for none.
+    Codes count from 1 in the order of `ACTIVITIES`, followed by `UNRECORDED_WAIT`; 0 means no
+    activity.
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():
@@ -279,7 +281,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
     """Return two masks of events: operators and other calls, and Python functions."""
     table = trace.table
-    # In files of 2021, steps have the category of operators; they are not an activity.
+    # In files of 2021, steps have the category of operators, but they are not an activity.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
     called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function", rows)
@@ -296,7 +298,7 @@ def is_data_loading_name(name: str) -> bool:
 def time_in_calls(trace: Trace) -> Intervals:
     """Return when a thread that launches work is inside a recorded call.
 
-    Python functions are calls as well, except during `python_pauses`.
+    Python functions also count as calls, except during `python_pauses`.
     """
     rows = rows_of_launching_threads(trace)
     in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
@@ -314,7 +316,7 @@ def python_pauses(trace: Trace) -> Intervals:
 
 
 def rows_of_launching_threads(trace: Trace) -> Rows:
-    """Return the events of the host threads that launch work."""
+    """Return the events of host threads that launch work."""
     table = trace.table
     is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
     return np.flatnonzero(is_launching[table.track])
@@ -325,9 +327,9 @@ def stalling_event(
 ) -> tuple[str, int] | None:
     """Return the name of the innermost host events that explain idle time, and the idle time.
 
-    Events of this name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
-    time but hardly any of their busy time. Events of a host that only launches too slowly cover
-    both. The median of the idle time on `peers` is subtracted. None if no events explain it.
+    Events with this name, such as ``torch.save``, cover more than `min_idle_ns` of the devices'
+    idle time but hardly any of their busy time. Events of a host that merely launches too slowly
+    cover both. The median idle time on `peers` is subtracted. Returns None if no events explain it.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):
@@ -373,10 +375,10 @@ _NO_TIME = _EventTimes(0, 0, 0)
 def _idle_and_busy_times(
     trace: Trace, min_ns: float, selected: Container[str] | None = None
 ) -> dict[str, _EventTimes]:
-    """Return how long a device idles and works during host events, by the events' name.
+    """Return how long a device idles and works during host events, by event name.
 
-    Names whose events take less than `min_ns`, and names that are not `selected`, are left out.
-    The name "" has the busy time of the whole trace.
+    Names whose events take less than `min_ns`, and names that are not `selected`, are omitted. The
+    name "" has the busy time of the whole trace.
     """
     table, work = trace.table, device_work_rows(trace)
     start_ns, end_ns = table.start_ns, table.end_ns
@@ -386,7 +388,7 @@ def _idle_and_busy_times(
     rows = rows_of_launching_threads(trace)
     rows = rows[(step_numbers(table.names.values) < 0)[table.name[rows]]]
     codes, code_of_row = distinct_codes(table.name[rows])
-    # Python adds the address of an object to the names of its methods.
+    # Python adds the address of the object to names of methods.
     texts = [_ADDRESS.sub("", table.names[code]) for code in codes.tolist()]
     name_of_code, names = pd.factorize(np.array(texts, dtype=object))
     name_of_row = name_of_code[code_of_row]
@@ -423,22 +425,22 @@ def follows_stream_wait(trace: Trace) -> Bools:
 
 
 def stream_wait_calls(trace: Trace) -> Rows:
-    """Return the calls that make a stream wait for work of another stream, by start."""
+    """Return the calls that make a stream wait for work of another stream, ordered by start."""
     return np.flatnonzero(name_mask(trace, _STREAM_WAITS.fullmatch))
 
 
 @memoize
 def launch_calls(trace: Trace) -> Rows:
-    """Return the calls that launched device work, by start."""
+    """Return the calls that launched device work, ordered by start."""
     call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
     return occurring_codes(call[call >= 0])
 
 
 def loading_launches(trace: Trace) -> Rows:
-    """Return the calls of more than 1 ms that launch the first kernel of a name.
+    """Return the calls of more than 1 ms that launch the first kernel with a name.
 
-    The runtime then loads the code of the kernel, or compiles it. Calls before any device work are
-    left out, as no device idles then.
+    In such a call, the runtime loads or compiles the code of the kernel. Calls before any device
+    work are excluded, because no device idles at that time.
     """
     table = trace.table
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
@@ -467,10 +469,10 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 
 @memoize
 def _blocked_graph_launches(trace: Trace) -> Rows:
-    """Return the launches of graphs that wait for earlier graphs, whose work is not in the file.
+    """Return graph launches that wait for earlier graphs whose work is not in the file.
 
-    They last longer than launching the nodes in the file takes. The first launch of a graph is left
-    out, because it may also load the graph. Graphs are identified by their number of nodes.
+    They take longer than launching the nodes in the file requires. The first launch of a graph is
+    excluded, because it may also load the graph. Graphs are identified by their number of nodes.
     """
     launches = np.flatnonzero(name_mask(trace, is_graph_launch))
     if not len(launches):
@@ -485,7 +487,7 @@ def _blocked_graph_launches(trace: Trace) -> Rows:
 
 @memoize
 def union_of_waits(trace: Trace) -> Intervals:
-    """Return the times in which any host thread waits for its device."""
+    """Return the times during which any host thread waits for its device."""
     return _thread_times(trace, np.flatnonzero(waiting_calls(trace))).union()
 
 
@@ -498,9 +500,9 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free device memory, if they are too many for a caching allocator.
 
-    PyTorch's caching allocator hardly ever frees the memory of a device. If one call takes more
-    time than all others together, it also does other work, so the result is empty: the first call
-    of a program loads libraries.
+    PyTorch's caching allocator rarely frees device memory. If one call takes more time than all
+    others together, it also does other work, so the result is empty: the first call of a program
+    loads libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
@@ -519,7 +521,7 @@ def pinned_memory_calls(trace: Trace) -> Rows:
 
 
 def longest_memory_call(trace: Trace) -> int | None:
-    """Return the memory call that takes more time than all others together, None without one."""
+    """Return the memory call that takes more time than all others together, or None."""
     rows = np.flatnonzero(memory_calls(trace))
     dur = trace.table.dur_ns[rows]
     dominates = len(rows) > 0 and 2 * int(dur.max()) > int(dur.sum())

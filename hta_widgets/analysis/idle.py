@@ -1,15 +1,15 @@
 """Idle time of devices and of their streams, and its causes.
 
-A gap is an interval in which no stream of a device works. The call that launched the work after the
-gap splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
-launched. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and inside an
-operator afterwards::
+A gap is an interval during which no stream of a device works. The call that launched the work after
+the gap divides it. For example, a gap from 0 to 100 µs ends with a kernel that was launched by a
+call from 60 to 70 µs. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and
+inside an operator afterwards::
 
     0 ─ sync_wait ─ 40 ─ host_operator ─ 60 ─ launch_call ─ 70 ─ launch_latency ─ 100
 
-`gap_pieces` splits gaps: before the call by the activities of its thread (`host_activity`), and
-after the call into one category (`_wait_category`). `device_idle_breakdown` adds up the pieces of a
-device, `idle_time_breakdown` the gaps of each stream.
+`gap_pieces` divides gaps: before the call by the activities of its thread (`host_activity`), and
+after the call into a single category (`_wait_category`). `device_idle_breakdown` sums the pieces of
+a device, and `idle_time_breakdown` sums the gaps of each stream.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ from hta_widgets.trace.trace import Trace, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 Columns = dict[str, Array]
-#: Function that takes each gap's cell, the number of cells and each gap's length; returns columns.
+#: Function that takes each gap's cell, the number of cells and each gap's duration; returns
+#: columns.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
@@ -86,12 +87,12 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
     _HOST_NOTHING, _LAUNCH_CALL, _LAUNCH_LATENCY, _KERNEL_WAIT,
     _STREAM_WAIT, _BLOCKED, _UNRECORDED, _UNKNOWN,
 ) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
-#: Whether each category is a part of ``host_wait``.
+#: Whether each category is part of ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
-#: Categories in which the host has not launched the next work yet.
+#: Categories in which the host has not yet launched the next work.
 HOST_CAUSES = (*compress(IDLE_CATEGORIES, _IS_HOST), IDLE_CATEGORIES[_LAUNCH_CALL])
 
-#: Shorter waits of launched work are the latency of the device between two kernels.
+#: Shorter waits of launched work are the device's latency between two kernels.
 _SHORT_NS = 30_000
 
 _NEVER = np.iinfo(np.int64).max
@@ -110,42 +111,42 @@ def device_idle_breakdown(
 ) -> pd.DataFrame:
     """Return the idle time of each rank's device as a whole, by cause.
 
-    Gaps are the parts of the rank's span (see `temporal_breakdown`) in which none of its streams
-    works. A gap ends with the start of a kernel, copy or fill, the one launched first if several
-    start at that instant. A window cuts gaps at its edges, but categories are determined from
-    whole gaps. Every nanosecond of a gap belongs to one category:
+    Gaps are the parts of the rank's span (see `temporal_breakdown`) during which none of its
+    streams works. A gap ends with the start of a kernel, copy or fill; if several start at that
+    instant, with the one that was launched first. A window clips gaps at its edges, but categories
+    are determined from whole gaps. Every nanosecond of a gap belongs to one category:
 
-    - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
-      for the device, such as ``cudaStreamSynchronize`` or a blocking copy.
+    - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits for
+      the device, such as ``cudaStreamSynchronize`` or a blocking copy.
     - ``host_allocation, host_data_loading, host_operator, host_python, host_nothing``: the launch
       call had not begun, and its thread was inside a call that allocates or frees memory, such as
-      ``cudaFree``; loaded data; was inside an operator or another call; was inside Python functions
-      only; or was inside no recorded event.
+      ``cudaFree``; was loading data; was inside an operator or another call; was inside Python
+      functions only; or was inside no recorded event.
     - ``launch_call``: inside the launch call.
     - ``unrecorded``: while no work of any stream ran, a call that waits for the device, which may
-      be the launch call itself, lasted for more than 1 ms. Such a call returns within microseconds
-      after the device has finished, so the device was probably busy with work that is not in the
-      file. This does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads
-      also launch on others: the host may wait for any of them.
+      be the launch call itself, took more than 1 ms. Such a call returns within microseconds after
+      the device has finished, so the device was probably busy with work that is not in the file.
+      This does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads also
+      launch on others, because the host may wait for any of them.
 
     The time from the end of the launch call, or from the start of the gap if that is later, to the
-    start of the kernel has one category:
+    start of the kernel has a single category:
 
     - ``launch_latency``: the call ended within the gap.
     - ``kernel_wait``: the call ended before the gap, and the gap is shorter than
-      `consecutive_kernel_delay_ns`, the time of a device between two kernels.
+      `consecutive_kernel_delay_ns`, the time that a device needs between two kernels.
     - ``unrecorded``: the time is at least `consecutive_kernel_delay_ns`, and work of the same
       launch, a CUDA graph, had started before the gap; or the time is longer than 1 ms, and for
       most of it a thread that launches work was inside a call that waits for the device.
-    - ``stream_wait``: neither; the time is at least `consecutive_kernel_delay_ns`, and the kernel
-      is the first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited
-      for another stream or device.
-    - ``blocked``: none of these; the reason for the wait is unknown.
+    - ``stream_wait``: neither applies, the time is at least `consecutive_kernel_delay_ns`, and the
+      kernel is the first that its thread launched after a call such as ``cudaStreamWaitEvent``, so
+      it waited for another stream or device.
+    - ``blocked``: none of these applies; the reason for the wait is unknown.
     - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
       first and after the last work in the file.
 
-    While the thread of a launch call is inside no recorded event, the activities of other threads
-    that launch work count instead: a backward pass begins on a thread of its own. Memory calls of
+    While the thread of a launch call is inside no recorded event, activities of other threads that
+    launch work count instead, because a backward pass begins on a separate thread. Memory calls of
     other threads also count while the thread runs Python, because they delay the device.
 
     Parameters
@@ -154,8 +155,8 @@ def device_idle_breakdown(
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to analyze, restricted by time and ranks. Default: all. Launch calls need not
-        be selected.
+        The events to analyze, restricted by time and ranks. Default: all. Launch calls need not be
+        selected.
 
     Returns
     -------
@@ -166,9 +167,9 @@ def device_idle_breakdown(
         - ``idle_ns`` (int64): adds up to ``idle_ns`` of `temporal_breakdown`, to the nanosecond
         - ``gaps`` (int64): number of gaps with such time
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
-        - ``max_ns`` (int64): the maximum in one gap
-        - ``unrecorded_ns`` (int64): the part of ``idle_ns`` in which the device was probably busy
-          with work that is not in the file: all of ``unrecorded``, nothing of the others
+        - ``max_ns`` (int64): the maximum in a single gap
+        - ``unrecorded_ns`` (int64): the part of ``idle_ns`` during which the device was probably
+          busy with work that is not in the file: all of ``unrecorded``, 0 in other categories
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
@@ -212,7 +213,7 @@ def device_idle_gaps(
     consecutive_kernel_delay_ns
         As in `device_idle_breakdown`.
     top : int, optional
-        Return only this many gaps, longest first; by default all, by rank and time.
+        Return only this many gaps, longest first. Default: all, ordered by rank and time.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
@@ -224,11 +225,11 @@ def device_idle_gaps(
         - ``rank, start_ns, dur_ns`` (int64)
         - ``idle_category`` (categorical): the category with the largest part
         - ``next_id`` (int64), ``next_name`` (categorical): the event that ended it
-        - ``launch_id`` (int64): the call that launched that event, -1 if unknown
+        - ``launch_id`` (int64): the call that launched that event; -1 if unknown
         - ``sync_wait_ns, host_allocation_ns, host_data_loading_ns, host_operator_ns,
           host_python_ns, host_nothing_ns, launch_call_ns, launch_latency_ns, kernel_wait_ns,
-          stream_wait_ns, blocked_ns, unrecorded_ns, unknown_ns`` (int64): its parts, which add up
-          to ``dur_ns``
+          stream_wait_ns, blocked_ns, unrecorded_ns, unknown_ns`` (int64): the parts of the gap,
+          which add up to ``dur_ns``
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
     chosen = rank_parts(traces, selection, window, ranks)
@@ -253,11 +254,12 @@ def device_idle_gaps(
 
 
 def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
-    """Return for each category its time, the number of gaps with such time, and the longest one."""
+    """Return, for each category, its time, the number of gaps with such time, and the longest."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
-    # Idle time at the ends of an export has no known cause: the work next to it is not in the file.
+    # Idle time at the ends of an export has no known cause, because the adjacent work is not in the
+    # file.
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
     low, high = part.span or (0, 0)
     start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
@@ -290,8 +292,8 @@ class _RankGaps(NamedTuple):
     start: Ints
     end: Ints
     next: Rows  # the events that end gaps
-    call: Ints  # the calls that launched these, -1 for none
-    pieces: Ints  # the time by gap and category
+    call: Ints  # the calls that launched these; -1 if unknown
+    pieces: Ints  # time by gap and category
 
 
 class IdleGap(NamedTuple):
@@ -300,12 +302,12 @@ class IdleGap(NamedTuple):
     start: int
     end: int
     next: int  # the event that ends the gap
-    call: int  # the call that launched this event, -1 for none
+    call: int  # the call that launched this event; -1 if unknown
     pieces: dict[str, int]  # the time by category
 
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
-    """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
+    """Return the gaps of a rank, clipped at the window; None without a span in the window."""
     if part.span is None:
         return None
     return part.get_or_compute(("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns))
@@ -326,7 +328,7 @@ def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
 
 
 def gap_at(trace: Trace, time: int) -> IdleGap | None:
-    """Return the gap of a rank's device at an instant of its table's clock, or None."""
+    """Return the gap of a rank's device at an instant on its table's clock, or None."""
     part = rank_part(trace, Selection())
     starts, ends, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
     number = int(np.searchsorted(ends, time, "right"))
@@ -342,7 +344,7 @@ def gap_at(trace: Trace, time: int) -> IdleGap | None:
 
 
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
-    """Return the start and end of each gap in a rank's work, and the event that ends it."""
+    """Return start and end of each gap in a rank's work, and the event that ends it."""
     gap_start, gap_end = part.device_gaps()
     return gap_start, gap_end, _ends_of_gaps(part, gap_end)
 
@@ -354,9 +356,9 @@ def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the position of the event that was launched first among those that start at each time.
+    """Return the position of the event launched first among those that start at each time.
 
-    `rows` are ascending by `start`.
+    `rows` are in ascending order of `start`.
     """
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
@@ -391,7 +393,7 @@ def gap_pieces(
     *activities_ns, pieces[:, _UNRECORDED] = activity_times(trace, start, call_start, call)
     pieces[:, : len(ACTIVITIES)] = np.stack(activities_ns, axis=1)
     pieces[:, _HOST_NOTHING] = call_start - start - pieces.sum(axis=1)
-    # Inside the call, which may itself wait for work that is not in the file.
+    # Time inside the call, which may itself wait for work that is not in the file.
     pieces[:, _LAUNCH_CALL] = call_end - call_start
     long = np.flatnonzero(has_call & (table.dur_ns[call] > LONG_WAIT_NS))
     times_in_call = activity_times(trace, call_start[long], call_end[long], call[long])
@@ -404,7 +406,7 @@ def gap_pieces(
 
 
 def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: int) -> Ints:
-    """Return the category of each gap's time after the launch call had returned."""
+    """Return the category of each gap's time after the launch call has returned."""
     returned = trace.table.start_ns[call] + trace.table.dur_ns[call]
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
     return np.select(
@@ -429,7 +431,7 @@ def unrecorded_work(trace: Trace) -> Intervals:
     """
     part = rank_part(trace, Selection())
     start, end = part.device_gaps()
-    # No part of a shorter gap is unrecorded work.
+    # Shorter gaps contain no unrecorded work.
     is_long = end - start >= _SHORT_NS
     start, end = start[is_long], end[is_long]
     call = trace.launch_of[_ends_of_gaps(part, end)]
@@ -450,7 +452,8 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
     if len(long):
-        # The waits of all threads are an upper bound of the call's thread's, and are found faster.
+        # The waits of all threads are an upper bound of those of the call's thread, and faster to
+        # find.
         waiting = CumulativeCoverage(*union_of_waits(trace))
         waited = waiting(gap[1][long]) - waiting(begin[long])
         long = long[2 * waited > (gap[1] - begin)[long]]
@@ -464,9 +467,9 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
 
 
 def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
-    """Return the times without recorded work that are not idle, on the clock of the rank's table.
+    """Return times without recorded work that are not idle, on the clock of the rank's table.
 
-    These are `unrecorded_work`, and the times between windows of a recording.
+    These are `unrecorded_work` and the times between recording windows.
     """
     return unrecorded_work(trace), rank_part(trace, Selection()).unrecorded
 
@@ -475,7 +478,7 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 def _first_start_of_launches(trace: Trace) -> Ints:
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
-    # Work without a launch goes to the last place, -1, which no event has.
+    # Work without a launch goes to the last place, -1, which belongs to no event.
     np.minimum.at(first, trace.launch_of[work], trace.table.start_ns[work])
     first[-1] = _NEVER
     return first
@@ -484,8 +487,8 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 def wait_for_first_work_ns(trace: Trace) -> int:
     """Return how long a rank's device is probably busy before its first work in the file.
 
-    The first work starts long after its launch, or the host waits for the device before: the device
-    is busy with work that was launched before the recording.
+    The first work starts long after its launch, or the host waits for the device before it. The
+    device is then busy with work launched before the recording.
     """
     rows = device_work_rows(trace)
     if not len(rows):
@@ -514,17 +517,17 @@ def idle_time_breakdown(
     """Return the idle time of each stream between its kernels, by cause.
 
     A gap is the time from the latest end of the stream's earlier work to the start of its next
-    kernel, copy or fill; it has no length if these overlap. A gap belongs to one category:
+    kernel, copy or fill; its duration is 0 if these overlap. A gap belongs to one category:
 
-    - ``host_wait``: the call that launches the next kernel began after the gap did, so the host
-      was late.
-    - ``kernel_wait``: otherwise, if the gap is shorter than `consecutive_kernel_delay_ns`, the
-      time of a device between two kernels.
+    - ``host_wait``: the call that launches the next kernel began after the gap, so the host was
+      late.
+    - ``kernel_wait``: otherwise, if the gap is shorter than `consecutive_kernel_delay_ns`, the time
+      that a device needs between two kernels.
     - ``other``: otherwise, for example waits for other streams, or long gaps without a known
       launch.
 
-    Time before the first and after the last kernel of a stream is left out. A window cuts gaps
-    at its edges, so times of adjacent windows add up. `device_idle_breakdown` covers the time in
+    Time before the first and after the last kernel of a stream is excluded. A window clips gaps at
+    its edges, so times of adjacent windows add up. `device_idle_breakdown` covers the time during
     which no stream works.
 
     Parameters
@@ -533,14 +536,14 @@ def idle_time_breakdown(
     consecutive_kernel_delay_ns : int, default 30_000
         Gaps shorter than this are ``kernel_wait`` unless the host was late.
     streams : iterable of int, optional
-        Only these streams; all by default.
+        Restricts the result to these streams. Default: all.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        Three rows per rank and stream that has device work or a gap in the window:
+        Three rows per rank and stream with device work or a gap in the window:
 
         - ``rank, stream`` (int64)
         - ``idle_category`` (categorical): ``host_wait, kernel_wait, other``
@@ -551,7 +554,7 @@ def idle_time_breakdown(
 
     Notes
     -----
-    The definition is that of HTA. HTA measures gaps from the end of the previous kernel only, so
+    The definition is that of HTA. HTA measures gaps only from the end of the previous kernel, so
     they are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
     chosen = rank_parts(traces, selection, window, ranks)
@@ -569,7 +572,7 @@ def idle_interval_stats(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return statistics of the lengths of the gaps on each stream, by category.
+    """Return statistics of the gap durations on each stream, by category.
 
     Gaps, categories and parameters are defined by `idle_time_breakdown`.
 
@@ -586,7 +589,7 @@ def idle_interval_stats(
 
         - ``rank, stream`` (int64); ``idle_category`` (categorical)
         - ``count`` (int64): the ``gaps`` of `idle_time_breakdown`
-        - ``mean_ns, std_ns`` (float): the deviation is that of a sample (ddof 1)
+        - ``mean_ns, std_ns`` (float): the standard deviation is that of a sample (ddof 1)
         - ``min_ns, p25_ns, p50_ns, p75_ns, max_ns`` (float): quartiles are interpolated
 
         Floats are NaN if there are too few gaps.
@@ -639,7 +642,7 @@ def _stream_statistics(cell: Ints, cells: int, length: Ints) -> Columns:
 def _stream_gaps(
     part: RankPart, short_ns: int, wanted: list[int] | None
 ) -> tuple[Ints, Ints, Ints]:
-    """Return a rank's streams, and each gap's cell (stream and category) and length."""
+    """Return a rank's streams, and each gap's cell (stream and category) and duration."""
     table = part.table
     rows = part.without_window.device_work_rows()
     rows = rows[table.stream[rows] >= 0]
@@ -654,7 +657,7 @@ def _stream_gaps(
     for low, high in pairwise(edges_of_streams):
         np.maximum.accumulate(latest_end[low:high], out=latest_end[low:high])
     window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
-    # A gap lies between two successive events of a stream that are in the same recorded window.
+    # A gap is between two successive events of a stream that are in the same recorded window.
     before = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
     gap_start, gap_end, ends_gap = latest_end[before], start[before + 1], rows[before + 1]
     length = np.maximum(gap_end - gap_start, 0)
@@ -664,7 +667,7 @@ def _stream_gaps(
     if part.without_window is part:
         return streams.astype(np.int64), stream[before] * len(_CATEGORIES) + category, length
     low_ns, high_ns = part.clip_edges(gap_start, gap_end)
-    # A gap of 0 ns is included if its instant lies in the window.
+    # A gap of 0 ns is included if its instant is in the window.
     has_begun = np.ones(len(gap_end), dtype=bool) if part.low is None else gap_end >= part.low
     is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(ends_gap) & has_begun)
     stream_of_gap = stream[before[is_inside]]

@@ -1,7 +1,7 @@
-"""The critical path of a job: which rank the job waits for, and what that rank does meanwhile.
+"""The critical path of a job: for which rank the job waits, and what that rank does meanwhile.
 
 For example, two ranks leave an all-reduce together at 100 ns, and rank 1 arrived last, at 80 ns.
-The path is that of rank 1 before 80 ns, and the transfer from 80 to 100 ns.
+The path is that of rank 1 before 80 ns, then the transfer from 80 to 100 ns.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Type of a segment that the path reaches from another rank; other types index `EDGE_TYPES`.
+#: Type of a segment that the path enters from another rank; other types index `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)
 
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -50,7 +50,7 @@ _WHOLE_RANK = AnalysisRange(None, None, _NO_ROWS)
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
 _NEVER = np.iinfo(np.int64).max
-#: The connection by which the path reaches a segment, by the segment's type.
+#: The connection through which the path enters a segment, by the segment's type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 
@@ -62,59 +62,60 @@ def job_critical_path(
     instance: int | tuple[int, int] = 0,
     window: Window | None = None,
 ) -> pd.DataFrame:
-    """Return the chain of dependencies that determines the length of a step, over all ranks.
+    """Return the chain of dependencies that determines the duration of a step, over all ranks.
 
-    The path shows which rank the job waits for, and what that rank does in the meantime: time that
-    the others spend waiting for it in collectives is not on the path.
+    The path shows for which rank the job waits, and what that rank does meanwhile. Time that the
+    others spend waiting for it in collectives is not on the path.
 
-    The path is walked back from the end of the rank that ends last. Within a rank it follows the
-    path of `critical_path`: from each start or end to the launching call, the previous kernel of
-    the stream, the work of another stream or the device, or the previous event of the thread,
+    The path is walked backwards from the end of the rank that ends last. Within a rank it follows
+    the path of `critical_path`: from each start or end to the launching call, the previous kernel
+    of the stream, the work of another stream or the device, or the previous event of the thread,
     whichever has the longest chain of dependencies. At the end of a collective in which the rank
-    waited, the transfer, which begins at the last arrival, belongs to the rank; from the last
-    arrival the path continues backwards on the rank that arrived last.
+    waited, the rank is charged with the transfer, which begins at the last arrival; before that,
+    the path continues on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set is, because
-    only this clock orders the arrivals of different ranks. A clear drift of clocks is corrected.
+    Times are on the fitted clock (`TraceSet.with_clock`), regardless of the trace set's clock,
+    because only this clock orders the arrivals of different ranks. A clear clock drift is
+    corrected.
 
     Parameters
     ----------
     traces : TraceSet
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` analyses the whole job. A job without
-        ``ProfilerStep`` has the path of a step of its inference engine or else the whole path, as
-        in `critical_path`.
+        Part of the name of a host range; ``""`` analyzes the whole job. For a job without
+        ``ProfilerStep``, the path is that of a step of its inference engine, or else the whole
+        path, as in `critical_path`.
     instance : int or (first, last), default 0
-        Number of the range among the ranges of that name, from 0 by their earliest start on any
-        rank. The same range on different ranks is identified by its name (``ProfilerStep#4``),
-        ranges of one name by their order. The span is from its earliest start on any rank to its
-        latest end, or to the end of the last device work that it launched.
+        Number of the range among those with that name, counted from 0 by their earliest start on
+        any rank. Names identify the same range on different ranks (``ProfilerStep#4``); ranges with
+        the same name are identified by their order. The span extends from the earliest start on any
+        rank to the latest end, or to the end of the last device work launched in the range.
     window : (start_ns, end_ns), optional
         A span on the fitted clock instead of a range.
 
     Returns
     -------
     DataFrame
-        One row per segment, in order of time without gaps; the values of ``dur_ns`` add up to the
-        span.
+        One row per segment, in order of time and without gaps; ``dur_ns`` adds up to the span.
 
-        ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1 for
+        ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
         none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
-        in `critical_path`, ``outside_path`` also if no dependency of an event is known;
-        ``via``, how the path reaches the segment: ``event`` (within an event), ``thread``,
+        in `critical_path`, with ``outside_path`` also if no dependency of an event is known;
+        ``via``, how the path enters the segment: ``event`` (within an event), ``thread``,
         ``launch``, ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which
         arrived last at this row's event), ``unknown``.
 
-        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
-        drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;
-        ``clock_overlap_ns``, the time that is left out because the path would count it twice, added
-        up over the jumps. This happens if a rank leaves a collective before the last one arrives,
-        which shows that their clocks are off.
+        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets` after
+        correction of clock drift, -1 if unknown; ``jumps``, how often the path changes ranks;
+        ``clock_overlap_ns``, the time that is excluded because the path would count it twice,
+        summed over the jumps. This occurs if a rank leaves a collective before the last one
+        arrives, which shows that the clocks are inaccurate.
 
     Notes
     -----
-    HTA's critical path is that of one rank; for a job of one rank this path is that of
-    `critical_path`. In collectives with missing files it continues on the last of the loaded ranks.
+    HTA's critical path is that of a single rank; for a job with one rank, this path equals that of
+    `critical_path`. In collectives with missing files, it continues on the last of the loaded
+    ranks.
     """
     match = matching(traces)
     drift = drift_fit(traces)
@@ -153,9 +154,9 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
-        ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
-        It has the ``.attrs`` of `frame`.
+        One row per rank and cause that occurs, most time first: ``rank`` (int64), ``bound_by``,
+        ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path). It
+        has the ``.attrs`` of `frame`.
     """
     table = critical_path_summary(frame)
     table["share"] = table["dur_ns"] / max(int(table["dur_ns"].sum()), 1)
@@ -211,12 +212,12 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range of a rank on the job's common clock, and the range on the rank's own clock."""
+    """A time range of a rank on the job's common clock and on the rank's own clock."""
 
     low: int
     high: int
     place: int  # of the rank
-    within: AnalysisRange  # what the rank's graph is made from
+    within: AnalysisRange  # the part from which the rank's graph is built
     row: int = -1  # device work that runs beyond the end of the range
 
 
@@ -250,7 +251,7 @@ def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _Jo
 
 
 def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the device work, and the host events of the threads that launch any.
+    """Return the device work, and the host events of threads that launch any.
 
     Other threads, such as watchdogs of collectives, are not on the path.
     """
@@ -275,7 +276,7 @@ def _span_in_window(
 ) -> _JobSpan | None:
     """Return a rank's span in a window; `high` is the last end within the window.
 
-    The device work that runs at the window's end, if any, is the span's `row`.
+    Device work that runs at the end of the window, if any, is the span's `row`.
     """
     low, high = clock.to_rank(np.array(window)).tolist()
     table = trace.table
@@ -298,7 +299,7 @@ def _span_in_window(
 def _spans_of_ranges(
     ranks: Sequence[tuple[int, Trace, RankClock]], annotation: str, instance: int | tuple[int, int]
 ) -> list[_JobSpan | None]:
-    """Return each rank's span from the first to the last instance, None if it has none of them."""
+    """Return each rank's span from the first to the last instance; None if it has neither."""
     first, last = instance_numbers(instance)
     instances_of_ranks = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
@@ -329,7 +330,7 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
 
 
 def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan:
-    """Return the time range of a rank's ranges and of the device work that they launched."""
+    """Return the time range of a rank's ranges and of the device work launched in them."""
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
     within = AnalysisRange(start, end, rows)
@@ -343,14 +344,14 @@ def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan
 
 
 class _JobWalker(PathWalker):
-    """The walk over all ranks, which goes from a collective to the rank that arrived last at it."""
+    """Walks over all ranks, from a collective to the rank that arrived last at it."""
 
     def __init__(self, match: Matching, times: Arrivals, spans: Sequence[_JobSpan | None]) -> None:
         super().__init__(0)
         self._match, self._times, self._spans = match, times, spans
         self._graphs: dict[int, tuple[RankGraph, dict[int, int]]] = {}
         self._rows = match.event_field("rows")
-        #: of each entry, the entry of the rank that arrives last at its collective
+        #: for each entry: the entry of the rank that arrives last at its collective
         self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
         is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
         #: whether the clocks show that the rank waited for the last one
@@ -379,11 +380,11 @@ class _JobWalker(PathWalker):
             return None
         arrival_ns = int(self._times.last_ns[entry])
         begin = max(min(arrival_ns, now), self.low)
-        # The segment has no length if the clocks say that the rank left before the last arrival.
+        # The segment has no duration if, by the clocks, the rank left before the last arrival.
         self.add_edge(begin, now, place, COLLECTIVE, int(graph.path.chains.last_edge[node]))
         self.overlap_ns += max(arrival_ns - now, 0)
         self.jumps += 1
-        # No second jump from one instant: clocks that disagree could cause a loop.
+        # There is only one jump per instant, because clocks that disagree could cause a loop.
         self._limit = now if arrival_ns >= now else begin + 1
         return last_place, last_graph, arrival_node, begin
 

@@ -41,8 +41,8 @@ from hta_widgets.trace.traceset import TraceSet
 _RANGE = "cuda_profiler_range"
 _INT64_END = 1 << 63
 
-#: Floating-point operations per executed instruction, by the instruction's counter. A fused
-#: multiply-add counts as two. Precisions are double (d), single (f) and half (h).
+#: Floating-point operations per executed instruction, by counter. A fused multiply-add counts as
+#: two. Precisions are double (d), single (f) and half (h).
 CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
     f"smsp__sass_thread_inst_executed_op_{precision}{operation}_pred_on.sum": flops
     for precision in "fhd"
@@ -60,31 +60,33 @@ def cupti_counters(
 ) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
-    With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
-    measures counters for each kernel instead of recording when kernels run. The file then has
-    one event of category ``cuda_profiler_range`` per kernel, without a link to its launch. The
-    k-th event is paired with the k-th call that launches a kernel, on any thread.
+    With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])``, PyTorch's profiler
+    measures counters for each kernel instead of recording when kernels run. The file then has one
+    event of category ``cuda_profiler_range`` per kernel, without a link to its launch. The k-th
+    event is paired with the k-th call that launches a kernel, on any thread.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels, restricted by time and ranks. Default: all. They are paired with launches
-        before they are selected.
+        The kernels to return, restricted by time and ranks. Default: all. They are paired with
+        launches before they are selected.
 
     Returns
     -------
     DataFrame
-        One row per kernel, by rank and start:
+        One row per kernel, ordered by rank and start:
 
         - ``rank, id`` (int64); ``name`` (str)
-        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler, not when kernels ran
-        - ``launch_id`` (int64): id of the launching call, -1 for none
+        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler; not the times at which
+          kernels ran
+        - ``launch_id`` (int64): id of the launching call; -1 if none
         - ``op_stack`` (list of str): the operators around the launch, outermost first
-        - ``top_level_op, bottom_level_op`` (str): the first and last operator, empty without any
+        - ``top_level_op, bottom_level_op`` (str): the first and the last of these operators; empty
+          if there are none
         - one column per counter, named as in the file: int64 (-1: not measured), or float64 (NaN:
           not measured) if any value is a fraction
-        - ``flops`` (int64): floating point operations, if the file has counters of SASS
+        - ``flops`` (int64): floating-point operations, if the file has counters of SASS
           instructions (see ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
 
         ``.attrs["matched"]`` counts ``kernels`` and ``launches``. If they differ on a rank, pairs
@@ -93,8 +95,8 @@ def cupti_counters(
     Notes
     -----
     The definition is that of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
-    for ranks whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls
-    named ``cuLaunchKernel…`` (Triton) are included here if that makes the numbers equal.
+    for ranks whose numbers differ, and only counts calls named ``cudaLaunchKernel…``. Here, driver
+    calls named ``cuLaunchKernel…`` (Triton) are included if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
     stacks: list[list[str]] = []
@@ -225,7 +227,7 @@ def _to_number(value: Any) -> int | float | None:
 
 
 def _flops(counters: Mapping[str, Array]) -> Ints | None:
-    """Return the floating point operations of each kernel; None without such counters."""
+    """Return the floating-point operations of each kernel; None without such counters."""
     names = [name for name in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if name in counters]
     if not names:
         return None
@@ -247,8 +249,8 @@ def kernel_breakdown(
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
-    Durations of concurrent kernels add up. They are clipped to the window; kernels that
-    overlap the window are included.
+    Durations of concurrent kernels add up. They are clipped to the window; kernels that overlap the
+    window are included.
 
     Parameters
     ----------
@@ -261,14 +263,14 @@ def kernel_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank, kind and kernel, in order of ranks, the most time first:
+        One row per rank, kind and kernel, ordered by rank, most time first:
 
         - ``rank`` (int64)
         - ``kind`` (categorical): ``compute``, ``communication`` or ``memory``
         - ``name`` (str): as in the file
         - ``count, sum_ns`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
-        - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
+        - ``std_ns`` (float): standard deviation of a sample (ddof 1); 0 for a single kernel
     """
     chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
@@ -295,7 +297,7 @@ def kernel_duration_by_rank(
     ----------
     traces : TraceSet
     top : int, optional
-        Return only this many kernels, those with the most time over all ranks.
+        Return only this many kernels, which are those with the most time over all ranks.
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -364,25 +366,25 @@ def user_annotation_breakdown(
     """Return the durations of the ranges that the program names, by rank and name.
 
     Ranges come from ``record_function`` and from the profiler, such as ``ProfilerStep#3``. On the
-    host they last as long as the code in them, on the device from the start of the first work
-    launched in them to the end of the last. All nested ranges are included.
+    host, a range lasts as long as its code. On the device, it extends from the start of the first
+    work launched in it to the end of the last. All nested ranges are included.
 
     Parameters
     ----------
     traces : TraceSet
     use_device : bool, default True
-        The ranges on the device (``gpu_user_annotation``), else those on the host
+        Use the ranges on the device (``gpu_user_annotation``) instead of those on the host
         (``user_annotation``).
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to analyze, restricted by time and ranks. Default: all. Durations are clipped
-        to the window; counts include all ranges that overlap it.
+        The events to analyze, restricted by time and ranks. Default: all. Durations are clipped to
+        the window; counts include all ranges that overlap it.
 
     Returns
     -------
     DataFrame
-        One row per rank and name, sorted by both: ``rank`` (int64), ``name`` (str),
-        ``count, sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns``
-        (float64; standard deviation of a sample, 0 for one range).
+        One row per rank and name, sorted by both: ``rank`` (int64), ``name`` (str), ``count,
+        sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns`` (float64;
+        standard deviation of a sample, 0 for a single range).
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _range_statistics, use_device))
@@ -430,31 +432,31 @@ def kernels_by_annotation(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the device's events with the named range that contains each.
+    """Return the device events, each with the named range that contains it.
 
     Parameters
     ----------
     traces : TraceSet
     source : {"auto", "device", "host"}
-        ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event
-        on its stream. ``"host"``: the innermost host range that encloses the event's launching
-        call on its thread; calls of the autograd thread lie below the ``## backward ##`` range or
-        the step that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges,
-        ``"host"`` on others.
+        ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event on
+        its stream. ``"host"``: the innermost host range that encloses the event's launching call on
+        its thread; calls on the autograd thread are below the ``## backward ##`` range or the step
+        that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges, otherwise
+        ``"host"``.
     by_name : bool, default False
         Return sums by range and name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device's events, restricted by time and ranks. Default: all. Times are clipped to the
-        window. Ranges need not be selected.
+        The device events to return, restricted by time and ranks. Default: all. Times are clipped
+        to the window. Ranges need not be selected.
 
     Returns
     -------
     DataFrame
-        One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
-        dur_ns`` (int64), ``name`` (categorical), ``stream`` (int32), ``annotation`` (categorical,
-        empty for none). With `by_name` one row per rank, range and name, the most time of a rank
-        first: ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by
-        rank.
+        One row per event on a stream, including waits, ordered by rank and start: ``rank, id,
+        start_ns, dur_ns`` (int64), ``name`` (categorical), ``stream`` (int32), ``annotation``
+        (categorical, empty if none). With `by_name`, one row per rank, range and name, most time of
+        a rank first: ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source
+        by rank.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _annotated_kernels, source))
@@ -508,10 +510,10 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:
-    """Return the shortest range that overlaps each event on its stream, -1 for none."""
+    """Return the shortest range that overlaps each event on its stream; -1 if none."""
     table = trace.table
     ranges = np.flatnonzero(_ranges(trace, "device"))
-    # Streams of several devices in one file share numbers, but not processes.
+    # Streams of several devices in one file may have equal numbers, but not equal processes.
     number_of: dict[tuple[str, str], int] = {}
     stream = np.array(
         [number_of.setdefault((track.pid, track.tid), len(number_of)) for track in table.tracks],
@@ -531,7 +533,7 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
 
 
 def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
-    """Return the shortest range that overlaps each event, -1 for none; ties go to the later range.
+    """Return the shortest range that overlaps each event (-1 if none); ties go to the later range.
 
     Ranges are half-open: an event that ends at the start of a range does not overlap it.
     """

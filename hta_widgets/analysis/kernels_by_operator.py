@@ -1,7 +1,7 @@
 """The kernels that operators launch, with delays and sequences.
 
-Work that a call launches belongs to the operators that enclose the call on its thread. For example,
-``aten::linear`` launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+Work launched by a call belongs to the operators that enclose the call on its thread. For example,
+``aten::linear`` launches the kernels ``gemm`` and ``add``, so its sequence is ``gemm -> add``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 Text = TypeVar("Text", str, tuple[str, str])
 
-#: Calls that copy; HTA excludes them from the delays.
+#: Calls that copy, which HTA excludes from the delays.
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 _ANNOTATION = KINDS.index("annotation")
@@ -63,18 +63,18 @@ def operator_kernels(
     ----------
     traces : TraceSet
     operator_name : str, optional
-        String in the operators' names, as in `frequent_kernel_sequences`; by default all operators.
-        With a name, every matching host event is used, including ranges of the program.
+        Substring of the operators' names, as in `frequent_kernel_sequences`. Default: all
+        operators. With a name, every matching host event is used, including ranges of the program.
     exact : bool, default False
         Match the whole name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The device work, restricted by time and ranks. Default: all. Times are clipped to the
-        window, delays are not.
+        The device work to return, restricted by time and ranks. Default: all. Times are clipped to
+        the window; delays are not.
 
     Returns
     -------
     DataFrame
-        One row per device event (computing, communicating, copying), by rank and start:
+        One row per device event (computing, communicating, copying), ordered by rank and start:
         ``rank, id, name, kind, stream, start_ns, dur_ns, operator, operator_id``; ``launch_id``,
         the id of the launching call; ``operator_delay_ns``, from the operator's start to the
         call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
@@ -144,32 +144,32 @@ def operator_launch_delays(
     """Return the sequences of kernels that operators launch, and the delays of their launches.
 
     A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
-    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence consists of
+    by ``…Memcpy…`` and ``…Memset…`` calls are excluded. The sequence of an occurrence consists of
     the names of all kernels that it launched; delays are measured for its first kernel.
 
     Parameters
     ----------
     traces : TraceSet
     prefix : str, default "aten::"
-        Start of the operators' names.
+        Prefix of the operators' names.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The operators to work on, narrowed to ranks and to those that overlap the window; all by
-        default. All work that they launched is included; delays are not cut.
+        The operators to analyze, restricted to ranks and to those that overlap the window. Default:
+        all. All work that they launched is included; delays are not clipped.
 
     Returns
     -------
     DataFrame
-        One row per rank, operator and sequence, the most frequent of a rank first: ``rank``
+        One row per rank, operator and sequence, ordered by rank, most frequent first: ``rank``
         (int64); ``operator, kernel_sequence`` (str; ``" -> "`` separates kernels);
         ``occurrence_count`` (int64); ``avg_operator_launch_delay_ns`` (float64), the mean time from
-        the start of the operator to the start of its first launching call;
-        ``avg_runtime_delay_ns`` (float64), from the start of that call to that of the kernel.
+        the start of the operator to the start of its first launching call; ``avg_runtime_delay_ns``
+        (float64), from the start of that call to the start of the kernel.
 
     Notes
     -----
-    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, but HTA uses the operator
-    that started last on any thread, covers CUDA's calls only, and fails if a call launched several
-    kernels.
+    The definition is that of HTA's ``get_aten_op_kernels_and_delay``. HTA, however, uses the
+    operator that started last on any thread, covers only CUDA calls, and fails if a call launched
+    several kernels.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _delays_of, prefix))
@@ -232,13 +232,14 @@ def _group_sequences(
     sizes: Ints,
     write: Callable[[str, list[str]], Text],
 ) -> tuple[list[Text], Ints]:
-    """Return a label of each group of equal operators and sequences, and each operator's group.
+    """Return labels for groups of equal operators and sequences, and each operator's group.
 
-    `work` has `sizes` events per operator, in the order of `operators`. `write` makes the label of
-    an operator's name and the names of its work. Groups are sorted by frequency, then by label.
+    `work` has `sizes` events per operator, in the order of `operators`. `write` makes a label from
+    the name of an operator and the names of its work. Groups are sorted by frequency, then by
+    label.
     """
     names, name = part.table.names, part.table.name
-    # Sequences of codes are compared as bytes, which can be keys.
+    # Sequences of codes are converted to bytes, which can be dictionary keys.
     codes = np.ascontiguousarray(name[work], dtype=np.int32)
     content = codes.tobytes()
     ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
@@ -268,36 +269,37 @@ def frequent_kernel_sequences(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the sequences of device work that occurrences of an operator launch, by frequency.
+    """Return the sequences of device work that an operator launches, by frequency.
 
     Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
     each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
-    host events; events of the autograd thread lie below the ``## backward ##`` range or the step
-    that runs at that time. A pattern is the name of the occurrence and the names of its device
-    events by start: kernels, copies and waits, on any stream.
+    host events; events on the autograd thread are below the ``## backward ##`` range or the step
+    that runs at that time. A pattern consists of the name of the occurrence and the names of its
+    device events, ordered by start: kernels, copies and waits on any stream.
 
     Parameters
     ----------
     traces : TraceSet
     operator_name : str
-        String in the names, for example ``"aten::linear"``.
+        Substring of the names, for example ``"aten::linear"``.
     min_pattern_len : int, default 3
-        Minimum number of device events.
+        Minimum number of device events in a pattern.
     top_k : int, optional
-        Maximum number of patterns per rank; all by default.
+        Maximum number of patterns per rank. Default: all.
     every_depth : bool, default False
-        Count occurrences at every depth unless they are below another one. HTA counts those at
-        the smallest depth, and so misses an operator that a model calls at several depths.
+        Count occurrences at every depth unless they are below another one. HTA only counts those at
+        the smallest depth, and so misses operators that a model calls at several depths.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The operators to work on, narrowed to ranks and to those that overlap the window; all by
-        default. All work that they launched is included. The window cuts times, not patterns.
+        The operators to analyze, restricted to ranks and to those that overlap the window. Default:
+        all. All work that they launched is included. The window clips times, not patterns.
 
     Returns
     -------
     DataFrame
-        One row per rank and pattern, by rank, the most frequent first, then by pattern: ``rank``
-        (int64); ``pattern`` (str; ``|`` separates names); ``count`` (int64); ``kernel_ns`` (int64),
-        the sum of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
+        One row per rank and pattern, ordered by rank, most frequent first, then by pattern:
+        ``rank`` (int64); ``pattern`` (str; ``|`` separates names); ``count`` (int64); ``kernel_ns``
+        (int64), the total duration of the device events; ``operator_ns`` (int64), that of the
+        occurrences.
 
     See Also
     --------
@@ -336,17 +338,17 @@ def frequent_kernel_sequences(
 
 @dataclass(frozen=True, eq=False)
 class SequencePatterns:
-    """The patterns of one rank, the most frequent first."""
+    """The patterns of a rank, most frequent first."""
 
     rank: int
     texts: list[str]
     count: Ints
     kernel_ns: Ints
     operator_ns: Ints
-    occurrences: Rows  # the operators that are counted
-    pattern: Ints  # of each occurrence, -1 beyond the maximum number of patterns
-    below: Ints  # the occurrence above each event, as a position, -1 for none
-    candidates: int  # number of operators of the name
+    occurrences: Rows  # operators that are counted
+    pattern: Ints  # pattern of each occurrence; -1 beyond the maximum number of patterns
+    below: Ints  # position of the occurrence above each event; -1 if none
+    candidates: int  # number of operators with this name
     kernels: int  # number of device events below occurrences
 
 
@@ -358,7 +360,7 @@ def find_patterns(
     top_k: int | None = None,
     every_depth: bool = False,
 ) -> SequencePatterns:
-    """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
+    """Return the patterns of a rank; parameters are as in `frequent_kernel_sequences`."""
     trace, table = part.trace, part.table
     is_named = name_mask(trace, lambda name: operator_name and operator_name in name)
     candidates = part.rows[is_named[part.rows]]
@@ -408,7 +410,7 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the root above each event and above each of `device`: its position, -1 for none."""
+    """Return the position of the root above each event and each of `device`; -1 if none."""
     is_root = mask_of_rows(roots, len(trace))
     parent = attach_backward_threads(trace, nested_parents(trace, is_root))
     root_above = positions_of_rows(roots, len(trace))[nearest_ancestor(parent, is_root)]

@@ -61,8 +61,8 @@ def launch_stats(
 
     The launching calls of all vendors are included: runtime and driver calls that launch kernels,
     copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. If
-    several calls share an id, the innermost launching call is used, so no kernel is counted twice.
-    A window does not cut durations.
+    several calls have the same id, the innermost launching call is used, so no kernel is counted
+    twice. A window does not clip durations.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def launch_stats(
     Returns
     -------
     DataFrame
-        One row per launch and device event, by rank and the call's start:
+        One row per launch and device event, ordered by rank and the start of the call:
 
-        - ``rank, correlation`` (int64, -1 if the file links by other means)
+        - ``rank, correlation`` (int64; -1 if the file links by other means)
         - ``kernel`` (the full name), ``kind``, ``launch`` (name of the call): categorical
         - ``stream`` (int64)
-        - ``cpu_dur_ns, gpu_dur_ns`` (int64): the call's duration and the device event's
-        - ``launch_delay_ns`` (int64): from the call's end to the device event's start, 0 if
-          it starts earlier
+        - ``cpu_dur_ns, gpu_dur_ns`` (int64): durations of the call and of the device event
+        - ``launch_delay_ns`` (int64): from the end of the call to the start of the device event; 0
+          if that starts earlier
         - ``launch_id, kernel_id`` (int64): the two events
 
         ``.attrs["unlaunched"]`` counts selected device work whose launch is not in the files.
@@ -148,10 +148,10 @@ def launch_outliers(
 
     There are three kinds of outliers; a launch may be of several kinds:
 
-    - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel less than the
-      call
+    - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel takes less time
+      than the call
     - ``long call``: the call takes more than `runtime_cutoff_ns`
-    - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the call's end
+    - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the end of the call
 
     A call that launches several events, such as a graph, is counted once: for the event that starts
     first, with the duration of all.
@@ -169,10 +169,10 @@ def launch_outliers(
     Returns
     -------
     DataFrame
-        One row per rank, outlier and kernel, by rank and outlier, the most frequent first: ``rank,
-        outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64: outliers,
-        and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns, gpu_sum_ns,
-        launch_delay_sum_ns`` (int64, of the outliers).
+        One row per rank, outlier and kernel, ordered by rank and outlier, most frequent first:
+        ``rank, outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64:
+        outliers, and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns,
+        gpu_sum_ns, launch_delay_sum_ns`` (int64, of the outliers).
     """
     events = launch_stats(
         traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks

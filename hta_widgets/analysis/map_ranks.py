@@ -1,11 +1,11 @@
-"""Run a function over the ranks of a job, in this process or in the workers of an executor.
+"""Runs a function over the ranks of a job, in this process or in the workers of an executor.
 
 A job may be larger than memory, so the data of a rank is released before the next rank is read.
-Results of ranks are small and are yielded in order of the ranks.
+Results of ranks are small and are yielded in the order of the ranks.
 
 An executor receives batches of ranks. For example, 100 ranks are divided into 16 batches for 4
 workers, and at most 8 batches are submitted at a time. So a worker that finishes finds another
-batch, and no worker runs far ahead of the results that are read.
+batch, and no worker runs far ahead of the results that are consumed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
 
 T = TypeVar("T")
-_BATCHES_PER_WORKER = 4  # so that a worker that finishes early takes another batch
+_BATCHES_PER_WORKER = 4  # so that a worker that finishes early gets another batch
 _IN_FLIGHT_PER_WORKER = 2  # submitted batches
 _RankArguments = Sequence[tuple[Any, ...]]  # arguments of each rank
-_RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
+_RankResult = tuple[Any, Ints | None]  # result of a rank, and its number of events by kind
 
 
 def map_ranks(
@@ -42,9 +42,9 @@ def map_ranks(
 ) -> Iterator[T]:
     """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
 
-    Data of a stored rank is released before the next is read, unless all ranks fit into the memory
+    Data of a stored rank is released before the next is read, unless all ranks fit in the memory
     limit (`hta_widgets.trace.memo`). An executor is used only if all ranks are in files. The rank
-    is a `RankPart` if `over` has a selection, else a `Trace`.
+    is a `RankPart` if `over` has a selection, otherwise a `Trace`.
     """
     selection = over.selection if isinstance(over, RankParts) else None
     traces: Sequence[Trace]
@@ -68,7 +68,7 @@ def map_ranks(
 def map_working_ranks(
     chosen: RankParts, function: Callable[..., T | None], *args: Any
 ) -> dict[int, T]:
-    """Return by rank the results of ``function(part, *args)`` that are not None."""
+    """Return, by rank, the results of ``function(part, *args)`` that are not None."""
     results = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
     return {rank: result for rank, result in results if result is not None}
 
@@ -110,7 +110,7 @@ def _map_elsewhere(
                 break
             batches.popleft()
         if not futures:
-            # The executor is closed: the remaining ranks run in this process.
+            # The executor is closed, so the remaining ranks run in this process.
             low = batches[0][0]
             yield from _map_here(traces[low:], selection, function, arguments[low:])
             return

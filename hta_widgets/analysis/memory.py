@@ -1,4 +1,4 @@
-"""Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's memory timelines.
+"""Memory in use over time, from ``[memory]`` events of traces and PyTorch's memory timelines.
 
 For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the first 100 are released at 7 ns.
 The memory in use is 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
@@ -39,7 +39,7 @@ _ARGS = {
     "Addr": -1,
 }  # fmt: skip
 
-#: Uses of memory, in the order of PyTorch's numbers for them.
+#: Uses of memory, in the order of PyTorch's numbers.
 MEMORY_CATEGORIES: tuple[str, ...] = (
     "Parameter", "Optimizer state", "Input", "Temporary", "Activation", "Gradient", "Autograd",
     "Unknown",
@@ -61,32 +61,32 @@ def memory_events(
 ) -> pd.DataFrame:
     """Return the allocations and releases of memory in traces.
 
-    Traces recorded with ``profile_memory=True`` have one instant event called ``[memory]`` for
-    each allocation (bytes > 0) and release (bytes < 0) of PyTorch's allocators.
+    Traces recorded with ``profile_memory=True`` have an instant event named ``[memory]`` for each
+    allocation (bytes > 0) and release (bytes < 0) by PyTorch's allocators.
 
     Parameters
     ----------
     traces : TraceSet
     window : (start_ns, end_ns), optional
-        Only events within it.
+        Restricts the events to this window.
     ranks : iterable of int, optional
         Only these ranks.
 
     Returns
     -------
     DataFrame
-        One row per event, by rank and time:
+        One row per event, ordered by rank and time:
 
         - ``rank, time_ns`` (int64)
-        - ``device`` (category): ``cpu``, ``cuda:0``, … (PyTorch also calls AMD's devices ``cuda``)
-        - ``bytes`` (int64): allocated, or released if negative
+        - ``device`` (category): ``cpu``, ``cuda:0``, … (PyTorch also names AMD devices ``cuda``)
+        - ``bytes`` (int64): number of allocated bytes; negative for released bytes
         - ``total_allocated_bytes, total_reserved_bytes`` (int64): allocated and reserved by the
           device's allocator after the event; -1 if unknown (before PyTorch 1.10)
-        - ``running_bytes`` (int64): the sum of ``bytes`` on the rank and device since the recording
+        - ``running_bytes`` (int64): sum of ``bytes`` on the rank and device since the recording
           began
         - ``address`` (int64): -1 if unknown
         - ``operator_id`` (int64), ``operator`` (category): id and name of the innermost operator on
-          the thread at that time, -1 and empty for none
+          the thread at that time; -1 and empty if none
         - ``pid, tid`` (category): the thread, as in the file
     """
     blocks = [_events_of(part) for part in rank_parts(traces, None, window, ranks)]
@@ -115,7 +115,7 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     device, devices = pd.factorize(
         np.array(list(map(_device_name, args["Device Type"], args["Device Id"])), object)
     )
-    # Running sums begin with the recording, wherever the window begins.
+    # Running sums begin with the recording, regardless of the window.
     running = pd.Series(args["Bytes"]).groupby(device).cumsum().to_numpy()
     time = table.time_ns[rows]
     is_inside = part.is_in_window(time)
@@ -158,7 +158,7 @@ def _device_name(type_: int, number: int) -> str:
 
 
 def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
-    """Return the innermost operator on the thread of each instant event, -1 for none."""
+    """Return the innermost operator on the thread of each instant event; -1 if none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
     on_track = {
@@ -195,14 +195,15 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     path : path-like
         A file from ``torch.profiler.profile.export_memory_timeline`` for one device: events
         (``.raw.json.gz``), or sums by category (``.json``, ``.json.gz``). Format and compression
-        are detected from the content.
+        are detected from the contents.
 
     Returns
     -------
     DataFrame
-        One row per instant of change, by time, all int64: ``time_ns``, since the first event, in
-        whole microseconds in files of sums; and the bytes in use after all changes at that instant:
-        ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient, Autograd, Unknown``.
+        One row per instant of change, ordered by time, all int64: ``time_ns`` since the first
+        event, in whole microseconds in files of sums; and the bytes in use after all changes at
+        that instant: ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient,
+        Autograd, Unknown``.
 
         ``.attrs`` has ``origin_ns``, the epoch time of the first event (None if all memory was
         allocated before); ``peak_bytes``, the maximum of each category; ``peak_total_bytes``,
@@ -213,8 +214,8 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Notes
     -----
     Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
-    before the first event counts from that event on; HTA has a separate row for it, with the
-    same time.
+    before the first event counts from that event on; HTA has a separate row for it, with the same
+    time.
     """
     value = _decode_file(path)
     timeline = _timeline_of_sums if _has_sums(value) else _timeline_of_events
@@ -236,7 +237,7 @@ def _decode_file(path: str | Path) -> Any:
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # The file has sums, or another kind of contents.
+        # The file has sums, or other contents.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         is_pickle = data[:1] == b"\x80"
@@ -246,7 +247,7 @@ def _decode_file(path: str | Path) -> Any:
 
 
 def _has_sums(value: Any) -> bool:
-    """Return whether a file's value is ``[times, sizes]``, not a list of events of four numbers."""
+    """Return whether a file's value is ``[times, sizes]``, instead of a list of events."""
     if not isinstance(value, list) or [type(item) for item in value] != [list, list]:
         return False
     return not value[1] or type(value[1][0]) is list

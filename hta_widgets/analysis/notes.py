@@ -1,4 +1,4 @@
-"""Notes on what a frame leaves out, or why it is empty."""
+"""Notes about what a frame excludes, or why it is empty."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hta_widgets.text import plural, rank_list
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
-#: Keys of the notes if no selected rank has work, and if only the listed ranks have none.
+#: Keys of notes: if no selected rank has work, and if only the listed ranks have none.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 
 
 def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note on the selected ranks that are not in `having`; empty if all of them are."""
+    """Return a note about the selected ranks that are not in `having`; empty if all are."""
     without = [rank for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")
@@ -45,7 +45,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 def on_hosts_note(
     counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
-    """Return a note on communication on hosts, given the `count_host_collectives` of ranks."""
+    """Return a note about communication on hosts, from the `count_host_collectives` of ranks."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
@@ -55,7 +55,7 @@ def on_hosts_note(
 
 
 def prelaunched_note(chosen: RankParts) -> str:
-    """Return a note on the selected device work that was launched before recording began."""
+    """Return a note about selected device work that was launched before recording began."""
     times = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
     count, prelaunched_ns, all_ns = times.sum(axis=0).tolist()
     if not count:
@@ -70,21 +70,21 @@ def prelaunched_note(chosen: RankParts) -> str:
 
 
 def outside_operators_note(outside_ns: int, device_ns: int) -> str:
-    """Return a note on the share of device time that no operator launched; empty if it is small."""
+    """Return a note about device time that no operator launched; empty if its share is small."""
     share = int(100 * outside_ns / max(device_ns, 1) + 0.5)
     is_large = share >= facts("limits")["outside_operators_pct"]
     return note_text("outside_operators", share=share) if is_large else ""
 
 
 def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
-    """Return the number and duration of prelaunched device events, and the duration of all."""
+    """Return number and duration of prelaunched device events, and the duration of all."""
     rows = part.device_work_rows()
     dur_ns, is_prelaunched = part.durations(rows), part.trace.prelaunched[rows]
     return int(is_prelaunched.sum()), int(dur_ns[is_prelaunched].sum()), int(dur_ns.sum())
 
 
 def ambiguous_note(collectives: int) -> str:
-    """Return the note on collectives that, by their times, match several others; "" without any."""
+    """Return a note about collectives whose times match several others; "" without any."""
     if not collectives:
         return ""
     return (

@@ -1,6 +1,6 @@
 """Counts and times of operators and kernels in two runs, and their differences.
 
-For example, ``aten::mm`` runs 10 times for 40 µs before and 12 times for 36 µs after: its counts
+For example, ``aten::mm`` runs 10 times for 40 µs before and 12 times for 36 µs after. Its counts
 differ by 2, its times by -4 µs, and it is ``changed``.
 """
 
@@ -48,35 +48,36 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, were removed, or ran at a different count.
 
-    For each name, counts and durations are totals over all given ranks and steps, so they are only
-    comparable if both sides have the same number of ranks and steps. The duration of an operator
-    includes the operators that it calls.
+    For each name, counts and durations are totals over all given ranks and steps, so they are
+    comparable only if both sides have the same number of ranks and steps. The duration of an
+    operator includes the operators that it calls.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        The two sides. A selection stands for its events, cut at its window.
+        The two sides. For a selection, its events are used, clipped at its window.
     device : {"all", "cpu", "gpu"}, default "all"
         ``"gpu"``: events on device streams, including stream 0, without the device's copies of
-        annotations; ``"cpu"``: events on the host; ``"all"``: both, and the copies of annotations.
+        annotations; ``"cpu"``: host events; ``"all"``: both, and the copies of annotations.
     short_names : bool, default False
-        Compare short names, which instances of a template and versions of a library share.
+        Compare short names, which are equal for instances of a template and for versions of a
+        library.
     before_ranks, after_ranks : int or iterable of int, optional
-        Ranks of one side; all by default.
+        Ranks of one side. Default: all.
     before_steps, after_steps : int or iterable of int, optional
-        Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the
-        step of their launch. By default all events are used, including those outside of steps.
+        Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the step
+        of their launch. By default, all events are used, including those outside of steps.
     selection : Selection, optional
-        Narrows both sides, for example ``traces.select("kind == 'communication'")``.
+        Restricts both sides, for example ``traces.select("kind == 'communication'")``.
     window : (start_ns, end_ns), optional
-        Narrows both sides in time; durations are cut at its edges.
+        Restricts both sides in time; durations are clipped at its edges.
     ranks : int or iterable of int, optional
-        Narrows both sides to these ranks.
+        Restricts both sides to these ranks.
 
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference in time:
+        One row per name, ordered by size of the difference in time:
 
         - ``name`` (str); ``kind`` (category): if a name has several, the kind with the most time
         - ``before_count, after_count, diff_count`` (int64); the difference is after − before
@@ -89,8 +90,8 @@ def diff_ops(
     Notes
     -----
     HTA's ``TraceDiff.compare_traces`` has the same counts and totals, by name over all categories,
-    except that it counts the device's copies of annotations as CPU, and finds no step for events
-    on stream 0, so it calls all kernels of AMD runs deleted.
+    with two exceptions: it counts the device's copies of annotations as CPU, and finds no step for
+    events on stream 0, so it reports all kernels of AMD runs as deleted.
     """
     sides = []
     for source, side_ranks, steps in (
@@ -155,7 +156,7 @@ def side_parts(
 def sums_by_name(
     sides: Sequence[Sequence[RankPart]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
-    """Return the names of all sides, the names' kinds, and their counts and times on each side."""
+    """Return the names of all sides, their kinds, and their counts and times on each side."""
     schema = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
     blocks = [
         _sums_of_rank(part, device, short_names=short_names).assign(side=number)

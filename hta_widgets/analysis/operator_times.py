@@ -1,8 +1,8 @@
 """Time of operators on the host and on the device.
 
 For example, ``aten::linear`` runs for 10 ns and calls ``aten::addmm``, which runs for 6 ns and
-launches a kernel of 30 ns. The host times of the two are 10 and 6 ns in total, and 4 and 6 ns
-without operators below. Their device times are 30 and 30 ns in total, and 0 and 30 ns without.
+launches a kernel of 30 ns. Their host times are 10 and 6 ns in total, and 4 and 6 ns without
+operators below. Their device times are 30 and 30 ns in total, and 0 and 30 ns without.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from hta_widgets.trace.traceset import TraceSet
 _RankResult = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-#: Columns with the parts of ``device_total_ns``, by the kind of the device work.
+#: Columns with the parts of ``device_total_ns``, by kind of device work.
 _KIND_COLUMNS = {"communication": "communication_ns", "memory": "memory_ns"}
 
 
@@ -78,27 +78,27 @@ def operators(
     ``ProfilerStep``. Runtime calls and Python functions between two operators are ignored. If
     events overlap without nesting, an operator's parent is the nearest that encloses it entirely.
 
-    - *Total* host time is from an operator's start to its end. Recursion is counted once: an
+    - *Total* host time extends from an operator's start to its end. Recursion counts once: an
       operator within another of the same row (of the same name, and shape or stack) adds nothing.
     - *Self* host time is the total without the time covered by direct children, so the self times
-      of all operators of a thread add up to the time in which any of them runs.
-    - *Device self* time is that of the device work (computing, communicating, copying) whose
-      launching call has the operator as its innermost, on the call's thread. Work launched by the
-      backward pass belongs to the operators of its thread.
-    - *Device total* time includes the operators below; recursion is counted once as well.
+      of all operators of a thread add up to the time during which any of them runs.
+    - *Device self* time is the time of device work (computing, communicating, copying) whose
+      launching call has the operator as its innermost one, on the call's thread. Work launched in
+      the backward pass belongs to the operators of its thread.
+    - *Device total* time includes the operators below; recursion also counts once.
 
-    The window cuts times. Device work in the window belongs to its operator even if the operator
-    ran before the window; such an operator has ``count`` 0. Other selections choose operators, and
-    the device work of these is included whether it is selected or not.
+    The window clips times. Device work in the window belongs to its operator even if the operator
+    ran before the window; such an operator has ``count`` 0. Other selections select operators,
+    whose device work is included whether or not it is selected.
 
     Parameters
     ----------
     traces : TraceSet
     group_by_shape : bool, default False
-        One row per shape of the inputs, as the profiler wrote it with ``record_shapes=True``.
+        Return one row per shape of the inputs, as recorded with ``record_shapes=True``.
     group_by_stack : bool, default False
-        One row per call stack, as the profiler wrote it with ``with_stack=True``: from the arg
-        ``Call stack``, or from the Python functions that enclose the operator.
+        Return one row per call stack, as recorded with ``with_stack=True``: from the arg ``Call
+        stack``, or from the Python functions that enclose the operator.
     annotations : bool, default False
         Treat ranges named by the program (``record_function``) as operators.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -107,14 +107,14 @@ def operators(
     Returns
     -------
     DataFrame
-        One row per rank and operator, by rank, then device time: ``rank`` (int64), ``name`` (str),
-        ``input_shapes`` and ``call_stack`` (str; innermost call first, separated by ``;``; empty
-        if the file has none) if grouped by them, and in int64 ``count, cpu_total_ns, cpu_self_ns,
-        device_total_ns, device_self_ns``.
+        One row per rank and operator, ordered by rank, then by device time: ``rank`` (int64),
+        ``name`` (str), ``input_shapes`` and ``call_stack`` (str; innermost call first, separated by
+        ``;``; empty if the file has none) if grouped by them, and in int64 ``count, cpu_total_ns,
+        cpu_self_ns, device_total_ns, device_self_ns``.
 
         ``.attrs["device_ns"]`` is the time of all device work in the window, and
-        ``.attrs["unattributed"]`` the part in no row: ``unlinked_ns`` (no launching call in the
-        file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
+        ``.attrs["unattributed"]`` the part that is in no row: ``unlinked_ns`` (no launching call in
+        the file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``. The note states the share of the first two if it is at least 10 %.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
@@ -126,7 +126,7 @@ def operators(
 def operators_with_kinds(
     chosen: Selection, keys: list[str], *, annotations: bool = False
 ) -> pd.DataFrame:
-    """Return the frame of `operators` with the communication and copies in ``device_total_ns``."""
+    """Return the frame of `operators`, with communication and copies in ``device_total_ns``."""
     traces = chosen.owner
     without_window = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
@@ -159,7 +159,7 @@ def operators_with_kinds(
 def _operators_by_window(
     part: RankPart, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
 ) -> _RankResult:
-    """Return `_operators_of_rank` in a window; the result of all times is cached."""
+    """Return `_operators_of_rank` in a window; the result for all times is cached."""
     if window_ns == (None, None):
         find = partial(_operators_of_rank, part, keys, annotations=annotations)
         return part.get_or_compute(("operators", *keys, annotations), find)
@@ -188,7 +188,7 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     measures = {name: values[selected] for name, values in times.items()}
     measures["count"] = is_counted.astype(np.int64)
     for name in ("cpu_total_ns", "device_total_ns", *_KIND_COLUMNS.values()):
-        measures[name] *= is_outermost  # recursion is counted once
+        measures[name] *= is_outermost  # recursion counts once
     columns = {"rank": part.rank, **_sums_of_groups(texts, group, measures)}
     counts = {
         "all_operators": len(tree.rows),
@@ -204,7 +204,7 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
 
 
 def _sums_of_groups(texts: pd.DataFrame, group: Ints, measures: dict[str, Ints]) -> dict[str, Any]:
-    """Return the texts and sums of each group that has events or device time in the window."""
+    """Return texts and sums of each group that has events or device time in the window."""
     sums = pd.DataFrame(measures).groupby(group).sum()
     is_shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
     first = np.unique(group, return_index=True)[1][is_shown]
@@ -239,7 +239,7 @@ def _times_of_operators(
 
 
 def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
-    """Return the shapes of the inputs as JSON text, empty if the file has none."""
+    """Return the input shapes as JSON text; empty if the file has none."""
     args = event_args(trace, rows, ("Input Dims", "Input dims"))
     return [
         _text(new if old is None else old)
@@ -248,7 +248,7 @@ def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
 
 
 def call_stacks(trace: Trace, rows: Rows) -> Sequence[str]:
-    """Return the call stacks, the innermost call first, empty if the file has none."""
+    """Return the call stacks, innermost call first; empty if the file has none."""
     stated = event_args(trace, rows, ("Call stack",))["Call stack"]
     if any(stated):
         return [_text(stack) for stack in stated]
@@ -262,17 +262,17 @@ def _text(value: Any) -> str:
 
 
 def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
-    """Return the names of the Python functions that enclose each event, the innermost first."""
+    """Return the names of the Python functions that enclose each event, innermost first."""
     table = trace.table
     python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
     number_of = positions_of_rows(functions, len(table))
     function_above = number_of[nearest_ancestor(table.parent, python)]
     forest = forest_of(function_above[table.parent[functions]])
-    # The position of each function's stack in `texts`; the last item is for events without any.
+    # Position of each function's stack in `texts`; the last item is for events without a stack.
     stack = np.zeros(len(functions) + 1, dtype=np.int64)
     texts = [""]
-    # Functions with the same name and outer stack share a stack; the outermost come first.
+    # Functions with the same name and outer stack have the same stack; the outermost come first.
     for members in forest.levels:
         outer_and_name = stack[forest.parent[members]] * len(table.names)
         outer_and_name += table.name[functions[members]]
@@ -297,8 +297,8 @@ class _WindowOperators:
 
     positions: Rows  # in the operator tree of the rank
     forest: Forest  # of these operators
-    innermost: Ints  # the innermost of these around the launch of each device event; -1 for none
-    calls: Ints  # the call that launched each device event, -1 for none
+    innermost: Ints  # the innermost of these around the launch of each device event; -1 if none
+    calls: Ints  # the call that launched each device event; -1 if none
 
 
 def _operators_in_window(
@@ -321,7 +321,7 @@ def _operators_in_window(
     is_included[innermost[innermost >= 0]] = True
     add_enclosing_rows(is_included, tree.forest.parent)
     positions = np.flatnonzero(is_included)
-    # The last item is that of the position -1, which stands for no operator.
+    # The last item is for position -1, which means no operator.
     renumbered = np.where(is_included, np.cumsum(is_included) - 1, -1)
     forest = forest_of(renumbered[tree.forest.parent[positions]])
     return _WindowOperators(positions, forest, renumbered[innermost], calls)

@@ -1,16 +1,16 @@
 """Forward and backward passes of pipeline stages, and the bubbles between them.
 
-The stages of a pipeline pass micro-batches on, so some wait while others compute. A step's
-*schedule* lasts from the first start to the last end of a pass of any stage. A stage's *bubble* is
-the part of the schedule in which the stage computes no pass. For example, with two stages and one
-micro-batch::
+The stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of
+a step extends from the first start to the last end of a pass of any stage. The *bubble* of a stage
+is the part of the schedule during which the stage computes no pass. For example, with two stages
+and one micro-batch::
 
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .
 
-The schedule takes 10, and each stage computes for 6: its bubble is 4, a share of 40 %.
+The schedule takes 10, and each stage computes for 6, so its bubble is 4, a share of 40 %.
 
-Work is backward if autograd launched it, recomputation included. The optimizer is in no pass. A
+Work is backward if autograd launched it, including recomputation. The optimizer is in no pass. A
 pass ends where the other direction begins, where its result is sent, or where the stage waits.
 """
 
@@ -60,30 +60,30 @@ def pipeline_bubbles(
 ) -> pd.DataFrame:
     """Return how long each pipeline stage computes nothing while a step's passes run.
 
-    The schedule of a step lasts from the first forward pass of any stage to the last end of a
-    backward pass. The reduction of gradients and the optimizer, which follow, are not part of it.
+    The schedule of a step extends from the first forward pass of any stage to the last end of a
+    backward pass. The subsequent gradient reduction and optimizer are not part of it.
 
     Parameters
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock on which stages are compared. Default: fitted, or the set's if no collective is on
-        two ranks.
+        The clock on which stages are compared. Default: fitted, or the trace set's if no collective
+        is on two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to analyze, restricted by time and ranks. Default: all. Schedules have all
-        kernels of all stages, and are cut at the window.
+        The kernels to analyze, restricted by time and ranks. Default: all. Schedules include all
+        kernels of all stages, and are clipped at the window.
 
     Returns
     -------
     DataFrame
-        One row per rank of a pipeline and step, in that order: ``rank, step``; ``pipeline`` (str),
+        One row per rank of a pipeline and step, in this order: ``rank, step``; ``pipeline`` (str),
         the ranks of the pipeline; ``stage, stages`` (int64), the rank's position in it, and the
-        number of stages; ``start_ns, schedule_ns``, the start and the length of the step's
-        schedule; ``forward_ns, backward_ns``, the time in which the stage computes each;
-        ``bubble_ns``, the rest of the schedule, and its parts ``before_ns`` before the stage's
-        first pass and ``after_ns`` after its last; ``bubble_share`` (float64).
+        number of stages; ``start_ns, schedule_ns``, start and duration of the step's schedule;
+        ``forward_ns, backward_ns``, the time during which the stage computes each; ``bubble_ns``,
+        the rest of the schedule, and its parts ``before_ns`` before the stage's first pass and
+        ``after_ns`` after its last; ``bubble_share`` (float64).
 
-        ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
+        ``.attrs``: ``bubble_share`` of all rows, None without rows; ``clock``.
     """
     job = _staged_job(clock, rank_parts(traces, selection, window, ranks))
     results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.schedules))
@@ -108,19 +108,19 @@ def pipeline_passes(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock on which stages are compared. Default: fitted, or the set's if no collective is on
-        two ranks.
+        The clock on which stages are compared. Default: fitted, or the trace set's if no collective
+        is on two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to analyze, restricted by time and ranks. Default: all. Passes are cut
-        at the window.
+        The kernels to analyze, restricted by time and ranks. Default: all. Passes are clipped at
+        the window.
 
     Returns
     -------
     DataFrame
-        One row per pass, by rank and start: ``rank, step, pipeline, stage, stages`` as in
+        One row per pass, ordered by rank and start: ``rank, step, pipeline, stage, stages`` as in
         `pipeline_bubbles`; ``direction``: ``forward`` or ``backward``; ``start_ns, end_ns``, from
-        its first kernel to its last; ``compute_ns``, the part in which a kernel runs. Passes
-        that follow each other are one row if nothing is sent or waited for between them.
+        its first kernel to its last; ``compute_ns``, the part during which a kernel runs.
+        Successive passes are one row if nothing is sent or waited for between them.
 
         ``.attrs``: ``clock``.
     """
@@ -143,7 +143,7 @@ class _Schedules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StagedJob:
-    """The chosen ranks that are in pipelines, each with the schedules of its steps."""
+    """The selected ranks that are in pipelines, each with the schedules of its steps."""
 
     parts: RankParts
     schedules: list[_Schedules]
@@ -297,7 +297,7 @@ def _passes_of_rank(
 def _has_message_between(
     trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
 ) -> Bools:
-    """Return whether a pass ends before each kernel, because a message is sent or received.
+    """Return whether a pass ends before each kernel because a message is sent or received.
 
     `last_end` is the last end of the earlier kernels, and `start` the start of the kernel. A
     message that arrives during a kernel is for a later pass.

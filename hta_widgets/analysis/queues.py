@@ -1,8 +1,8 @@
 """The queue of launched work on each stream.
 
-Work waits from the start of the call that launches it to its own start. For example, calls start at
-0 and 10 ns, and their kernels at 20 and 30 ns. The length of the queue is 1 from 0, 2 from 10,
-1 from 20, and 0 from 30 ns.
+Work waits from the start of the call that launches it until it starts. For example, calls start at
+0 and 10 ns, and their kernels at 20 and 30 ns. The queue length is 1 from 0, 2 from 10, 1 from 20,
+and 0 from 30 ns.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class QueueSteps:
 
 
 def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
-    """Return all changes of the queues of one rank's selected device work.
+    """Return all changes of the queues of a rank's selected device work.
 
-    With `launches`, each call is counted once on a stream, until its first work there starts.
+    With `launches`, each call counts once per stream, until its first work there starts.
     """
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.device_work_rows())
@@ -93,7 +93,7 @@ def _map_queues(
 ) -> tuple[list[T], dict[str, Any]]:
     """Return the result of `function` for each rank's queues, and the attributes of the frame."""
     # If work waits throughout the window, neither the work nor its launching call overlaps the
-    # window. Therefore queues are made of the selected events at all times.
+    # window. Queues are therefore built from the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
@@ -125,30 +125,30 @@ def queue_length(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the number of launched events that wait on each stream, at each instant of change.
+    """Return the number of launched events waiting on each stream, at each instant of change.
 
-    Device work (kernels, copies, fills) waits from the start of the call that launches it to its
-    own start. A graph launch adds as many events as it launches.
+    Device work (kernels, copies, fills) waits from the start of the call that launches it until it
+    starts. A graph launch adds as many events as it launches.
 
     Parameters
     ----------
     traces : TraceSet
     selection : Selection, optional
-        The device work whose queues are returned; all by default.
+        The device work whose queues are returned. Default: all.
     window : (start_ns, end_ns), optional
-        Cuts the series: each stream's first row is then at the window's start, with the events
-        that wait there already.
+        Clips the series: the first row of each stream is then at the start of the window, with the
+        events that already wait there.
     ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+        Restricts the selection to these ranks.
 
     Returns
     -------
     DataFrame
-        One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
-        queue_length`` (int64), the length after all changes at that instant, until the
-        stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
-        files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
-        therefore never waits.
+        One row per rank, stream and instant of change, in this order: ``rank, stream, time_ns,
+        queue_length`` (int64), the length after all changes at that instant, until the stream's
+        next row. ``.attrs["unlaunched"]`` counts device work without a launch in the files;
+        ``.attrs["early"]`` counts work that starts before its call, according to the clocks in the
+        files, and therefore never waits.
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
     columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
@@ -189,15 +189,15 @@ def queue_length_summary(
     Returns
     -------
     DataFrame
-        One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%,
-        max`` of the length after each change in the window (two per launched event), however
-        long it holds; ``time_weighted_mean``: the mean over time, from the stream's first to its
-        last change in the trace, cut at the window's edges; ``span_ns`` (int64): that time.
+        One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%, max``
+        of the length after each change in the window (two per launched event), not weighted by
+        duration; ``time_weighted_mean``: the mean over time, from the stream's first to its last
+        change in the trace, clipped at the edges of the window; ``span_ns`` (int64): that time.
 
     Notes
     -----
     The statistics are those of HTA's queue length summary. They weigh each change equally, so
-    ``time_weighted_mean`` is a better measure of the usual length of a queue.
+    ``time_weighted_mean`` is a better measure of the usual queue length.
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
     schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
@@ -214,7 +214,7 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     columns = steps.code, steps.time_ns, steps.queue_length
     code, time_ns, length = (column[changes] for column in columns)
     inside = part.is_in_window(time_ns)
-    # The length is unknown between the windows of a recording.
+    # Between recording windows, the length is unknown.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
     hold_ns = hold_times_ns(code, time_ns, part.low, part.high)
     hold_ns[:-1][window[1:] != window[:-1]] = 0
@@ -256,33 +256,33 @@ def time_blocked_on_full_queue(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how long each stream's queue was full, which blocks the host that launches on it.
+    """Return how long each stream's queue was full, which blocks a host that launches on it.
 
-    Unlike in `queue_length`, a graph launch is counted once, until its first kernel starts.
+    Unlike in `queue_length`, a graph launch counts once, until its first kernel starts.
 
-    The host may be blocked even if the duration is 0, since queues in files may be full a few
+    The host may be blocked even if the duration is 0, because queues in files may be full a few
     launches below the limit. Check ``peak`` and ``at_peak_ns``, and lower `max_queue_length` if a
-    queue stays at its peak while launch calls last long.
+    queue stays at its peak while launch calls take long.
 
     Parameters
     ----------
     traces : TraceSet
     max_queue_length : int, default 1024
-        Minimum number of waiting launches of a full queue; CUDA's limit by default.
+        Number of waiting launches from which a queue is full. Default: CUDA's limit.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
-        One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
-        (int64), the time at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
-        ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
-        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts longer
-        than 0 ns; ``at_peak_ns`` (int64): the time at that length.
+        One row per rank and stream with launched work: ``rank, stream``; ``duration_ns`` (int64),
+        the time at `max_queue_length` or more; ``share`` of the trace's duration, 0..1;
+        ``trace_ns`` (int64), that duration, from the first to the last start of an event of the
+        rank, or the part of it in the window; ``peak`` (int64), the largest length that lasts
+        longer than 0 ns; ``at_peak_ns`` (int64), the time at that length.
 
-        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
-        trace or more within 2 % below it.
+        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend at least 1 %
+        of the trace within 2 % below it.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     results, attrs = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
@@ -301,7 +301,7 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and a clause on each queue that is nearly full for a long time."""
+    """Return a rank's columns, and a clause about each queue that is nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)

@@ -1,11 +1,11 @@
-"""The events of each rank that an analysis works on.
+"""The events of each rank that an analysis uses.
 
-An analysis takes a set of traces, and `selection`, `window` and `ranks`, which narrow it.
+An analysis takes a trace set, and `selection`, `window` and `ranks`, which restrict it.
 `narrow_selection` returns their intersection, bound to the traces on the clock of the selection.
 `rank_parts` returns the selected events of each rank.
 
 For example, a rank computes from 10 to 30 and from 40 to 60, and the window is (20, 50). Both
-kernels are selected. ``clip_rows`` cuts them to (20, 30) and (40, 50), ``span`` is (20, 50), and
+kernels are selected. ``clip_rows`` clips them to (20, 30) and (40, 50), ``span`` is (20, 50), and
 ``union_of_kinds("compute")`` covers 20 ns of it.
 """
 
@@ -43,7 +43,8 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 
 _COMMUNICATION = KINDS.index("communication")
-#: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
+#: Limits per rank: number of cached selections, and their events as a multiple of the rank's
+#: events.
 _MAX_PARTS = 16
 _MAX_ROWS = 3
 
@@ -66,7 +67,7 @@ def device_work_rows(trace: Trace) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The selected events of one rank.
+    """The selected events of a rank.
 
     Times are on the clock of `Trace.table`; add ``trace.shift_ns`` before returning them to users.
     """
@@ -88,7 +89,7 @@ class RankPart:
 
     @property
     def rank(self) -> int:
-        """The rank's key in its set."""
+        """The rank's key in its trace set."""
         return self.trace.rank
 
     @property
@@ -98,12 +99,12 @@ class RankPart:
 
     @property
     def has_window(self) -> bool:
-        """Whether a window narrows the selection in time."""
+        """Whether a window restricts the selection in time."""
         return self.low is not None or self.high is not None
 
     @cached_property
     def kinds(self) -> Codes:
-        """Codes of the kinds of `rows`; collectives on the host are not communication."""
+        """Kind codes of `rows`; host collectives do not count as communication."""
         return device_trace_index(self.trace).kind[self.rows]
 
     @cached_property
@@ -114,7 +115,7 @@ class RankPart:
         return np.bincount(self.kinds, minlength=len(KINDS))
 
     def rows_of_kinds(self, *kinds: str) -> Rows:
-        """Return the selected events of these kinds, ascending."""
+        """Return the selected events of these kinds, in ascending order."""
 
         def find() -> Rows:
             if self.plain:
@@ -135,13 +136,13 @@ class RankPart:
         return mask_of_rows(self.rows, len(self.table))
 
     def device_work_rows(self) -> Rows:
-        """Return the selected device work, ascending: computing, communicating and copying."""
+        """Return the selected device work (computing, communicating, copying), ascending."""
         return self.rows_of_kinds(*DEVICE_WORK_KINDS)
 
     def device_gaps(self) -> tuple[Ints, Ints]:
         """Return starts and ends of the times between selected device work, in time order.
 
-        The times between windows of a recording are not gaps.
+        The times between recording windows are not gaps.
         """
         return self.get_or_compute("device gaps", self._device_gaps)
 
@@ -150,7 +151,7 @@ class RankPart:
         if not len(start):
             return start, end
         busy = self.union_of_kinds(*DEVICE_WORK_KINDS)
-        # Events of 0 ns are part of the span, although they cover nothing of it.
+        # Events of 0 ns are part of the span, although they do not cover any of it.
         gap_start = np.concatenate(([start.min()], busy.end))
         gap_end = np.concatenate((busy.start, [end.max()]))
         is_gap = gap_end > gap_start
@@ -169,8 +170,8 @@ class RankPart:
     def span(self) -> tuple[int, int] | None:
         """The window, limited to the time from the first to the last selected device work.
 
-        The work outside the window is used as well, so that idle times of adjacent windows add up.
-        None if the window lies before or after all work.
+        Work outside of the window is also used, so that idle times of adjacent windows add up. None
+        if the window is before or after all work.
         """
         first, last = self.without_window.edges or (0, 0)
         low = first if self.low is None else max(first, self.low)
@@ -179,10 +180,10 @@ class RankPart:
 
     @cached_property
     def unrecorded(self) -> Intervals:
-        """The times between windows of a recording; see `TraceSet.windows`.
+        """The times between recording windows; see `TraceSet.windows`.
 
-        Each lasts from the last work of a window to the first work of the next. They are cut at the
-        window of the selection.
+        Each extends from the last work of a window to the first work of the next. They are clipped
+        at the window of the selection.
         """
         marks = self.trace.recorded_marks_ns
         if not len(marks):
@@ -198,15 +199,15 @@ class RankPart:
 
     @property
     def recorded_span_ns(self) -> int:
-        """The length of `span` without the times that were not recorded."""
+        """The duration of `span` without times that were not recorded."""
         low, high = self.span or (0, 0)
         return high - low - total_length(clip(self.unrecorded, low, high))
 
     @cached_property
     def edges(self) -> tuple[int, int] | None:
-        """The first start and the last end of the selected device work; None without work.
+        """First start and last end of the selected device work; None without work.
 
-        In an exported window these are the edges of the rank's work in the whole job.
+        In an exported window, these are the edges of the rank's work in the whole job.
         """
         start, end = self.clip_rows(self.device_work_rows())
         stated = self.trace.stated_work_ns
@@ -216,14 +217,14 @@ class RankPart:
         return (first, last) if stated is None else (min(first, stated[0]), max(last, stated[1]))
 
     def clip_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Cut starts and ends at the window's edges."""
+        """Clip starts and ends at the edges of the window."""
         return (
             start if self.low is None else np.maximum(start, self.low),
             end if self.high is None else np.minimum(end, self.high),
         )
 
     def clip_rows(self, rows: Rows) -> tuple[Ints, Ints]:
-        """Return starts and ends of events, cut at the window's edges."""
+        """Return starts and ends of events, clipped at the edges of the window."""
         start = self.table.start_ns[rows]
         return self.clip_edges(start, start + self.table.dur_ns[rows])
 
@@ -233,7 +234,7 @@ class RankPart:
         return end - start
 
     def union_of_kinds(self, *kinds: str) -> Intervals:
-        """Return the times in the window at which a selected event of these kinds runs."""
+        """Return the times in the window during which a selected event of these kinds runs."""
         if self.plain:
             return self.union_of_all_of_kinds(*kinds)
 
@@ -245,7 +246,7 @@ class RankPart:
         return self.get_or_compute(("covered", kinds), find)
 
     def with_window(self, low: int | None, high: int | None) -> RankPart:
-        """Return the same events, cut at another window, whose times are on the set's clock."""
+        """Return the same events, clipped at another window on the trace set's clock."""
         shift = self.trace.shift_ns
         low, high = (None if edge is None else edge - shift for edge in (low, high))
         return replace(self, low=low, high=high, plain=False)
@@ -260,8 +261,8 @@ class RankPart:
         return inside
 
     def union_of_all_of_kinds(self, *kinds: str) -> Intervals:
-        """Return the times in the window at which any event of the kinds runs, selected or not."""
-        # Computing hides communication even if only the communication is selected.
+        """Return the times in the window when any event of the kinds runs, selected or not."""
+        # Compute hides communication even if only the communication is selected.
         return self.get_or_compute(
             ("covered by all", kinds),
             lambda: clip(device_trace_index(self.trace).union_of_kinds(kinds), self.low, self.high),
@@ -271,8 +272,8 @@ class RankPart:
 class RankParts:
     """The selected events of several ranks.
 
-    A part is computed when it is accessed. Iterating releases each rank before the next unless all
-    fit into the memory limit, so keep results of a part, not the part.
+    A part is computed when it is accessed. Iterating releases each rank before the next, unless all
+    fit in the memory limit, so keep results of a part instead of the part.
     """
 
     def __init__(self, traces: Sequence[Trace], selection: Selection, executor: Any = None) -> None:
@@ -283,7 +284,7 @@ class RankParts:
 
     @property
     def owner(self) -> TraceSet:
-        """The set that the ranks belong to, on the clock of the selection."""
+        """The trace set of the ranks, on the clock of the selection."""
         return self.selection.owner
 
     @property
@@ -333,7 +334,7 @@ def narrow_selection(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     if chosen.traces is not None:
-        # The selection's times are on the clock of its own set, for example that of a view.
+        # The selection's times are on the clock of its own trace set, which may be that of a view.
         traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.
@@ -358,9 +359,9 @@ def rank_parts(
     *,
     captured: bool = False,
 ) -> RankParts:
-    """Return the selected events of each selected rank; parameters as in `narrow_selection`.
+    """Return the selected events of each selected rank; parameters are as in `narrow_selection`.
 
-    With `captured`, the kernels of graphs have the operators of the graphs' captures.
+    With `captured`, kernels of graphs have the operators of the graphs' captures.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     members = [
@@ -374,8 +375,8 @@ def rank_parts(
 
 
 def rank_part(trace: Trace, selection: Selection) -> RankPart:
-    """Return the events of one rank in a selection; results of recent selections are cached."""
-    # The result does not depend on other selected ranks, nor on the set of the trace.
+    """Return the events of a rank in a selection; results of recent selections are cached."""
+    # The result depends neither on other selected ranks nor on the trace's set.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
     recent: LRU[Selection, RankPart] = memo(
@@ -402,7 +403,7 @@ def host_collectives(trace: Trace) -> Rows:
     """
     table = trace.table
     for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
-        # Dumps also have collectives that are only enqueued, without length.
+        # Dumps also have collectives that are only enqueued, without duration.
         is_call = name_mask(trace, re.compile(pattern).match) & (table.dur_ns > 0)
         rows = np.flatnonzero(is_call)
         if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():

@@ -1,7 +1,7 @@
-"""Series that keep a value until their next change, such as lengths of queues and bandwidths.
+"""Series that keep a value until their next change, such as queue lengths and bandwidths.
 
 Changes are sorted by group and time. For example, the values 2 at 0 ns, 4 at 30 ns and 0 at 40 ns
-hold for 30, 10 and 0 ns; the mean weighted by time is (2 * 30 + 4 * 10) / 40 = 2.5.
+last for 30, 10 and 0 ns; their time-weighted mean is (2 * 30 + 4 * 10) / 40 = 2.5.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_last_at_instant(group: Array, time_ns: Ints) -> Bools:
 def hold_times_ns(
     group: Array, time_ns: Ints, low: int | None = None, high: int | None = None
 ) -> Ints:
-    """Return how long each value holds within the window, 0 for the last value of a group."""
+    """Return how long each value lasts within the window; 0 for the last value of a group."""
     until = np.append(time_ns[1:], time_ns[-1:])
     is_last_of_group = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
     until[is_last_of_group] = time_ns[is_last_of_group]
@@ -68,7 +68,7 @@ def hold_times_ns(
 def time_weighted_sums(
     group: Array, groups: int, value: Array, hold_ns: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the sum of each group's values weighted by how long they hold, and the total time."""
+    """Return the sum of each group's values weighted by duration, and the total duration."""
     weight = hold_ns.astype(np.float64)
     weighted_sum = np.bincount(group, weights=value * weight, minlength=groups).astype(np.float64)
     return weighted_sum, np.bincount(group, weights=weight, minlength=groups).astype(np.float64)

@@ -1,9 +1,9 @@
 """Durations of steps and of their phases, compared between ranks.
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
-the operators and annotations in it. All ranks end a step together, so the step's length does not
-show which rank is slow. ``own_ns`` does: it is the step without the waits for other ranks. For
-example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait: their
+the operators and annotations in it. All ranks end a step together, so the duration of the step does
+not show which rank is slow, but ``own_ns`` does: it is the step without waits for other ranks. For
+example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait. Their
 own times are 70 and 100 ns.
 """
 
@@ -51,7 +51,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The argument of events that an export cut at its window; see `hta_widgets.export.traces.members`.
+#: Arg of events that an export clipped at its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in this order.
@@ -70,53 +70,53 @@ def step_times(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the duration of each rank's steps, and the activities of its device in each.
+    """Return the duration of each rank's steps, and its device's activities in each step.
 
-    Ranks that wait for each other in collectives take equally long for a step, which hides the
-    slow rank. Compare ``own_ns``, the step without the time in which the rank waited in
-    collectives and computed nothing: it is largest on the slow rank.
+    Ranks that wait for each other in collectives take equally long for a step, which hides the slow
+    rank. Compare ``own_ns``, the step without the time during which the rank waited in collectives
+    and computed nothing; it is largest on the slow rank.
 
-    A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched
-    it, even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A
-    host that only launches leaves a step before the device does most of the step's work. Such steps
-    are in ``.attrs["ahead"]``, and their ``own_ns`` is a part of ``device_span_ns``. A rank waits
-    from its arrival at a collective to that of the last rank, as in `collectives`.
+    A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched it,
+    even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A host
+    that only launches leaves a step before the device does most of its work. Such steps are in
+    ``.attrs["ahead"]``, and their ``own_ns`` is a part of ``device_span_ns``. A rank waits from its
+    arrival at a collective until the arrival of the last rank, as in `collectives`.
 
     Parameters
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to analyze, restricted by time and ranks. Default: all. Steps and device work
-        are clipped to the window, and deviations are from the median of these ranks.
+        The events to analyze, restricted by time and ranks. Default: all. Steps and device work are
+        clipped to the window, and deviations are from the median of these ranks.
 
     Returns
     -------
     DataFrame
-        One row per rank and step, in that order. ``rank``; ``step``, n of ``ProfilerStep#n``;
-        ``start_ns, dur_ns`` of the range on the host; for the device work that it launched, over
-        all streams:
+        One row per rank and step, in this order. ``rank``; ``step``, n of ``ProfilerStep#n``;
+        ``start_ns, dur_ns`` of the range on the host; for the device work launched in it, over all
+        streams:
 
-        - ``device_start_ns`` (-1 for none), ``device_span_ns``: from the first start to the last
-          end; ``busy_ns``: any work; ``idle_ns``: the rest of the span
-        - ``compute_ns, communication_ns``: any of that kind, whatever else runs;
+        - ``device_start_ns`` (-1 without work), ``device_span_ns``: from the first start to the
+          last end; ``busy_ns``: any work; ``idle_ns``: the rest of the span
+        - ``compute_ns, communication_ns``: any work of that kind, regardless of other work;
           ``exposed_communication_ns``: communicating and not computing
         - ``wait_ns``: time in a collective before its last rank arrives; ``exposed_wait_ns``: the
-          part without computing
-        - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events
-          on other ranks are missing, so that waiting cannot be separated
+          part without compute
+        - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events on
+          other ranks are missing, so that waiting cannot be separated
         - ``own_ns``: ``dur_ns - exposed_wait_ns``, or ``device_span_ns - exposed_wait_ns`` if the
           hosts are ahead of the devices in this step
 
-        All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
-        the median over the ranks of that step; ``dur_deviation_share, own_deviation_share``
-        (float64): the same as a share of that median, NaN if it is 0. Steps that the window
-        cuts are not compared: their deviations are NaN.
+        All are int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns``
+        minus the median over the ranks in that step; ``dur_deviation_share, own_deviation_share``
+        (float64): the same as a share of that median, NaN if it is 0. Steps that the window clips
+        are not compared: their deviations are NaN.
 
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps in which the
-        devices' spans, added up over all ranks, are longer than the hosts' ranges, and less than
-        half of them is within these ranges.
+        devices' spans, summed over all ranks, are longer than the hosts' ranges, and less than half
+        of these spans is within these ranges.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
@@ -149,7 +149,7 @@ def step_times(
 
 
 def _missing_steps_note(without_steps: list[Trace], ranks: int) -> str:
-    """Return a note on the ranks without selected steps; `ranks` is the number of all ranks."""
+    """Return a note about ranks without selected steps; `ranks` is the number of all ranks."""
     if not ranks:
         return note_text("no_ranks")
     if not without_steps:
@@ -215,7 +215,7 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
 
 
 def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
+    """Return the numbers of a rank's steps, ascending, with their starts and ends on the host."""
     rows = _step_rows(part.trace)
     rows = rows[part.contains(rows)]
     return edges_by_group(part.table.step[rows], *part.clip_rows(rows))
@@ -223,10 +223,10 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 @memoize
 def steps_ahead(traces: TraceSet) -> Ints:
-    """Return the numbers of the steps that the hosts leave before most of the device work runs.
+    """Return the numbers of the steps that hosts leave before most of the device work runs.
 
-    In these steps, the hosts' ranges are also shorter than the devices' spans, so that a few late
-    events make no difference.
+    In these steps, the hosts' ranges are also shorter than the devices' spans, so a few late events
+    make no difference.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -238,7 +238,7 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
 
 def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
-    """Return for each rank its `steps_ahead`, with the start and length of the device's work."""
+    """Return `steps_ahead` for each rank, with start and duration of the device's work."""
     ahead = steps_ahead(traces)
     steps_of_rank = {}
     for trace in iter_ranks(traces.values()):
@@ -250,9 +250,9 @@ def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
 
 
 def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the steps with device work, and the lengths of three spans in each.
+    """Return the steps with device work, and the durations of three spans in each.
 
-    These are the device's span, the part of it within the host's range, and that range.
+    These are the device's span, its part within the host's range, and that range.
     """
     numbers, start, end = _all_steps(trace)
     steps, first, last = device_edges(trace)
@@ -264,7 +264,7 @@ def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
 
 @memoize
 def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Return the steps with device work, and the first start and last end of the work of each."""
+    """Return the steps with device work, and the first start and last end of each step's work."""
     part, table = rank_part(trace, Selection()), trace.table
     rows = part.device_work_rows()
     rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
@@ -272,7 +272,7 @@ def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
-    """Return the time of each step: on the host, or on the device if hosts are ahead of devices."""
+    """Return the duration of each step on the host, or on the device if hosts are ahead."""
     return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
@@ -297,7 +297,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    # Collectives without partners may be on the host, outside the span of the device's work.
+    # Collectives without partners may be on the host, outside of the span of the device work.
     work_edges = part.clip_rows(np.concatenate([work, unmatched_rows]))
     edges = np.concatenate([*work_edges, begin, until])
     ranges = _ConcatenatedRanges(int(edges.min(initial=0)), int(edges.max(initial=0)), count)
@@ -329,7 +329,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
 
 
 def _edges_of_work(part: RankPart, code: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the first start and the last end of the work of each range, cut at the window.
+    """Return the first start and last end of the work of each range, clipped at the window.
 
     A window without device work may still be within the span of a range.
     """
@@ -343,15 +343,15 @@ def _edges_of_work(part: RankPart, code: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 class _ConcatenatedRanges:
-    """Time ranges, moved end to end so that one pass unites the intervals of each range."""
+    """Time ranges placed end to end, so that one pass can unite the intervals of each range."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count
-        # One ns between ranges, so that intervals of neighbours do not touch.
+        # The ranges are one ns apart, so that intervals of neighbors do not touch.
         self._width = last - first + 1
 
     def unite(self, code: Ints, start: Ints, end: Ints) -> Intervals:
-        """Return the union of intervals by range, on the axis of the moved ranges."""
+        """Return the union of intervals by range, on the axis of the shifted ranges."""
         moved_by = code * self._width - self._first
         return union(start + moved_by, end + moved_by)
 
@@ -381,37 +381,37 @@ def phase_times(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of each rank's host in each phase of a step, compared with other ranks.
+    """Return the host time of each rank in each phase of a step, compared with other ranks.
 
-    The length of a step hides the slow rank, as all others wait for it. Phases show it: its forward
-    pass takes longer than that of the others, and its backward pass, in which they wait, is
-    shorter.
+    The duration of a step hides the slow rank, because all others wait for it. Phases show it: its
+    forward pass takes longer than those of the others, and its backward pass, in which they wait,
+    is shorter.
 
-    Phases are the outermost ranges of the host (`record_function` and PyTorch's own: the forward
-    pass of DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step,
-    whose names occur exactly once in more than half of all steps of all ranks, selected or not.
-    Ranges of communication libraries are left out. If the host runs ahead of its device, a phase
-    is the time in which its work is launched.
+    Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
+    DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names
+    occur exactly once in more than half of all steps of all ranks, selected or not. Ranges of
+    communication libraries are excluded. If the host runs ahead of its device, a phase is the time
+    during which its work is launched.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events to analyze, restricted by time and ranks. Default: all. Phases are clipped to
-        the window, and deviations are from the median of these ranks.
+        The events to analyze, restricted by time and ranks. Default: all. Phases are clipped to the
+        window, and deviations are from the median of these ranks.
 
     Returns
     -------
     DataFrame
-        One row per phase, rank and step, in that order; phases in their order within a step:
+        One row per phase, rank and step, in this order; phases in their order within a step:
 
         - ``phase`` (str): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
           ``data loading``, or the name without its decoration; ``name`` (str): as in the file
         - ``rank, step`` (int64)
         - ``start_ns, dur_ns`` (int64): first start and total duration of its ranges in this step
-        - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of
-          that phase and step, and that as a share of the median, NaN if it is 0; both are NaN in
-          steps that the window cuts
+        - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` minus the median over the ranks in
+          that phase and step, and the same as a share of the median, NaN if it is 0; both are NaN
+          in steps that the window clips
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
@@ -446,11 +446,11 @@ def phase_times(
 
 @dataclass(frozen=True, slots=True)
 class RankPhases:
-    """The ranges of one rank that are steps or their phases, selected or not."""
+    """The ranges of a rank that are steps or their phases, selected or not."""
 
-    rows: Rows  # of the steps, then of their phases
+    rows: Rows  # rows of the steps, then of their phases
     step: Ints
-    phase: Ints  # 0 for steps, else 1 + the position in `PhaseRanges.names`
+    phase: Ints  # 0 for steps, otherwise 1 + the position in `PhaseRanges.names`
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,7 +495,7 @@ def phase_label(name: str) -> str:
 
 
 def _phase_labels(names: Sequence[str]) -> list[str]:
-    """Return one label per phase; a phase whose label is taken keeps its name."""
+    """Return one label per phase; a phase whose label is already used keeps its name."""
     labels: list[str] = []
     for name in names:
         label = phase_label(name)
@@ -519,7 +519,7 @@ class _RangesInSteps:
 
     rows: Rows
     step: Ints  # of each range
-    steps: Ints  # of the whole rank
+    steps: Ints  # for the whole rank
 
 
 @memoize
@@ -535,7 +535,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     is_range = (table.kind == KINDS.index("annotation")) | loads_data[table.name]
     is_range &= on_host & ~is_step & ~communicates[table.name] & ~repeats_step(trace)
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
-    # The range or step that encloses each; ranges within other ranges are left out.
+    # The range or step around each; ranges within other ranges are skipped.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     is_outermost = (above >= 0) & is_step[above]
     rows, step = rows[is_outermost], table.step[above[is_outermost]]
@@ -544,7 +544,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
 
 @memoize
 def _phase_names(traces: TraceSet) -> list[str]:
-    """Return the names of phases, in order of their median start within a step."""
+    """Return the names of phases, ordered by their median start within a step."""
     offsets_ns: dict[str, list[int]] = {}
     total = 0
     for steps, names in map_ranks(traces, _names_once_per_step):

@@ -1,6 +1,6 @@
 """Counts and times of the selected events by kind and by name.
 
-Durations are added up even if events overlap or enclose each other. In `device_time`, by contrast,
+Durations are summed even if events overlap or enclose each other. In `device_time`, by contrast,
 every instant of a device counts once.
 """
 
@@ -62,7 +62,7 @@ def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
 
     Rows are sorted by time, then by number of events, then by kind. Durations are clipped to the
-    window and added up, even if events overlap or enclose each other. ``device_ns`` and ``host_ns``
+    window and summed, even if events overlap or enclose each other. ``device_ns`` and ``host_ns``
     are the parts of ``sum_ns`` on device streams and elsewhere.
     """
     aggregation = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}

@@ -1,4 +1,4 @@
-"""Two runs side by side: aligned, matched event by event, and the difference explained."""
+"""Comparison of two runs: alignment, event matching, and the causes of differences."""
 
 from hta_widgets.diff.align import BASES, Alignment, TimeMap, align, steps
 from hta_widgets.diff.changes import changes

@@ -1,8 +1,8 @@
-"""Put two runs on one time axis, step by step, and compare the lengths of their steps.
+"""Puts two runs on one time axis, step by step, and compares the durations of their steps.
 
-For steps of 10 and 20 ms before and of 12 and 15 ms after, the slots of base ``steps`` begin at 0
-and 12 ms and take 12 and 20 ms. The first run has a gap from 10 to 12 ms, the second one from 27 to
-32 ms.
+For example, with steps of 10 and 20 ms before and of 12 and 15 ms after, the slots of base
+``steps`` begin at 0 and 12 ms and take 12 and 20 ms. The first run has a gap from 10 to 12 ms, the
+second from 27 to 32 ms.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
-#: The time bases that `align` accepts.
+#: Time bases that `align` accepts.
 BASES: tuple[Base, ...] = get_args(Base)
-#: The kinds that have a lane each, in the order in which they are drawn.
+#: Kinds with a lane each, in drawing order.
 LANES = ("compute", "communication", "memory")
-#: The kinds of time in a step.
+#: Kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
-ALPHA = 0.05  # differences with a larger p-value are not called changes
+ALPHA = 0.05  # a difference with a larger p-value is not a change
 _ALPHA_SMALL = 0.01  # the same for differences below `_LARGE_RATIO`, as in `answers.verdict`
 _LARGE_RATIO = 0.2  # of the longer side
 _MAX_NS = 1 << 62
@@ -42,17 +42,17 @@ _MAX_NS = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class TimeMap:
-    """Maps a run's own times to the common axis and back, piece by piece, in whole ns.
+    """Maps a run's times to the common axis and back, piecewise, in whole ns.
 
-    Pieces ``[own_start, own_end)`` are mapped to ``[common_start, common_end)``, which are at least
-    as long, so that the inverse is exact. Times before the first and after the last piece keep
-    their distance to it. A gap between two pieces on the common axis is time that only the other
-    run has.
+    Pieces ``[own_start, own_end)`` of the run map to ``[common_start, common_end)``. Common pieces
+    are at least as long, so the inverse is exact. Times before the first and after the last piece
+    keep their distance from it. A gap between two pieces on the common axis is time that only the
+    other run has.
 
     Attributes
     ----------
     own_start, own_end, common_start, common_end : array of int
-        One entry per piece, ascending on both axes; pieces are adjacent on the run's own axis.
+        One entry per piece, ascending on both axes; pieces are adjacent in the run's own time.
     """
 
     own_start: Ints
@@ -61,7 +61,7 @@ class TimeMap:
     common_end: Ints
 
     def to_common(self, time_ns: npt.ArrayLike) -> Ints:
-        """Return own times on the common axis."""
+        """Map times of the run to the common axis."""
         time = np.asarray(time_ns, dtype=np.int64)
         piece, since_start, own_length, common_length = self._pieces(time, self.own_start)
         scaled = _scale(np.clip(since_start, 0, own_length), common_length, own_length, up=False)
@@ -72,7 +72,7 @@ class TimeMap:
         return self.common_start[piece] + offset
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
-        """Return times of the common axis as own times; in a gap, the instant before it."""
+        """Map times of the common axis to the run; in a gap, return the instant before it."""
         time = np.asarray(time_ns, dtype=np.int64)
         piece, since_start, own_length, common_length = self._pieces(time, self.common_start)
         scaled = _scale(np.clip(since_start, 0, common_length), own_length, common_length, up=True)
@@ -87,7 +87,7 @@ class TimeMap:
         return self.own_start[piece] + offset
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return starts and ends of the gaps: parts of the common axis that this run lacks."""
+        """Return starts and ends of the gaps, the parts of the common axis that this run lacks."""
         start, end = self.common_end[:-1], self.common_start[1:]
         is_gap = end > start
         return start[is_gap], end[is_gap]
@@ -109,12 +109,12 @@ class Alignment:
     base : str
     before, after : TimeMap
     slots : DataFrame
-        One row per pair of steps, or of collectives, in order: ``slot`` (int64); ``before_label,
-        after_label`` (str); and int64 ``before_start_ns, before_end_ns, after_start_ns,
-        after_end_ns`` in each run's own times, ``common_start_ns, common_end_ns`` on the common
-        axis, and ``delta_ns``, how much longer the slot takes in the second run.
+        One row per pair of steps or collectives, in order: ``slot`` (int64); ``before_label,
+        after_label`` (str); int64 ``before_start_ns, before_end_ns, after_start_ns, after_end_ns``
+        in each run's own time; ``common_start_ns, common_end_ns`` on the common axis; and
+        ``delta_ns``, how much longer the slot takes in the second run.
     gaps : DataFrame
-        One row per stretch of the axis in which a run has no counterpart: ``side`` (``before``,
+        One row per interval of the axis without a counterpart in one run: ``side`` (``before``,
         ``after``), ``start_ns, end_ns`` (int64, common axis).
     """
 
@@ -150,17 +150,17 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     diff : Comparison
     base : {"absolute", "first_step", "steps", "collectives", "scaled"}, default "steps"
         - ``"absolute"``: each run's own times, unchanged
-        - ``"first_step"``: the second run is moved so that the first matched steps start together
-        - ``"steps"``: the two steps of a pair start together; a slot is as long as the longer of
-          them, and a gap follows the shorter one
-        - ``"collectives"``: the same with every pair of collectives of the first pair of ranks,
-          which match by name and order
-        - ``"scaled"``: the shorter run is stretched evenly to the length of the longer one
+        - ``"first_step"``: the second run is shifted so that the first matched steps start together
+        - ``"steps"``: both steps of a pair start together; a slot is as long as the longer step,
+          and a gap follows the shorter one
+        - ``"collectives"``: the same for every pair of collectives of the first pair of ranks,
+          matched by name and order
+        - ``"scaled"``: the shorter run is stretched uniformly to the length of the longer one
 
     Returns
     -------
     Alignment
-        A step of several ranks runs from its earliest start to its latest end.
+        A step of several ranks extends from its earliest start to its latest end.
     """
     labels = [_step_labels(side) if side.has_steps else ["all"] for side in diff.sides]
     edges = [side.envelope() for side in diff.sides]
@@ -203,15 +203,15 @@ def _step_labels(side: RunSide) -> list[str]:
 
 
 def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
-    """Return maps on which both runs start each slot together."""
-    # Steps of several ranks may overlap, and need not follow each other in order.
+    """Return maps in which both runs start each slot at the same time."""
+    # Steps of several ranks may overlap and be out of order.
     starts = [np.append(start, end[-1] if len(end) else 0) for start, end in edges]
     before, after = map(np.maximum.accumulate, starts)
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
     def map_edges(own_edges: Ints) -> TimeMap:
-        # One more piece for the time after the last slot.
+        # An additional piece for the time after the last slot.
         ends = np.append(slots[:-1] + np.diff(own_edges), slots[-1])
         return TimeMap(own_edges, np.append(own_edges[1:], own_edges[-1]), slots, ends)
 
@@ -224,7 +224,7 @@ def _slots(
     labels: list[list[str]],
     note: str,
 ) -> pd.DataFrame:
-    """Return the slots of `Alignment`, given starts, ends and labels of the slots of each side."""
+    """Return the slots of `Alignment` from each side's slot edges and labels."""
     columns: dict[str, Any] = {"slot": np.arange(len(edges[0][0]), dtype=np.int64)}
     texts = [pd.array(label, dtype="str") for label in labels]
     columns["before_label"], columns["after_label"] = texts
@@ -233,7 +233,7 @@ def _slots(
     sides = list(zip(maps, edges, strict=True))
     starts = [time_map.to_common(start) for time_map, (start, _) in sides]
     columns["common_start_ns"] = np.minimum(*starts)
-    # The end itself belongs to the next slot, so the last instant before it is mapped.
+    # The end belongs to the next slot, so the last instant before it is mapped.
     columns["common_end_ns"] = np.maximum(
         *(
             time_map.to_common(np.maximum(end - 1, start)) + (end > start)
@@ -284,7 +284,7 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
 
 
 def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> dict[str, Ints]:
-    """Return columns of the collectives of a rank, by start; new names are added to `codes`."""
+    """Return a rank's collectives as columns ordered by start; new names are added to `codes`."""
     part = side.parts[rank]
     match = matching(side.traces)
     number = [trace.rank for trace in match.traces].index(rank)
@@ -306,7 +306,7 @@ def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints
         return value
     terms = value, numerator, denominator
     if int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0)) >= _MAX_NS:
-        # Python's integers are exact beyond 64 bits, but slower.
+        # Python integers are exact beyond 64 bits, but slower.
         terms = tuple(term.astype(object) for term in terms)  # type: ignore[assignment]
     product = terms[0] * terms[1]
     exact = -(-product // terms[2]) if up else product // terms[2]
@@ -314,7 +314,7 @@ def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return the busy time of a pair of ranks by slot, lane, and cell of equal length."""
+    """Return the busy time of a pair of ranks by slot, lane, and cells of equal width."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
@@ -346,7 +346,7 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
 
 @check_arguments
 def steps(diff: Comparison) -> pd.DataFrame:
-    """Return the difference in length of each pair of steps, in total and by kind of time.
+    """Return the difference in duration of each pair of steps, in total and by kind of time.
 
     Parameters
     ----------
@@ -355,21 +355,21 @@ def steps(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
-        (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
-        the steps (`RunSide.windows`), each cut at the start of the next step and without the time
-        between windows of a recording; they are means over the ranks, rounded so that the kinds add
-        up; ``change_share`` (float64), the difference divided by the length before; and int64
-        ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which
-        add up to ``diff_ns``: see `waterfall`.
+        One row per pair of steps, in order: ``slot`` (int64), counted from 0; ``before_step,
+        after_step`` (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns,
+        diff_ns``, durations of the steps (`RunSide.windows`), each ending at the start of the next
+        step and without the time between recording windows, as means over the ranks, rounded so
+        that the kinds add up; ``change_share`` (float64), the difference divided by the duration
+        before; and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns,
+        cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
 
         ``.attrs``: ``p_value`` of Welch's test; if at least three steps have the same numbers on
-        both sides, twice the smaller of this p-value and that of Student's t-test of the pairs;
-        None with fewer than two steps. ``is_significant``, whether the p-value is below 0.05;
-        ``may_be_chance``, True if the p-value is at least 0.05, or at least 0.01 and the mean
-        length changes by less than 20 %; both are None without a p-value. ``median_share``, the
-        median of ``change_share``; ``before_std_ns, after_std_ns`` (float), the standard deviations
-        of the lengths.
+        both sides, twice the smaller of this p-value and that of a paired Student's t-test; None
+        with fewer than two steps. ``is_significant``: whether the p-value is below 0.05.
+        ``may_be_chance``: whether the p-value is at least 0.05, or at least 0.01 if the mean
+        duration changes by less than 20 %. Both are None without a p-value. ``median_share``: the
+        median of ``change_share``. ``before_std_ns, after_std_ns`` (float): standard deviations of
+        the durations.
     """
     by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)
@@ -400,13 +400,13 @@ def steps(diff: Comparison) -> pd.DataFrame:
 
 
 def may_be_chance(p_value: float, before_ns: float, after_ns: float) -> bool:
-    """Return whether a change of the mean length of steps is described as possible chance."""
+    """Return whether a change of the mean step duration is described as possible chance."""
     is_large = abs(after_ns - before_ns) >= _LARGE_RATIO * max(before_ns, after_ns)
     return bool(p_value >= (ALPHA if is_large else _ALPHA_SMALL))
 
 
 def kind_times(diff: Comparison, side: RunSide) -> Ints:
-    """Return the time of each step and kind, the mean over ranks."""
+    """Return the time of each step and kind, as means over ranks."""
     sums = np.zeros((diff.step_count, len(STEP_KINDS)), dtype=np.int64)
     for causes in step_times_by_cause(diff, side).values():
         for cause, times in causes.items():

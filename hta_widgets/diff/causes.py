@@ -1,15 +1,16 @@
-"""Split the time of each step by its cause, so that all causes add up to the step.
+"""Splits the time of each step by cause, so that the causes add up to the step.
 
-Every moment of a step counts once. Compute takes precedence over communication, communication over
-copies; time without device work is idle, and is split by what the device waited for. A step from 0
-to 100 ns with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy from 70 to 90 is
+Every moment of a step counts once. Compute takes precedence over communication, and communication
+over copies. Time without device work is idle, and is split by what the device waited for. For
+example, a step from 0 to 100 ns with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy
+from 70 to 90 has
 
     compute 50 (10–60), communication 20 (60–80), copies 10 (80–90),
     idle 10 before the first launch (0–10), nothing_launched 10 (90–100): together 100
 
-If the waits for other ranks are known, communication is ``communication_wait`` and
-``communication_transfer``. If no rank of either side has device work, the collectives that hosts
-run (Gloo) are the communication, and the rest of a step is ``host``.
+If the waits for other ranks are known, communication is split into ``communication_wait`` and
+``communication_transfer``. If no rank of either side has device work, collectives on hosts (Gloo)
+are the communication, and the rest of a step is ``host``.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from hta_widgets.trace.intervals import (
 )
 from hta_widgets.trace.memo import memoize
 
-_SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
-_MIN_MATCHED_SHARE = 0.99  # minimum matched share of exposed communication for separating waits
+_SHORT_NS = 30_000  # longest gap explained by the switch between two launched kernels
+_MIN_MATCHED_SHARE = 0.99  # matched share of exposed communication required for separating waits
 
 #: Causes of time in a step, in order of precedence.
 CAUSES: tuple[str, ...] = (
@@ -53,10 +54,10 @@ KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Device work of one rank, and the time that each piece adds to its kind.
+    """Device work of a rank, and the time that each piece adds to its kind.
 
-    If several pieces of a kind run at the same time, the time counts for the one that started
-    first, so that the times of all pieces add up to `step_times_by_cause`.
+    If several pieces of a kind run at the same time, the time counts for the first to start, so the
+    times of all pieces add up to `step_times_by_cause`.
     """
 
     rows: Rows
@@ -67,7 +68,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class StepPiece:
-    """The time of one cause and stage in each step of a rank."""
+    """Time of one cause and stage in each step of a rank."""
 
     cause: str
     stage: str
@@ -82,9 +83,9 @@ def splits_communication(diff: Comparison) -> bool:
 
 @memoize
 def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
-    """Return the time of each compared step by rank and cause.
+    """Return the time in each compared step, by rank and cause.
 
-    Over all causes the times add up to the steps' lengths, to the nanosecond.
+    Over all causes, the times add up to the durations of the steps, to the nanosecond.
     """
     pieces = chains(diff, side)
     return {
@@ -103,7 +104,7 @@ def _has_device_work(diff: Comparison) -> bool:
 
 @memoize
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the pieces of steps by rank, of formats that have them (`FormatComparison.chain`)."""
+    """Return the pieces of steps by rank, if formats define them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
@@ -125,7 +126,7 @@ def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[
 
 @memoize
 def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
-    """Return the time that each piece of device work of a rank adds to the steps."""
+    """Return the time that each piece of a rank's device work adds to the steps."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     before = Intervals.empty()  # the kinds that take precedence
@@ -133,7 +134,7 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     for number, kind in enumerate(DEVICE_WORK_KINDS):
         rows = _work_by_kind(diff, part, kind)
         start, end = part.clip_rows(rows)
-        # Each piece counts from the end of the earlier ones of its kind.
+        # Each piece counts from the end of the earlier pieces of its kind.
         added_from = start.copy()
         added_from[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
         adds_time = end > added_from
@@ -159,7 +160,7 @@ def _work_by_kind(diff: Comparison, part: RankPart, kind: str) -> Rows:
 def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
     """Intersect disjoint pieces with disjoint windows, which may be in any order.
 
-    Returns the piece, the window, the start and the end of each intersection.
+    Returns piece, window, start and end of each intersection.
     """
     first = np.searchsorted(end, windows[:, 0], side="right")
     count = np.maximum(np.searchsorted(start, windows[:, 1], side="left") - first, 0)
@@ -170,14 +171,14 @@ def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows,
 
 
 def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
-    """Return the time of each step in which copies run, whether hidden or exposed."""
+    """Return the time in each step during which copies run, hidden or exposed."""
     part = side.parts[rank]
     copies = union(*part.clip_rows(_work_by_kind(diff, part, "memory")))
     return _time_per_step(copies, side.windows[rank] - part.trace.shift_ns)
 
 
 def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
-    """Return the time of each step in which data moves between ranks, hidden or exposed.
+    """Return the time in each step during which data moves between ranks, hidden or exposed.
 
     A wait in one collective hides nothing of another one that moves data meanwhile.
     """
@@ -225,7 +226,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     compute_or_communication = unite(compute, communication)
     busy = unite(compute_or_communication, copies)
     if not len(busy.start):
-        # If any rank has device work, the devices of ranks without it are idle.
+        # If any rank has device work, devices of ranks without it count as idle.
         return times_by_cause | {"host" if on_host else "nothing_launched": lengths}
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
@@ -244,9 +245,9 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
 def _idle_pieces(
     part: RankPart, busy: Intervals, pauses: Intervals, windows: Ints
 ) -> dict[str, Ints]:
-    """Split idle time by cause and step, as `device_idle_breakdown` does."""
-    # Time before the rank's first work counts as a gap before it; time after the last work is
-    # ``nothing_launched``.
+    """Split idle time by cause and step, like `device_idle_breakdown`."""
+    # Time before the rank's first work counts as a gap before that work; time after the last work
+    # is ``nothing_launched``.
     first_ns = min(int(windows.min()), int(busy.start[0]))
     last_ns = max(int(windows.max()), int(busy.end[-1]))
     start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
@@ -263,7 +264,7 @@ def _idle_pieces(
 
 
 def _ending_call(part: RankPart, end: Ints) -> Ints:
-    """Return the call that launched the work at the end of each gap, -1 if unknown."""
+    """Return the call that launched the work at the end of each gap; -1 if unknown."""
     rows = part.device_work_rows()
     rows = rows[part.table.stream[rows] >= 0]
     start, after = part.clip_rows(rows)

@@ -1,8 +1,8 @@
-"""Find changes between two runs: operators added, removed, moved, replaced, slower or faster.
+"""Finds changes between two runs: operators added, removed, moved, replaced, slower or faster.
 
-Changes of calls (`_structural_changes`) follow from the status that `hta_widgets.diff.match` gives
-each node. Changes of times (`_time_changes`) are tested for significance: for each call path, the
-times of its matched calls are added up in each step, and the steps of both sides are compared.
+Changes of calls (`_structural_changes`) follow from the status that `hta_widgets.diff.match`
+assigns to each node. Changes of times (`_time_changes`) are tested for significance: for each call
+path, the times of matched calls are summed per step, and the steps of both sides are compared.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from hta_widgets.trace.trace import categorical_dtype
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
 #: Categories of ``how``, in order.
 HOW: tuple[str, ...] = ("", "fused", "split", "other library", "other kernels")
-_OPPOSITE = {"faster": "slower", "removed": "added"}  # so that swapped sides sort equally
-#: Libraries and patterns of their kernels' names; the first that matches counts.
+_OPPOSITE = {"faster": "slower", "removed": "added"}  # so that swapped sides are ordered equally
+#: Libraries by patterns of kernel names; the first match applies.
 _LIBRARIES = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -60,29 +60,29 @@ _ADDED, _REMOVED, _MOVED, _REPLACED = map(STATUSES.index, ("added", "removed", "
 _COMMUNICATION = KINDS.index("communication")
 #: Measures of time, as positions in `_PairSums`.
 _DEVICE, _HOST = 0, 1
-_OCCURRENCE_BITS = 0xFFFFFFFF  # the bits of `number_occurrences` that count occurrences
+_OCCURRENCE_BITS = 0xFFFFFFFF  # bits of `number_occurrences` that count occurrences
 
-# Minimum changes, as shares of the longer of two times.
+# Smallest reported changes, as shares of the longer of two times.
 _MIN_RATIO = 0.05
-_LARGE_RATIO = 0.4  # larger ones are tested at _ALPHA_LARGE, whatever the number of tests
-_MIN_RATIO_OF_CALLS = 0.2  # if individual calls are tested, for lack of steps
+_LARGE_RATIO = 0.4  # larger ones are tested at _ALPHA_LARGE, regardless of the number of tests
+_MIN_RATIO_OF_CALLS = 0.2  # if individual calls are tested because there are too few steps
 _MIN_RATIO_UNTESTED = 0.75  # if the spread is unknown
-# Minimum changes, as shares of a step.
+# Smallest reported changes, as shares of a step.
 _MIN_SHARE_OF_STEP = 0.001
 _MIN_SHARE_UNTESTED = 0.05  # if the spread is unknown
-# Minimum changes of a kind's share of the step.
+# Smallest reported changes of a kind's share of the step.
 _MIN_SHARE_CHANGE = 0.05
 _MIN_SHARE_CHANGE_UNTESTED = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
 _ALPHA_LARGE = 0.002
-_MIN_STEPS = 3  # minimum number of steps for estimating their spread
-_MIN_OPERATION_RATIO = 0.25  # minimum change of a kind of collective, relative to the largest
-_MIN_STEPS_SHARE = 0.5  # a change of calls must be in more than this part of the steps
+_MIN_STEPS = 3  # steps required for estimating their spread
+_MIN_OPERATION_RATIO = 0.25  # smallest listed change of a collective's kind, as part of the largest
+_MIN_STEPS_SHARE = 0.5  # a change of calls must occur in more than this share of the steps
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTimes:
-    """Times of the nodes of one tree; `below_ns` is device time with that of all nodes below."""
+    """Times of the nodes of a tree; `below_ns` is device time including all nodes below."""
 
     host_ns: Ints
     host_self_ns: Ints
@@ -92,7 +92,7 @@ class NodeTimes:
 
 @dataclass(frozen=True, eq=False)
 class PathTimes:
-    """Means over the paired ranks of one side, by step and path: arrays (steps, paths)."""
+    """Means over the paired ranks of a side, by step and path: arrays (steps, paths)."""
 
     count: Floats
     host_ns: Floats
@@ -102,7 +102,7 @@ class PathTimes:
 
 @memoize
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
-    """Return the times of all nodes, before and after, for each pair of ranks."""
+    """Return the times of all nodes before and after, for each pair of ranks."""
     split = splits_communication(diff)
     before, after = (
         [_tree_times(side, matched.trees[k], split=split) for matched in match_ranks(diff).ranks]
@@ -158,7 +158,8 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     part = tree.part
     length = tree.durations
     is_operator = tree.kind == OPERATOR
-    # Waits for the device are not an operator's own time; copies from pageable memory wait too.
+    # Waits for the device do not count as an operator's own time; copies from pageable memory also
+    # wait.
     copies = name_mask(part.trace, lambda name: "Memcpy" in name)[tree.rows]
     is_wait = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(is_operator | is_wait)
@@ -179,19 +180,19 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 
 
 def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of each path on the device and the host, by pairs of `chosen` calls."""
-    # Ranks that communicate wait for each other, so the n-th calls of a path on all ranks are one
-    # sample, their mean. All other calls are separate samples.
+    """Return the p-values of each path on device and host, from pairs of `chosen` calls."""
+    # Ranks that communicate wait for each other, so the mean of the n-th calls of a path on all
+    # ranks is one sample. All other calls are separate samples.
     matches = match_ranks(diff)
     paths: list[Ints] = []
-    samples: list[Ints] = []  # the sample of each call among those of its path
-    gaps: tuple[list[Ints], list[Ints]] = ([], [])  # differences on the device and the host
+    samples: list[Ints] = []  # number of each call's sample within its path
+    gaps: tuple[list[Ints], list[Ints]] = ([], [])  # differences on device and host
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
     for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
         before_tree, after_tree = matched.trees
         nodes = np.flatnonzero(is_chosen & (before_tree.slot < diff.step_count))
         partner = matched.partner[0][nodes]
-        # This order does not depend on which side is first.
+        # This order does not depend on which side comes first.
         positions = before_tree.order[nodes], after_tree.order[partner]
         ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
@@ -216,7 +217,7 @@ def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, F
 
 
 def _communication_mask(tree: RankTree) -> Bools:
-    """Return a mask of the nodes that communicate, or that launched communication."""
+    """Return a mask of the nodes that communicate or launched communication."""
     result: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
     result &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
     work = np.flatnonzero(result & (tree.parent >= 0))
@@ -232,9 +233,9 @@ def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
 
 
 def moved_bytes(diff: Comparison, name: str) -> list[float]:
-    """Return the bytes of the collectives of an operator or kernel in a step, before and after.
+    """Return the bytes per step of an operator's or kernel's collectives, before and after.
 
-    They are means over steps and paired ranks, NaN if the size of a collective is unknown.
+    They are means over steps and paired ranks; NaN if the size of a collective is unknown.
     """
     totals = [0.0, 0.0]
     for k, tree, work, _ in _named_work(diff, name):
@@ -250,7 +251,7 @@ def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
     """Return the kinds of collectives that make an operator slower or faster, the main one first.
 
     PyTorch launches all collectives from one operator. Kinds with less than a quarter of the
-    largest change are left out.
+    largest change are omitted.
     """
     change_ns = np.zeros(len(OPERATIONS))
     for k, tree, work, times in _named_work(diff, finding.name):
@@ -266,7 +267,7 @@ def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
 
 
 def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, Ints, NodeTimes]]:
-    """Yield side, tree, nodes and times of the device work of a name or launched by an operator."""
+    """Yield side, tree, nodes and times of device work with a name or launched by an operator."""
     matches = match_ranks(diff)
     codes = [code for code, text in enumerate(matches.pool.names) if text == name]
     for matched, times in zip(matches.ranks, node_times(diff), strict=True):
@@ -278,7 +279,7 @@ def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, In
 
 
 class _Change(NamedTuple):
-    """One row of `changes`; times and counts are per step, means over steps and paired ranks."""
+    """A row of `changes`; times and counts are per step, as means over steps and paired ranks."""
 
     change: str
     measure: str
@@ -302,22 +303,22 @@ def changes(diff: Comparison) -> pd.DataFrame:
     """Return the changes between the runs that exceed noise, each once.
 
     *Calls* changed if operators, or device work of matched operators, were added, removed, moved or
-    replaced in more than half of the steps. The calls of an added or removed operator are not
-    listed themselves, nor are runtime calls. A Python function is listed only if none of its
+    replaced in more than half of the steps. Calls of an added or removed operator are not listed
+    separately, and neither are runtime calls. A Python function is listed only if none of its
     callees has a partner. Operators without device work count if they take at least 0.1 % of a
     step.
 
-    *Times* changed if a matched operator itself is slower or faster: on the host, without the
-    operators below it, copies and waiting for the device; or on the device, in the work that it
-    launched, without waiting for other ranks in collectives if that is known. The times of a step
-    on one call path are added up. A difference counts if it is at least 5 % of the longer time and
-    0.1 % of a step, and is significant by Welch's test over the steps and, if steps have the same
-    numbers on both sides, by Student's t-test of their pairs. The level is 1 % divided by the
-    number of tests, or 0.2 % if the difference is 40 % or more. With fewer than three steps on a
+    *Times* changed if a matched operator itself is slower or faster. On the host, this excludes
+    operators below it, copies and waits for the device. On the device, it covers the work that the
+    operator launched, excluding waits for other ranks in collectives if these are known. The times
+    of a step on one call path are summed. A difference counts if it is at least 5 % of the longer
+    time and 0.1 % of a step, and is significant by Welch's test over the steps and, if steps have
+    the same numbers on both sides, by a paired Student's t-test. The level is 1 % divided by the
+    number of tests, or 0.2 % for differences of 40 % or more. With fewer than three steps on a
     side, the calls of a path on all ranks are tested in pairs (Student's t-test, same levels), and
-    the difference must be 20 %. With fewer than three pairs of calls the longer time must be four
-    times the other and differ by 5 % of the step. An operator with added, removed or replaced
-    work is listed once, for that.
+    the difference must be 20 %. With fewer than three pairs of calls, the longer time must be four
+    times the other and differ by 5 % of the step. An operator with added, removed or replaced work
+    is listed only for that.
 
     Parameters
     ----------
@@ -326,24 +327,24 @@ def changes(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per change and name, by time in a step. Times and counts are per step and rank,
-        means over steps and the paired ranks:
+        One row per change and name, by time in a step. Times and counts are per step and rank, as
+        means over steps and paired ranks:
 
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
-          ``operator``, ``function`` (of Python) or ``kernel`` for the rest
-        - ``name`` (str): of the operator; for added or removed device work, its own
-        - ``path`` (str): its callers on the path with the most time; ``places`` (int64): the number
-          of paths
-        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of ``device
-          and host`` are those on the device; times of added, removed and moved operators are those
-          of all device work below them; if there is none, those on the host
+          otherwise ``operator``, ``function`` (of Python) or ``kernel``
+        - ``name`` (str): of the operator, or of the device work that was added or removed
+        - ``path`` (str): callers on the path with the most time; ``places`` (int64): number of
+          paths
+        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): for ``device and
+          host``, times are those on the device; for added, removed and moved operators, those of
+          all device work below them or, if there is none, those on the host
         - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
-        - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
-          (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
-        - ``p_value`` (float64): NaN if unknown, or not tested
-        - ``before_total, after_total`` (float64): all calls of the name, at all places; an operator
-          that is removed at one place is gone only if no call is left
+        - ``how`` (category): for replaced work, ``fused`` (fewer kernels than before), ``split``
+          (more kernels), ``other library`` (by kernel names) or ``other kernels``; otherwise empty
+        - ``p_value`` (float64): NaN if unknown or not tested
+        - ``before_total, after_total`` (float64): all calls with the name, in all places; an
+          operator that is removed in one place is gone only if no call remains
 
         ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
@@ -384,7 +385,7 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
 
 
 def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float]]:
-    """Return the number of calls before and after by name and whether it is device work."""
+    """Return the number of calls before and after, by name and whether it is device work."""
     matches = match_ranks(diff)
     names = matches.pool.names
     key = 2 * matches.path_name + (matches.path_kind == WORK)
@@ -473,7 +474,7 @@ def _outermost_changes(
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # A function with paired callees is only another path to the same calls, so nothing changed.
+    # A function with paired callees is only another path to the same calls, which is not a change.
     has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
@@ -493,10 +494,10 @@ def _outermost_changes(
 def _time_changes(
     diff: Comparison, listed: set[int], rebuilt: set[int]
 ) -> tuple[list[_Change], int]:
-    """Return the operators that are slower or faster themselves, and the number of tests.
+    """Return the operators that are themselves slower or faster, and the number of tests.
 
-    Paths of `listed` are not tested, nor are times on the host of `rebuilt` ones: what an operator
-    did itself may be done by operators below it, or the reverse.
+    Paths in `listed` are not tested, and neither are host times of those in `rebuilt`: operators
+    below may now do what an operator did itself, or the reverse.
     """
     matches = match_ranks(diff)
     paired_nodes = [
@@ -539,7 +540,7 @@ def _time_changes(
 
 
 class _PairSums(NamedTuple):
-    """Sums over the matched nodes of one side: arrays (steps, paths)."""
+    """Sums over the matched nodes of a side: arrays (steps, paths)."""
 
     device_ns: Floats
     host_ns: Floats
@@ -547,7 +548,7 @@ class _PairSums(NamedTuple):
 
 
 def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _PairSums:
-    """Return times on the device and host, and counts, of matched nodes."""
+    """Return times on device and host, and counts, of matched nodes."""
     matches = match_ranks(diff)
     nodes = [times[side] for times in node_times(diff)]
     # Moved nodes count on their shared path, on both sides.
@@ -560,7 +561,7 @@ def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _P
 def _significant_positions(
     mean: Floats, p_value: Floats, min_ratio: float, step_ns: float, tested: int
 ) -> Ints:
-    """Return the positions of the times whose means differ by enough, and not by chance."""
+    """Return the positions of times whose means differ sufficiently and not by chance."""
     gap, longer = np.abs(mean[1] - mean[0]), mean.max(axis=0)
     untested = np.isnan(p_value)
     min_gap = np.maximum(
@@ -579,10 +580,10 @@ def _time_change(
     paths_by_measure: dict[int, list[int]],
     p_value: float,
 ) -> _Change:
-    """Return the change of one name, on all of its paths together.
+    """Return the change of one name, over all of its paths.
 
-    Times are those on the device, if they changed there, else those on the host. The two are not
-    added.
+    Times are those on the device if they changed there, otherwise those on the host. The two are
+    never added.
     """
     paths = sorted({path for of_measure in paths_by_measure.values() for path in of_measure})
     main_measure = min(paths_by_measure)
@@ -605,7 +606,7 @@ def _time_change(
 
 
 def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
-    """Return device time (steps, paths) by the operator that launched it, if known."""
+    """Return device time (steps, paths) by launching operator, where it is known."""
     paths = np.flatnonzero(matches.path_kind == WORK)
     owner = np.where(matches.path_parent[paths] >= 0, matches.path_parent[paths], paths)
     launched = np.zeros_like(times)
@@ -614,7 +615,7 @@ def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
 
 
 def libraries(names: Sequence[str]) -> list[str]:
-    """Return the libraries of kernels by their names, each once, in order."""
+    """Return the libraries of kernels, recognized by name, each once, in order."""
     libraries_of_names = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
@@ -627,7 +628,8 @@ def how_replaced(
 ) -> str:
     """Return how work was replaced, one of `HOW`; counts are numbers of kernels.
 
-    The answer is ``other library`` if the sides have no library in common, whatever the counts.
+    The result is ``other library`` if the sides have no library in common, regardless of the
+    counts.
     """
     before_libraries, after_libraries = set(libraries(before)), set(libraries(after))
     if before_libraries and after_libraries and not before_libraries & after_libraries:
@@ -656,7 +658,7 @@ def changed_names(diff: Comparison) -> frozenset[str]:
 def changed_kinds(diff: Comparison) -> frozenset[str]:
     """Return the kinds of time that changed significantly.
 
-    The tests are the same as in `changes`, at 1 % divided by the number of kinds.
+    The tests are those of `changes`, at 1 % divided by the number of kinds.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     is_present = times[0].any(axis=0) | times[1].any(axis=0)
@@ -668,8 +670,8 @@ def changed_kinds(diff: Comparison) -> frozenset[str]:
 def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the step time changed significantly.
 
-    The change exceeds 5 % of the step, and the tests of `changes` over the steps find it
-    significant at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
+    The change exceeds 5 % of the step and is significant in the tests of `changes` over the steps,
+    at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

@@ -1,7 +1,7 @@
-"""Pair the ranks and steps of two runs, and list what limits their comparison.
+"""Pairs the ranks and steps of two runs, and lists what limits the comparison.
 
 For example, run A has ranks 0 and 1 with steps 3, 4 and 5, and run B has rank 0 with steps 4, 5 and
-6. The steps 4 and 5 are paired, and so is rank 0. Times are means over all ranks of each run, as A
+6. Steps 4 and 5 are paired, and so is rank 0. Times are means over all ranks of each run, because A
 has a rank that B lacks. A `Caution` states each of these limits.
 """
 
@@ -43,7 +43,7 @@ _VENDORS = (
     ("MTIA", ("artemis", "mtia")),
 )
 _DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it; timelines are not"
-_MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
+_MIN_OUTSIDE_SHARE = 0.01  # of the time of the steps; smaller differences are not reported
 
 
 class Caution(NamedTuple):
@@ -59,17 +59,17 @@ class Caution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two runs with their ranks and steps paired.
+    """Two runs with paired ranks and steps.
 
     Attributes
     ----------
     before, after : RunSide
-        Both with the paired steps only, in order.
+        Both with only the paired steps, in order.
     rank_pairs : list of (int, int)
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
-        Whether times are means over all ranks of each side, not only the paired ones, because
-        a side has a rank that the other lacks. Times of matched calls are means over the pairs.
+        Whether times are means over all ranks of each side, because a side has a rank that the
+        other lacks. Times of matched calls are always means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
     matched_by : {"number", "order", "whole"}
@@ -83,7 +83,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the comparison that this is a part of, and the position of the pair of steps, None for all
+    #: the comparison that contains this one, and the position of its pair of steps; None for all
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -95,12 +95,12 @@ class Comparison:
 
     @property
     def step_count(self) -> int:
-        """The number of pairs of steps; 1 if whole selections are compared."""
+        """Number of pairs of steps; 1 if whole selections are compared."""
         return len(self.before.steps)
 
     @property
     def has_totals(self) -> bool:
-        """Whether a side has totals only, without events."""
+        """Whether a side has only totals, without events."""
         return self.before.is_totals or self.after.is_totals
 
     @property
@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def step_ns(self) -> float:
-        """The mean length of a step on the side with the longer steps."""
+        """Mean duration of a step on the side with the longer steps."""
         return max(side.step_ns for side in self.sides)
 
     @property
@@ -121,7 +121,7 @@ class Comparison:
 
     @cached_property
     def cautions(self) -> list[Caution]:
-        """The facts that limit the comparison, the most important first."""
+        """Facts that limit the comparison, the most important first."""
         return [
             *_empty_cautions(self),
             *_condition_cautions(self),
@@ -143,32 +143,32 @@ def compare(
 ) -> Comparison:
     """Pair the ranks and steps of two runs.
 
-    The result is the argument of all other functions of `hta_widgets.diff`.
+    The result is the argument of all other functions in `hta_widgets.diff`.
 
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
-    steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
-    of both sides are those of the devices: a step runs from the end of the previous step's work, or
-    from the first start of work in the first step, to the end of its own work. `findings` then has
-    a caution.
+    steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), the
+    steps of both sides are those of the devices. Such a step extends from the end of the previous
+    step's work to the end of its own work; the first step starts with its first work. `findings`
+    then has a caution.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        Two jobs, two ranks of one job, two windows, two steps. For a selection, its events are
-        compared, cut at its window, and the steps that are completely in the window. If one side
+        Two jobs, two ranks of a job, two windows, or two steps. For a selection, its events are
+        compared, clipped at its window, and the steps that are completely in the window. If a side
         has no such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
-        ``"number"``: by the number of the rank; for MPI the number that the file states.
+        ``"number"``: by the number of the rank; for MPI, the number stated in the file.
         ``"representative"``: the representatives of the clusters of
-        `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's to after's ranks.
-        ``"auto"``: a single rank with a single rank, whatever their numbers, else by number, or by
-        order if the sides have equally many ranks and no number in common. If a side has a rank
-        that the other lacks, times are means over all ranks of each side, and events are matched
-        between ranks with the same number; `changes`, `icicle` and `operators_diff` return means
-        over these.
+        `hta_widgets.analysis.rank_clusters`, largest first. A mapping from ranks before to ranks
+        after. ``"auto"``: a single rank with a single rank, whatever their numbers; otherwise by
+        number, or by order if the sides have equally many ranks and no number in common. If a side
+        has a rank that the other lacks, times are means over all ranks of each side, and events are
+        matched between ranks with the same number; `changes`, `icicle` and `operators_diff` return
+        means over these.
     steps : {"auto", "number", "order"} or mapping, default "auto"
-        Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
-        ``"auto"``: by number if the sides have a number in common, else by order.
+        Pair ``ProfilerStep#n`` by number, by order, or by a mapping from numbers before to numbers
+        after. ``"auto"``: by number if the sides have a number in common, otherwise by order.
     labels : (str, str), optional
         Names of the sides. Default: the folders, ranks or steps in which they differ.
 
@@ -192,7 +192,7 @@ def compare(
     owners = _trace_set_of(before), _trace_set_of(after)
     compared, tabled = _ranks_by_format(*chosen)
     if isinstance(ranks, Mapping):
-        # A mapping may also pair servers, which only tables compare otherwise.
+        # A mapping may also pair servers, which otherwise are compared only in tables.
         compared, tabled = chosen, ({}, {})
     pairs, by_rank_means = _rank_pairs(ranks, *compared, owners)
     if not by_rank_means:
@@ -203,7 +203,7 @@ def compare(
     names = labels or _labels(*compared)
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
     sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
-    # Sides may leave out ranks without steps.
+    # Sides may omit ranks without steps.
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
@@ -213,7 +213,7 @@ def compare(
     ]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
     is_unnamed = labels is None and names == ("before", "after")
-    # A side that is compared as a whole has the single step -1.
+    # A side that is compared as a whole has a single step, -1.
     if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
     return Comparison(
@@ -229,14 +229,14 @@ def both_have_frames(diff: Comparison) -> bool:
 def is_condition(diff: Comparison, caution: Caution) -> bool:
     """Return whether a caution is about the conditions of the runs as a whole.
 
-    Files of hosts are compared by the formats that both sides have, so further formats on one side
+    Host files are compared by the formats that both sides have, so additional formats on one side
     have no effect.
     """
     return caution.kind in CONDITIONS and (caution.kind != "format" or diff.is_of_devices)
 
 
 def conditions(diff: Comparison) -> str:
-    """Return how hardware, formats and world sizes differ, as a sentence; "" if they do not."""
+    """Describe how hardware, formats and world sizes differ; "" if they do not."""
     texts = [caution.text for caution in diff.cautions if is_condition(diff, caution)]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 
@@ -253,8 +253,8 @@ def paired_ranks(diff: Comparison) -> str:
 def _ranks_by_format(
     before: PartsByRank, after: PartsByRank
 ) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
-    """Return the ranks whose events are compared, and those compared in tables only."""
-    # Servers have no steps, and a clock other than that of workers; profiles have no events, and
+    """Return the ranks whose events are compared, and those compared only in tables."""
+    # Servers have no steps, and their clock differs from the workers'. Profiles have no events, and
     # repeat the calls of timelines.
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]
@@ -286,7 +286,7 @@ def _trace_set_of(source: DiffSource) -> TraceSet:
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, Trace):
-        # With `like`, the rank keeps the times that it has in its own set.
+        # With `like`, the rank keeps the times that it has in its own trace set.
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
@@ -356,8 +356,8 @@ def _pairs_by_hand(
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
-    # If a set has several MPI jobs, the ranks of later jobs get free numbers. The ranks that files
-    # state are used if those of the compared ranks are distinct.
+    # If a trace set has several MPI jobs, ranks of later jobs are renumbered. The ranks stated in
+    # the files are used if they are distinct among the compared ranks.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None
@@ -366,7 +366,7 @@ def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
 
 
 def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
-    """Return how steps were paired, and the positions of each pair on the two sides."""
+    """Return how steps were paired, and the positions of each pair on both sides."""
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
@@ -501,7 +501,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
-        # Rounding may move the end of a step past the next start, by up to the resolution.
+        # Rounding may move the end of a step beyond the next start, by up to the resolution.
         resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
         if side.overlap_ns > resolution_ns * len(side.steps):
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
@@ -514,7 +514,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
 
 
 def _pause_ns(side: RunSide) -> int:
-    """Return the time between windows of the recording within a side without steps."""
+    """Return the time between recording windows within a side without steps."""
     if side.has_steps:
         return 0
     return max(
@@ -529,7 +529,7 @@ def _is_empty(side: RunSide) -> bool:
 
 
 def _outside_ns(side: RunSide) -> float:
-    """Return the time in which the steps' work runs outside of the steps, as a mean over ranks."""
+    """Return how long the work of steps runs outside of the steps, as a mean over ranks."""
     times_ns = []
     for rank, part in side.parts.items() if side.has_steps else ():
         rows = part.device_work_rows()
@@ -557,7 +557,7 @@ def _vendor(gpus: str) -> str:
 
 
 def world_size_text(side: RunSide) -> str:
-    """Return the numbers of ranks that the files state, "" if they state none."""
+    """Return the numbers of ranks stated in the files; "" if none is stated."""
     sizes = {part.trace.world_size for part in side.parts.values()} - {0}
     return ", ".join(map(str, sorted(sizes)))
 

@@ -1,8 +1,8 @@
-"""Efficiency of two runs: MFU, and each operator by its shapes.
+"""Efficiency of two runs: MFU, and operators by shape.
 
 For example, ``aten::mm`` of ``[[4096, 1024], [1024, 4096]]`` takes 1.2 ms a step before and 1.9 ms
-after, at 68 and 43 % of the roofline: the same work became slower. A row on one side only is an
-operator whose shapes changed.
+after, at 68 and 43 % of the roofline: the same work became slower. A row that exists on one side
+only is an operator whose shapes changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEASURES = ("count", "device_ns", "mean_ns", "tflop_per_s", "roofline_share")
 
 @check_arguments
 def efficiency_diff(diff: Comparison) -> pd.DataFrame:
-    """Return the time and the efficiency of each operator, by its shapes, in both runs.
+    """Return time and efficiency of each operator and shape in both runs.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per operator and shapes, by size of the difference on the device: ``name,
-        input_shapes`` (str), and ``before_…, after_…, diff_…`` (float64; NaN on the side that has
-        no such row) of ``count`` and ``device_ns``, means over ranks and their steps; ``mean_ns``
-        of a call; ``tflop_per_s``; ``roofline_share``. Runs without shapes have a note.
+        input_shapes`` (str), and ``before_…, after_…, diff_…`` (float64; NaN on a side without such
+        a row) of ``count`` and ``device_ns``, as means over ranks and their steps; ``mean_ns`` per
+        call; ``tflop_per_s``; ``roofline_share``. Runs without shapes have a note.
 
         ``.attrs``: ``before_mfu, after_mfu``, means over ranks and steps, NaN if unknown; ``text``,
         a sentence about them, empty if either is unknown.

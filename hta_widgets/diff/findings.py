@@ -1,9 +1,9 @@
-"""Find what differs between two runs by more than noise, as findings.
+"""Finds differences between two runs that exceed noise.
 
 A finding is a record of one difference (`hta_widgets.diff.records`). `findings` collects them from
-the step times, the ranks and the changes, sorts them by importance, leaves out what another finding
-states, and adds a sentence to each (`hta_widgets.diff.sentences`). If a step takes 10 ms longer in
-the second run, all of it compute, the records are
+the step times, the ranks and the changes, sorts them by importance, omits those that another
+finding includes, and adds a sentence to each (`hta_widgets.diff.sentences`). If a step takes 10 ms
+longer in the second run, all of it compute, the records are
 
     headline: step 100 → 110 ms, parts: compute 60 → 70 ms
     kinds: parts: compute 60 → 70 ms    # left out, as the headline states it
@@ -42,14 +42,15 @@ from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
 _SMALL_SHARE = 0.01  # smaller differences are not reported
-_LARGE_SHARE = 0.05  # smaller differences occur between runs of one program
+_LARGE_SHARE = 0.05  # smaller differences occur between runs of the same program
 _LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
-#: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
+#: Pairs of a minimum difference and a maximum p-value; a difference that satisfies any pair is
+#: reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
-_OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step that stands out
-_MIN_STEPS_OF_SHIFT = 5  # minimum number for telling that the first or last ones changed
+_OUTLYING = 10.0  # multiple of the usual difference of two steps from which a step stands out
+_MIN_STEPS_OF_SHIFT = 5  # steps required for detecting that the first or last ones changed
 _MAX_CHANGES = 8
-_MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
+_MIN_UNIFORM = 5  # operators with an equal change that are required for a single finding
 # Minimum changes of the share of work that graphs launch, and that one stream runs.
 _MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 
@@ -58,35 +59,37 @@ _MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 def findings(diff: Comparison) -> list[Finding]:
     """Return the changes as sentences with numbers, most important first.
 
-    1. How much longer a step takes, with the largest cause of `waterfall`, or the ranks that
+    1. How much longer a step takes, with the largest cause of `waterfall`, or with the ranks that
        explain at least half of it.
-    2. The differences of GPU, vendor and world size.
-    3. Each rank that keeps the others waiting on one side only, by
+    2. Differences in GPU, vendor and world size.
+    3. Each rank that keeps the others waiting on one side only, according to
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
        that changed differently from the others, at most half of them. The size of the batch, if the
        shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
        kernels on the busiest stream.
-    4. The kinds of time that make up the difference; the kernel, with its variants, that differs by
-       its number of calls; and how the difference is spread over the steps.
-    5. The changes with the most time (see `changes`): many operators that changed by one factor as
-       one finding, Python functions last. BytePS has stages and queues instead, MPI also has
-       numbers of calls, and both have the ranks that others wait for (see `tables`).
+    4. The kinds of time that make up the difference; the kernel, including its variants, that
+       differs because
+       of its number of calls; and how the difference is distributed over the steps.
+    5. The changes with the most time (see `changes`): many operators that changed by the same
+       factor as
+       a single finding, Python functions last. For BytePS, these are stages and queues. MPI also
+       has numbers of calls. Both also have the ranks for which others wait (see `tables`).
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
-    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. So are
-    differences of at least 5 % that at most a third of the steps cause, if these steps stand out
-    from the others by 20 % of a step and 10 times the usual distance from the median difference.
-    With one step on a side and no other finding, the changes of the step and of the name that
-    differs most are reported. If there is any other finding, the difference of the step times comes
-    first even if it is smaller or may be chance.
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. Differences
+    of at least 5 % are also reported if at most a third of the steps cause them and these steps
+    stand out, by 20 % of a step and by 10 times the usual distance from the median difference. With
+    one step on a side and no other finding, the changes of the step and of the name that differs
+    most are reported. If there are other findings, the difference of the step times comes first
+    even if it is smaller or may be chance.
 
-    If the steps do not differ in length, the list begins with the kinds of time whose share of the
-    step differs significantly, and by more than 5 % of the step. The tests are the same as in
-    `changes`, at 1 % divided by the number of kinds. With one step on a side, the share must differ
-    by more than 20 % of the step instead. The findings of swapped sides are the same in the other
-    direction. Without any difference the list is empty, except for a caution if a side has no
-    events.
+    If the steps do not differ in duration, the list begins with the kinds of time whose share of
+    the step changes significantly and by more than 5 % of the step. The tests are those of
+    `changes`, at 1 % divided by the number of kinds. With one step on a side, the share must change
+    by more than 20 % of the step instead. Swapping the sides gives the same findings in the
+    opposite direction. Without any difference the list is empty, except for a caution if a side has
+    no events.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def findings(diff: Comparison) -> list[Finding]:
     list of Finding
     """
     formats = _shared_formats(diff)
-    # Some formats replace `changes` with their own table.
+    # Some formats replace `changes` with a table of their own.
     comparisons = [format_.comparison for format_ in formats_named(formats)]
     has_changes = not any("changes" in comparison.replaces for comparison in comparisons)
     records: list[Finding] = []
@@ -124,7 +127,7 @@ def findings(diff: Comparison) -> list[Finding]:
 
 
 def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Finding]:
-    """Return what limits the comparison, of some or all kinds of `Caution`."""
+    """Return what limits the comparison, as findings of the given kinds of `Caution`, or of all."""
     return _with_sentences(diff, _caution_records(diff, kinds))
 
 
@@ -152,7 +155,7 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
 
 
 def _shared_formats(diff: Comparison) -> set[str]:
-    """Return the formats that both sides have, or that compare with a format of the other side."""
+    """Return the formats on both sides, and those that compare with a format of the other side."""
     also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
@@ -204,10 +207,10 @@ def _step_times(diff: Comparison, kind: str, **fields: Any) -> Finding:
 
 
 def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
-    """Return the change of the step, although it may be chance, to come before other findings.
+    """Return the change of the step time, possibly chance, that precedes other findings.
 
-    A change of 1 % or more states its causes if there are too few steps for a test, else only the
-    ranks among them.
+    With too few steps for a test, a change of 1 % or more lists all its causes; otherwise, it lists
+    only causes that are ranks.
     """
     lengths = _step_times(diff, "slight", p_value=steps(diff).attrs["p_value"])
     if lengths.weight < _SMALL_SHARE * max(lengths.before, lengths.after):
@@ -219,11 +222,11 @@ def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
 
 
 def _largest_untested_differences(diff: Comparison) -> list[Finding]:
-    """Return the largest differences in a single pair of steps, which no test finds significant."""
+    """Return the largest differences of a single pair of steps, which cannot be tested."""
     lengths = _step_total(diff, [])
     min_ns = max(_SMALL_SHARE * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)
-    # Only one of the two sentences states that there are too few steps for a test.
+    # Only one of the two sentences mentions that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(
@@ -253,7 +256,7 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
         if finding.details["sign"] == sign
         and (
             (is_wait and "appears" in finding.details)
-            # A rank that one side lacks has no excess: its cost is the difference.
+            # A rank that one side lacks has no excess; its cost is the difference.
             or 2 * sign * finding.details.get("excess_ns", finding.diff_ns) >= lengths.weight
         )
     )
@@ -263,12 +266,12 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
 def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:
     """Return the cause that grows most, or shrinks most if `sign` is -1; empty if none does.
 
-    `step` is the position of one pair of steps; by default all pairs count.
+    `step` is the position of one pair of steps. By default, all pairs count.
     """
     frame = waterfall(diff, "cause", step=step).set_index("cause").rename(index=str)
     causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
     on_host = causes[causes.index.isin(HOST_CAUSES)]
-    # Causes on the host and calls that launch count together, unless one of them is half the sum.
+    # Causes on the host and launch calls count together, unless one of them is half of the sum.
     causes.loc["host_wait"] = on_host.sum()
     growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
     cause = str(growth_ns.idxmax())
@@ -289,15 +292,16 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the kinds of time whose share changed in steps of about the same length.
+    """Return the kinds of time whose share changed in steps of about the same duration.
 
-    Without this finding, equal steps would hide that compute became communication or idle time.
+    Without this finding, equal step times would hide that compute became communication or idle
+    time.
     """
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
     details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
-    # The topic is the new kind, not the topic of `lengths`.
+    # The topic is that of the new kind, not of `lengths`.
     finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
     return [replace(finding, diff_ns=parts[0].diff_ns)]
 
@@ -326,7 +330,7 @@ def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
 
 
 def _kernel_families(diff: Comparison) -> pd.DataFrame:
-    """Return the sums of `names` over the variants of each kernel, the largest difference first."""
+    """Return the sums of `names` over the variants of each kernel, largest difference first."""
     table = names(diff, device="gpu", short_names=True)
     families = table["name"].map(kernel_family)
     is_single = ~families.duplicated(keep=False)
@@ -336,7 +340,7 @@ def _kernel_families(diff: Comparison) -> pd.DataFrame:
 
 
 def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return how many steps differ, and the step that differs most if it is the only such step."""
+    """Return how many steps differ, and the step that differs most if it is the only one."""
     if len(by_step) < 2:
         return []
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
@@ -358,9 +362,9 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 
 
 def _outlying_steps(diff: Comparison, by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the few steps that differ far more than the others, if they alone move the mean.
+    """Return the few steps that differ far more than the others, if they alone change the mean.
 
-    By a test of the mean they may be chance, for example a pause in one of six steps.
+    According to a test of the mean they may be chance, for example a pause in one of six steps.
     """
     sign = 1 if lengths.diff_ns > 0 else -1
     gaps = by_step["diff_ns"].to_numpy() * sign
@@ -383,8 +387,8 @@ def _outlying_steps(diff: Comparison, by_step: pd.DataFrame, lengths: Finding) -
 def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
     """Return a mask of the steps that differ far more than the others.
 
-    They are at most a third of all, or at most half if they are the first or the last ones, as
-    after a change in the course of the run.
+    They are at most a third of all steps, or at most half if they are the first or last ones, as
+    after a change during the run.
     """
     half = len(gaps) // 2
     halves = (gaps[half:], gaps[:-half]) if len(gaps) >= _MIN_STEPS_OF_SHIFT else ()
@@ -474,10 +478,10 @@ def _change_findings(diff: Comparison) -> list[Finding]:
 
 
 def _change(row: Any, caller: str | None = None) -> Finding:
-    """Return the finding of a row of `changes`; `caller` is None if the name is unique."""
+    """Return the finding for a row of `changes`; `caller` is None if the name is unique."""
     totals = row.before_total, row.after_total
     if caller is None and row.change in {"added", "removed"} and min(totals) > 0:
-        # Other calls of the name remain, so the sentence needs the place.
+        # Other calls with this name remain, so the sentence must state the place.
         caller = row.path.split(" > ")[-1]
     sides = {name: getattr(row, name) for name in ("before_names", "after_names")}
     return time_change(
@@ -502,10 +506,10 @@ def _change(row: Any, caller: str | None = None) -> Finding:
 
 
 def _uniform_change_mask(table: pd.DataFrame) -> Bools:
-    """Return a mask of the operators that changed by one factor, if most did."""
+    """Return a mask of the operators that changed by the same factor, if most did."""
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
     is_timed = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    # A logarithm, so that swapped sides only change its sign.
+    # With logarithms, swapping the sides only changes the sign.
     ratio = np.log(np.where(is_timed, after, np.nan) / np.where(is_timed, before, np.nan))
     none = np.zeros(len(table), dtype=bool)
     if is_timed.sum() < _MIN_UNIFORM:
@@ -518,7 +522,7 @@ def _uniform_change_mask(table: pd.DataFrame) -> Bools:
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
     """Return the caller of each change whose name is not unique; None for unique names.
 
-    The caller is the innermost on the path with the most time that no other change of that name
+    On the path with the most time, this is the innermost caller that no other change with that name
     has, or else the innermost; "" for the outermost operators.
     """
     shown_names = [short_name(name) for name in table["name"]]

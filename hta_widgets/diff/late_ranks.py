@@ -1,16 +1,16 @@
-"""Find the ranks that changed differently from the others.
+"""Finds the ranks that changed differently from the others.
 
 Late ranks (`late_ranks`): `hta_widgets.analysis.stragglers` judges the compared steps of each side.
-If it names rank 1 after but not before, the finding names the kind of rank 1's own time that
-changed most compared with the other ranks. It also has the change of that kind on the other ranks,
-and the ranks that wait longer. All are means over steps:
+If it names rank 1 after but not before, the finding states the kind of rank 1's own time that
+changed most compared with the other ranks, the change of this kind on the other ranks, and the
+ranks that wait longer. All values are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
-Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on waits. The
-*usual* change is that of the median rank by size of the change. If compute changes by 0.1, 0.2, 2.1
-and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread
-of the others is 0.1 ms. An excess of idle time counts only if the other ranks then waited longer.
+Ranks that changed alone (`changed_ranks`) have the same finding without a verdict about waits. The
+*usual* change is that of the median rank. For example, if compute changes by 0.1, 0.2, 2.1 and 0.1
+ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the
+others is 0.1 ms. An excess of idle time counts only if the other ranks then waited longer.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
 
-_MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
-#: Minimum change of a wait for naming its rank, as a share of the largest change.
+_MIN_LOST_RATIO = 0.5  # smallest relative change of lost time; less may be chance near the limit
+#: A rank is named if its wait changes by at least this share of the largest change.
 _MIN_WAITS_RATIO = 0.25
-# Minimum excess of a rank that changed alone; the second is for one step on a side, or two ranks.
+# Smallest excess of a rank that changed alone; the second value is for one step on a side, or two
+# ranks.
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
-_MIN_FOLLOWED = 0.5  # minimum change that follows from an excess, as a share of it
-_MIN_ALIKE = 0.5  # minimum excess of a rank, as a share of the largest in the same finding
-_MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
+_MIN_FOLLOWED = 0.5  # smallest change that must follow from an excess, as a share of it
+_MIN_ALIKE = 0.5  # smallest excess of a rank, as a share of the largest excess in the same finding
+_MIN_AS_LATE = 0.75  # the same for ranks that together keep others waiting
 _ALPHA = 0.01
-#: Kinds of a rank's own time. Waits depend on the other ranks, and transfers on the rank's group.
+#: Kinds of a rank's own time. Waits depend on other ranks, and transfers on the rank's group.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu", "transfer")
 
 
 @dataclass(frozen=True, eq=False)
 class RankTimes:
-    """The times of the ranks that both sides have, before and after, in each compared step."""
+    """Times of the ranks that both sides have, before and after, in each compared step."""
 
     ranks: list[int]
     own_ns: Floats  # (kinds of `_OWN_KINDS`, ranks, sides, steps)
     waits_ns: Floats  # (ranks, sides, steps)
-    communication_ns: Floats  # exposed, waits included: (ranks, sides, steps)
+    communication_ns: Floats  # exposed, including waits: (ranks, sides, steps)
     copies_ns: Floats  # hidden and exposed: (ranks, sides, steps)
 
     @property
@@ -68,17 +69,17 @@ class RankTimes:
 
     @property
     def excess_ns(self) -> Floats:
-        """By how much each change differs from the usual one: (kinds, ranks)."""
+        """Difference between each change and the usual change: (kinds, ranks)."""
         change_ns = self.change_ns
         if len(self.ranks) == 1:
             return change_ns
         return change_ns - np.take_along_axis(change_ns, self.usual_rank[:, None], axis=1)
 
     def chance_of_waits(self, rank: int) -> float:
-        """Return the p-value of the change in how much longer the other ranks wait than this one.
+        """Return the p-value of the change in how much longer other ranks wait than this one.
 
-        Both sides count as steady as the steadier one: a rank that is late in half of the steps is
-        late. NaN if there are too few steps for a test, or no other ranks.
+        Both sides count as steady as the steadier one, because a rank that is late in half of the
+        steps is late. NaN if there are too few steps for a test, or no other ranks.
         """
         if len(self.ranks) == 1:
             return np.nan
@@ -89,19 +90,19 @@ class RankTimes:
 
     @property
     def usual_rank(self) -> Ints:
-        """Position of the rank whose change is in the middle by size, for each kind."""
+        """Position of the rank with the median change, for each kind."""
         middle = (len(self.ranks) - 1) // 2
         return np.argsort(np.abs(self.change_ns), axis=1, kind="stable")[:, middle]
 
 
 @memoize
 def late_ranks(diff: Comparison) -> list[Finding]:
-    """Return the ranks that keep the others waiting on one side only, the most costly first.
+    """Return the ranks that keep the others waiting on one side only, most costly first.
 
     A rank is returned if its cost at least halves or doubles. If both sides compare the rank, the
-    waits of all ranks must be known on both sides, and their change must pass a test at 1 %. With a
-    single step on each side the result is empty. ``details["appears"]`` is True if the rank is late
-    in the second run, and not in the first.
+    waits of all ranks must be known on both sides, and their change must be significant at 1 %.
+    With a single step on each side, the result is empty. ``details["appears"]`` is True if the rank
+    is late in the second run only.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
@@ -115,7 +116,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
-    # Without the waits of one side, ranks of both sides cannot be judged on it.
+    # If the waits of one side are unknown, ranks of both sides cannot be judged by it.
     judged = {*shared} if splits_communication(diff) else set()
     for rank in sorted(judged | lone_ranks(diff)):
         if rank in shared and not all(rank in frame.index for frame in verdicts):
@@ -132,12 +133,12 @@ def late_ranks(diff: Comparison) -> list[Finding]:
             finding = replace(finding, details={**finding.details, "reason": reason})
         else:
             finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
-        # Late ranks cost the time of others, so they come before the ranks that only changed.
+        # Late ranks cost time of others, so they come before ranks that only changed.
         results.append(replace(finding, weight=1 + max(lost)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     results = sorted(results, key=lambda finding: -finding.weight)
-    # Two late ranks that changed as much are in the findings of each other.
+    # Two late ranks that changed equally are in each other's findings.
     return [
         finding
         for place, finding in enumerate(results)
@@ -146,11 +147,11 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
-    """Return whether a rank is as slow as before, and another rank changed in the other direction.
+    """Return whether a rank is as slow as before, while another changed in the other direction.
 
-    Of two ranks that are equally late, only one is charged with the waits. If that one becomes
-    faster, the other is charged with them, although it did not change. The same holds for a rank
-    if the others become faster.
+    If two ranks are equally late, only one is charged with the waits. If that rank becomes faster,
+    the other is charged although it did not change. The same applies to a rank if the others become
+    faster.
     """
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
         return False
@@ -160,19 +161,20 @@ def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> boo
 
 @memoize
 def changed_ranks(diff: Comparison) -> list[Finding]:
-    """Return the ranks whose own time changed differently from the others', except `late_ranks`.
+    """Return ranks whose own time changed differently from the others', except `late_ranks`.
 
     The excess must be at least 2 % of the longer time, 1 % of the step, and four times the spread
-    of the other ranks, and pass Welch's test at 1 % divided by the number of kinds of time.
-    A kind of time in which more than half of the ranks meet this has no findings.
+    of the other ranks, and be significant in Welch's test at 1 % divided by the number of kinds of
+    time. A kind of time for which more than half of the ranks satisfy this has no findings.
 
     - With two ranks, the shares are 5 % of the longer time and 3 % of the step.
-    - A single step on each side cannot be tested: the same 5 % and 3 % apply, at least three ranks
-      are needed, and idle time does not count, as it differs between any two steps.
+    - A single step on each side cannot be tested. The same 5 % and 3 % apply, at least three ranks
+      are required, and idle time does not count because it differs between any two steps.
     - Idle time and exposed copies count if the exposed communication of the other ranks changed by
-      at least half as much, or there is none; exposed copies also if the rank copied longer.
-    - Exposed transfer counts if the transfers of the rank, hidden ones included, changed by at
-      least half as much: the links of its group became slower or faster.
+      at least half as much, or does not exist. Exposed copies also count if the rank copied for
+      longer.
+    - Exposed transfer counts if the rank's transfers, including hidden ones, changed by at least
+      half as much, so the links of its group became slower or faster.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -185,7 +187,8 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     for kind, sign in product(range(len(_OWN_KINDS)), (1, -1)):
         changed_ns = np.where(main_kind == kind, excess_ns[kind] * sign, 0.0)
         changed_ns[[rank in stated for rank in ranks]] = 0.0
-        # A finding has the rank that changed most and those that changed at least half as much.
+        # A finding has the rank that changed most, and the ranks that changed at least half as
+        # much.
         while (largest_ns := float(changed_ns.max())) > 0:
             places = np.flatnonzero(changed_ns >= _MIN_ALIKE * largest_ns).tolist()
             waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
@@ -200,7 +203,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int]:
-    """Return the ranks that mostly wait for `ranks`, on the side on which these are slower."""
+    """Return the ranks that mostly wait for `ranks`, on the side where these are slower."""
     side = diff.sides[sign > 0]
     last_rank = side.waits.times.last_rank
     for_ranks, for_any = (
@@ -215,8 +218,8 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)
-    # These also change because other ranks did: a device whose host is ahead waits in collectives
-    # instead of idling, and a copy or transfer may be hidden behind other work.
+    # These kinds also change because other ranks did: a device whose host is ahead waits in
+    # collectives instead of idling, and a copy or transfer may be hidden by other work.
     idle, memory, transfer = map(_OWN_KINDS.index, ("idle", "memory", "transfer"))
     change_ns = _mean_change(times.communication_ns)
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
@@ -237,7 +240,7 @@ def _mean_change(times_ns: Floats) -> Floats:
 
 
 def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
-    """Return where a change has the direction of the excess, and at least a part of its size."""
+    """Return where a change has the direction of the excess and at least a part of its size."""
     return change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
 
 
@@ -249,7 +252,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
     excess_ns = np.abs(times.excess_ns)
     longer_ns = times.own_ns.mean(axis=-1).max(axis=-1)
     of_time, of_step = _MIN_EXCESS, _MIN_EXCESS_OF_STEP
-    # With one step or two ranks, nothing shows how much times vary from run to run.
+    # With one step or two ranks, nothing shows how much times vary between runs.
     if step_count == 1 or len(times.ranks) < 3:
         of_time, of_step = _MIN_EXCESS_ONE_STEP, _MIN_EXCESS_OF_ONLY_STEP
     is_alone: Bools = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
@@ -257,12 +260,13 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
-        # The spread of the other ranks limits the errors of many ranks, not of many kinds of time.
+        # The spread of the other ranks limits errors from testing many ranks, but not many kinds of
+        # time.
         kinds = np.count_nonzero(longer_ns.any(axis=1))
         is_alone &= (welch_p_value(before, after) * kinds < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
-    # The others include a rank that changed as much, but perhaps by chance.
+    # The others include a rank that changed as much, which may be chance.
     spread_ns = np.where(is_alone, 0.0, excess_ns).max(axis=1, keepdims=True)
     is_alone &= excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns
     is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
@@ -270,7 +274,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
 
 
 def lone_ranks(diff: Comparison) -> set[int]:
-    """Return the ranks that only one side has or is compared with."""
+    """Return the ranks that only one side has, or is compared with."""
     before, after = diff.sides
     return set(before.traces) ^ set(after.traces) | set(before.ranks) ^ set(after.ranks)
 
@@ -297,8 +301,8 @@ def _late_on_both_sides(
 ) -> Finding:
     """Return the change of a rank that both sides have, compared with the other ranks.
 
-    Ranks that changed as much belong to the finding: of equally late ranks, the waits are charged
-    to one.
+    Ranks that changed equally belong to the finding, because only one of several equally late ranks
+    is charged with the waits.
     """
     sign = 1 if appears else -1
     place = times.ranks.index(rank)
@@ -327,7 +331,7 @@ def _rank_change(
         time_change("other_rank", *own_ns[k].tolist(), ranks=(ranks[k],), measure=measure)
         for k in others.tolist()
     ]
-    # Positive if the others wait longer for ranks that became slower, less for faster ones.
+    # Positive if others wait longer for ranks that became slower, or less for faster ones.
     moved_ns = sign * np.diff(waits_ns, axis=1)[others, 0]
     min_moved_ns = max(_MIN_WAITS_RATIO * float(moved_ns.max(initial=0)), 1)
     parts += [
@@ -335,7 +339,7 @@ def _rank_change(
         for k in others[moved_ns >= min_moved_ns].tolist()
         if ranks[k] in waiting
     ]
-    # A rank may lose time of one kind and gain time of another: the step has the sum.
+    # A rank may lose time of one kind and gain time of another; the step changes by the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",
@@ -350,9 +354,9 @@ def _rank_change(
 def _late_on_one_side(
     verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool
 ) -> Finding:
-    """Return what a rank that one side lacks costs each of the others on the side that has it.
+    """Return what a rank that one side lacks costs each other rank on the side that has it.
 
-    `verdict` is what `stragglers` returns for that side, indexed by rank.
+    `verdict` is the result of `stragglers` for that side, indexed by rank.
     """
     cost_ns = float(verdict["lost_ns"][rank]) / (len(verdict) - 1) / step_count
     return Finding(

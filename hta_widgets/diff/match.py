@@ -1,4 +1,4 @@
-"""Match the events of two runs: which call of one is which call of the other.
+"""Matches the events of two runs with each other.
 
 Each pair of ranks has two call trees (`hta_widgets.diff.trees`), which are matched from the
 outermost operators down. Calls below two matched operators are aligned in order by name, equal
@@ -10,14 +10,14 @@ subtrees first. For
         gemm_a (kernel)               gemm_b (kernel)
       aten::relu                    aten::gelu
 
-``forward`` and ``aten::linear`` have partners; ``gemm_a`` is ``replaced`` by ``gemm_b``, which runs
-below the same operator; ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Operators
-that are left over on both sides with equal subtrees, or with equal names if both sides have as
-many, are ``moved`` within their step. Partners whose durations differ by more than usual on their
-call path are ``changed``, all others are the ``same``.
+``forward`` and ``aten::linear`` have partners. ``gemm_a`` is ``replaced`` by ``gemm_b``, which runs
+below the same operator. ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Remaining
+operators are ``moved`` within their step if both sides have equal subtrees, or equal names equally
+often. Partners whose durations differ by more than usual on their call path are ``changed``; all
+others are the ``same``.
 
-The callees of a Python function without a partner match as if its caller had called them. Threads
-match by the work that they run, device work in the order of its launches.
+The callees of a Python function without a partner are matched as if its caller had called them.
+Threads are matched by the work that they run, and device work in the order of its launches.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from hta_widgets.trace.memo import memoize
 STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
 _SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
 
-_EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
-_ROUNDS = 4  # maximum number of rounds; each round matches below the pairs of the previous round
+_EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's times by this
+_ROUNDS = 4  # maximum number of rounds; each matches below the pairs of the previous one
 _MIN_RATIO = 0.05  # of the longer duration; smaller differences are not changes
-_MIN_OCCURRENCES = 4  # minimum calls of a path on one rank for estimating its spread
-_SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
+_MIN_OCCURRENCES = 4  # calls of a path on one rank required for estimating their spread
+_SPREADS = 3 * 1.4826  # median deviations: three standard deviations if normally distributed
 
 
 @dataclass(eq=False)
 class MatchedTrees:
-    """The call trees of two ranks, with the partner, status and call path of each node."""
+    """The call trees of two ranks, with partner, status and call path of each node."""
 
     trees: tuple[RankTree, RankTree]
     partner: tuple[Ints, Ints]
@@ -60,7 +60,7 @@ class MatchedTrees:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return a path for each node; both nodes of a pair have the first of their two paths."""
+        """Return a path for each node; both nodes of a pair get the first of their two paths."""
         path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         path_of_partner = self.path[1 - side][self.partner[side][nodes]]
@@ -84,18 +84,18 @@ class TreeMatcher:
         self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
-        #: results of `align_positions`, as many operators have the same callees
+        #: results of `align_positions`, cached because many operators have the same callees
         self.alignments: dict[tuple[bytes, ...], Ints] = {}
         self.roots = _root_numbers(trees)
         both = zip(trees, self.roots, strict=True)
         self.children = [_ChildLists(tree, root) for tree, root in both]
 
     def run(self) -> MatchedTrees:
-        """Return the partner and status of all nodes."""
+        """Return partner and status of all nodes."""
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
-        # In `_ChildLists`, the roots come after the nodes.
+        # In `_ChildLists`, roots follow the nodes.
         self._match_below(self._match_children(shared + len(before), shared + len(after)))
         self._match_at_edges()
         self._match_frames()
@@ -120,8 +120,8 @@ class TreeMatcher:
     def _match_children(self, a: Ints, b: Ints) -> Ints:
         """Match the children of pairs of nodes; return the new pairs.
 
-        A bucket has the children of one node and class. If two buckets have the same names in the
-        same order, they are paired at once; others are aligned.
+        A bucket has the children of one node and class. Two buckets with the same names in the same
+        order are paired at once; others are aligned.
         """
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
@@ -137,7 +137,7 @@ class TreeMatcher:
         ]
         bucket = np.repeat(same_size, sizes[0][same_size])
         differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
-        # Below calls that were paired by their edges, or as moved, some may have a partner already.
+        # Below calls that were paired by their edges or as moved, some may already have a partner.
         for k in (0, 1):
             differs |= self.partner[k][nodes[k]] >= 0
         needs_alignment = sizes[0] != sizes[1]
@@ -160,7 +160,7 @@ class TreeMatcher:
     def _align_siblings(
         self, a_nodes: Ints, b_nodes: Ints, pairs: list[Ints], replaced: list[Ints]
     ) -> None:
-        """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
+        """Align two sequences of siblings; add the pairs, and the pairs of replaced work."""
         a_nodes = a_nodes[self.partner[0][a_nodes] < 0]
         b_nodes = b_nodes[self.partner[1][b_nodes] < 0]
         if not len(a_nodes) or not len(b_nodes):
@@ -179,7 +179,7 @@ class TreeMatcher:
         before, after = self.trees
         hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
         full = before.full_name[a_nodes], after.full_name[b_nodes]
-        # Names need not be part of the key, as hashes include them.
+        # The key does not need names, because hashes include them.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.alignments:
             names = before.name[a_nodes], after.name[b_nodes]
@@ -197,14 +197,14 @@ class TreeMatcher:
 
     def _match_at_edges(self) -> None:
         """Pair calls at the edges of operators that enclose them on one side only."""
-        # Times are rounded, so it is arbitrary which of two touching calls encloses the other, and
-        # which of them is the parent of a third call.
+        # Times are rounded. So it is arbitrary which of two touching calls encloses the other, and
+        # which is the parent of a third call.
         for _ in range(_ROUNDS):
             both = np.concatenate([self._edge_candidates(0)[:, ::-1], self._edge_candidates(1)])
             if not len(both):
                 return
-            # A call in several pairs keeps the earliest, by the sum of positions on both sides.
-            # Pairs that share a call differ in this sum.
+            # A call in several pairs keeps the earliest pair, by the sum of positions on both
+            # sides. Pairs that share a call differ in this sum.
             position = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
             used_nodes: tuple[set[int], set[int]] = (set(), set())
             pairs = []
@@ -216,10 +216,10 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _edge_candidates(self, side: int) -> Ints:
-        """Return pairs of unmatched calls, each with the call of the other side first.
+        """Return pairs of unmatched calls, each with the other side's call first.
 
         The call of `side` has a matched caller. The call of the other side is within the times of
-        that caller's partner, or exceeds them by no more than rounding does.
+        that caller's partner, or exceeds them by at most the rounding error.
         """
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
@@ -233,7 +233,7 @@ class TreeMatcher:
             other.begin_ns[above] - _EDGE_TOLERANCE_NS,
             other.end_ns[above] + _EDGE_TOLERANCE_NS,
         )
-        # With name, class and start packed into one number and sorted, the calls that may fit are
+        # When name, class and start are packed into one number and sorted, possible matches are
         # adjacent.
         first = min(int(low.min()), int(other.begin_ns[loose].min()))
         width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
@@ -275,10 +275,10 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return the nodes without a partner by their nearest caller with one, and by class.
+        """Return nodes without a partner by class and by their nearest caller with a partner.
 
-        Callers are nodes of the first side; outermost nodes have their root instead. Only Python
-        functions without a partner lie between a node and its caller.
+        Callers are nodes of the first side; outermost nodes have their root instead. Between a node
+        and its caller are only Python functions without a partner.
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
@@ -298,7 +298,7 @@ class TreeMatcher:
         }
 
     def _pair_nested(self, a_nodes: Ints, b_nodes: Ints) -> list[tuple[int, int]]:
-        """Pair two lists of nodes, callers first, so that callers of pairs are pairs as well."""
+        """Pair two lists of nodes, callers first, so that callers of pairs are also pairs."""
         used_nodes: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
             a, b = int(a_nodes[i]), int(b_nodes[j])
@@ -322,7 +322,7 @@ class TreeMatcher:
                 alone = self.partner[k] < 0
                 outermost = alone & (tree.kind == OPERATOR)
                 outermost &= (tree.parent < 0) | ~alone[tree.parent]
-                # A lone call such as aten::empty is too common to identify.
+                # A single call such as aten::empty is too common to be identified.
                 outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
                 if not by_content:
                     # Without an operator, work has a place in its stream only.
@@ -356,7 +356,7 @@ class _ChildLists:
 
 
 def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return a number for each outermost node, of its step and track, equal on both sides."""
+    """Return a number for each outermost node, from its step and track, equal on both sides."""
     lanes = _shared_track_numbers(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     first, second = (
@@ -367,10 +367,10 @@ def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return the numbers of both sides' tracks; tracks that run the same work share a number."""
+    """Return numbers for the tracks of both sides; tracks with the same work share a number."""
     calls_of_sides: list[dict[int, Counter[tuple[int, int]]]] = []
     for tree in trees:
-        # By track, how many outermost nodes have each name, device work apart.
+        # By track: how many outermost nodes have each name, counting device work separately.
         calls_of_sides.append(defaultdict(Counter))
         keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[tree.parent < 0]
         distinct, counts = np.unique(keys, axis=0, return_counts=True)
@@ -400,14 +400,14 @@ class Matches:
 
     ranks: list[MatchedTrees]
     pool: NamePool
-    #: by path: the caller's path (-1 for none), the code of the name, and the class
+    #: by path: the caller's path (-1 if none), the code of the name, and the class
     path_parent: Ints
     path_name: Ints
     path_kind: Ints
 
     @cached_property
     def path_depth(self) -> Ints:
-        """The number of callers of each path."""
+        """Number of callers of each path."""
         depth = [0] * len(self.path_parent)
         for path, parent in enumerate(self.path_parent.tolist()):
             depth[path] = depth[parent] + 1 if parent >= 0 else 0
@@ -415,7 +415,7 @@ class Matches:
 
     @cached_property
     def rank_of_path(self) -> Ints:
-        """The position of each path among all, ordered by depth, deepest first, then by name."""
+        """Position of each path in the order by depth, deepest first, then by name."""
         # Unlike the number of a path, this does not depend on which side is read first.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
@@ -426,7 +426,7 @@ class Matches:
 
     @cached_property
     def shared_paths(self) -> list[tuple[Ints, Ints]]:
-        """For each pair of ranks, the path of every node, equal for both nodes of a pair."""
+        """For each pair of ranks, the path of every node; equal for both nodes of a pair."""
         return [
             (matched.shared_path(0, self.rank_of_path), matched.shared_path(1, self.rank_of_path))
             for matched in self.ranks
@@ -434,7 +434,7 @@ class Matches:
 
     @cached_property
     def callers(self) -> list[str]:
-        """The callers of each path, outermost first, joined by ``" > "``."""
+        """Callers of each path, outermost first, joined by ``" > "``."""
         names, texts = self.pool.names, [""] * len(self.path_name)
         for path, parent in enumerate(self.path_parent.tolist()):
             if parent >= 0:
@@ -464,13 +464,13 @@ def match_ranks(diff: Comparison) -> Matches:
 
 
 def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
-    """Return the number of each node's path; new ones are added to `paths`."""
+    """Return the number of each node's path; new paths are added to `paths`."""
     path_of_node = np.full(len(tree), -1, dtype=np.int64)
     for members in tree.forest.levels:
         parent = tree.parent[members]
         above = np.where(parent >= 0, path_of_node[parent], -1)
         keys = np.stack([above, tree.name[members], tree.kind[members].astype(np.int64)], axis=1)
-        # One number sorts faster than three.
+        # Sorting one number is faster than sorting three.
         packed = ((keys[:, 0] + 1) << 33) | (keys[:, 1] << 2) | keys[:, 2]
         _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
         codes = [
@@ -494,11 +494,11 @@ def _mark_changed(matches: Matches) -> None:
     trees = [tree for matched in matches.ranks for tree in matched.trees]
     finest = max(tree.part.trace.resolution_ns for tree in trees)
     beyond = np.abs(diff) > np.maximum(_MIN_RATIO * np.maximum(before, after), 2.0 * finest)
-    # Most pairs are within these limits; only the paths of the others need spreads.
+    # Most pairs are within these limits, so only the other paths need spreads.
     positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
     spread[positions] = _spreads(path[positions], diff[positions])
-    # A change on some of the ranks is not noise, so the spread on one rank counts too.
+    # A change on some of the ranks is not noise, so the spread on one rank also counts.
     rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
     group = path[positions] * len(chosen) + rank
     _, group_code, calls = np.unique(group, return_inverse=True, return_counts=True)
@@ -512,7 +512,7 @@ def _mark_changed(matches: Matches) -> None:
 
 
 def _spreads(group: Ints, value: Ints) -> Floats:
-    """Return for each value the median deviation from the median of its group."""
+    """Return, for each value, the median deviation from the median of its group."""
     deviation = (value - pd.Series(value).groupby(group).transform("median")).abs()
     spreads: Floats = deviation.groupby(group).transform("median").to_numpy(dtype=np.float64)
     return spreads

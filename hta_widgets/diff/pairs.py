@@ -16,7 +16,7 @@ from hta_widgets.trace.memo import memoize
 
 @check_arguments
 def pairs(diff: Comparison) -> pd.DataFrame:
-    """Return the operators, calls and device work of the paired ranks, each with its partner.
+    """Return operators, calls and device work of the paired ranks, each with its partner.
 
     Parameters
     ----------
@@ -25,23 +25,23 @@ def pairs(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per pair, or event without a partner, by rank, then time before:
+        One row per pair or event without a partner, ordered by rank, then by time before:
 
-        - ``pair`` (int64), from 0
+        - ``pair`` (int64), counted from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
-        - ``name`` (category), after's if it has a partner; ``kind`` (category), as in events
+        - ``name`` (category): the name after, if it has one; ``kind`` (category), as in events
         - ``path`` (category): the enclosing operators and annotations, outermost first, joined
           by ``" > "``, without threads and steps
-        - ``before_step, after_step`` (int64): numbers of the steps, -1 for none
+        - ``before_step, after_step`` (int64): numbers of the steps, -1 if none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the
-          longer one and by more than three times the spread of the differences on the same path;
+          longer one and by more than three times the spread of differences on the same path;
           ``added, removed``; ``moved``: in another place of its step; ``replaced``: other device
           work below the same operator, paired in order; ids are -1 if one piece of work replaced
           several
 
-        Events of steps that are not compared are left out. ``.attrs["matched"]`` counts the rows
-        of each status.
+        Events of steps that are not compared are excluded. ``.attrs["matched"]`` counts the rows by
+        status.
     """
     return _pair_frame(diff).copy()
 
@@ -52,7 +52,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
     blocks: list[dict[str, Ints]] = []
     for ranks, matched in zip(diff.rank_pairs, matches.ranks, strict=True):
         added = np.flatnonzero(matched.partner[1] < 0)
-        # The node of each row on both sides, -1 without a partner.
+        # The node of each row on both sides; -1 without a partner.
         nodes = (
             np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
             np.append(matched.partner[0], added),
@@ -60,7 +60,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
         block = {}
         for k, word in enumerate(("before", "after")):
             tree, node = matched.trees[k], nodes[k]
-            # The appended items stand for the node -1.
+            # Index -1, which means no node, selects the appended item.
             block[f"{word}_rank"] = np.full(len(node), ranks[k])
             block[f"{word}_id"] = np.append(tree.rows, -1)[node]
             block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]

@@ -1,15 +1,15 @@
 """A finding as data, and the order of findings.
 
 A finding states what changed and by how much, in fields that programs can use. Its sentence is
-added last, when findings are sorted and those that repeat another are left out. For a run whose
-second rank computes longer after an update:
+added last, after findings have been sorted and those that repeat another have been removed. For a
+run whose second rank computes longer after an update, it is
 
     Finding("straggler", ranks=(1,), measure="compute", before=8e6, after=10e6, unit="ns",
             diff_ns=2e6, parts=(…), details={"sign": 1, "excess_ns": 1.9e6, "appears": True})
 
 All times and counts are means over steps, as in the sentences.
 
-``details`` has facts that only one kind has; formats add their own:
+``details`` has facts that only one kind of finding has; formats add their own:
 
 =================  =================================================================================
 kind               details
@@ -18,13 +18,13 @@ headline, slight   ``is_untested``: True if one step on a side is too few for a 
                    ``outlying_steps``: numbers of the steps that alone differ, if they stand out
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
-                   its own time changed than that of the median rank; ``appears``, of ranks that
-                   others wait for: True if only in the second run; ``reason``: why the devices of
-                   these idle, empty if unknown; ``cause``: of ranks that only one side has
+                   its own time changed than that of the median rank; ``appears``, of ranks for
+                   which others wait: True if only in the second run; ``reason``: why their devices
+                   idle, empty if unknown; ``cause``: of ranks that only one side has
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
-                   ``outlying_steps``: numbers of those that stand out, if they alone differ
+                   ``outlying_steps``: numbers of the steps that stand out, if they alone differ
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
                    ``caller``: str, None if the name alone identifies the operator
@@ -32,10 +32,10 @@ more               ``count``: number of changes that are not listed
 caution            ``clause``: the text of a `Caution`
 =================  =================================================================================
 
-``parts`` are the quantities that the sentence compares the finding with, here the compute of the
+``parts`` are the quantities with which the sentence compares the finding, here the compute of the
 other ranks and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of
-finding needs a function that returns the record, and one that returns its sentence, listed under a
-topic, which decides the order.
+finding needs a function that returns the record, and one that returns its sentence. The latter is
+listed under a topic, which determines the order.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ class Finding:
     text : str
         A sentence; empty for parts.
     diff_ns : float
-        The difference, a mean over steps. For a straggler, the difference of its own time; if only
-        one side has the rank, what it costs each of the others on average.
+        The difference, as a mean over steps. For a straggler, the difference of its own time; if
+        only one side has the rank, its mean cost to each other rank.
     topic : str
-        The topic of the sentence, which decides its place among others; by default the kind.
+        The topic of the sentence, which determines its place among others. Default: the kind.
     ranks : tuple of int
-        The ranks that the finding is about; empty for all.
+        The ranks that the finding concerns; empty for all.
     name : str
         The operator, kernel, routine or stage.
     step : int or None
         The number of the step in the second run.
     measure : str
-        What is measured: ``step``, a cause of `waterfall`, ``device``, ``host`` …; empty if the
-        finding only lists its parts.
+        The measured quantity: ``step``, a cause of `waterfall`, ``device``, ``host`` …; empty if
+        the finding only lists its parts.
     before, after : float
         The two values, in `unit`: ``ns``, ``share`` of partitions, or empty if there are none.
     before_count, after_count : float
-        Numbers of calls in a step, if they are part of it.
+        Numbers of calls in a step, if the finding includes them.
     p_value : float or None
-        How likely the difference is by chance; None if it is not tested.
+        The probability of the difference by chance; None if it is not tested.
     weight : float
         The importance among findings of the topic.
     parts : tuple of Finding
@@ -106,12 +106,12 @@ class Finding:
 
     @property
     def statement(self) -> tuple[object, ...]:
-        """Subject of the finding, without values: equal for two records of one quantity."""
+        """Subject of the finding, without values; equal for two records of one quantity."""
         return self.kind, self.measure, self.ranks, self.name, self.step
 
 
 def time_change(kind: str, before: float, after: float, **fields: Any) -> Finding:
-    """Return a finding about a time; the larger its difference, the more important it is."""
+    """Return a finding about a time; a larger difference is more important."""
     gap = float(after - before)
     times: dict[str, Any] = {"before": float(before), "after": float(after), "unit": "ns"}
     return Finding(kind, diff_ns=gap, **{**times, "weight": abs(gap), **fields})
@@ -123,13 +123,13 @@ def topic_of(finding: Finding) -> str:
 
 
 def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Finding]:
-    """Return findings by topic, then by weight, without findings that earlier ones state.
+    """Order findings by topic, then by weight, and remove those that earlier ones include.
 
-    A finding that only lists parts is left out if findings before it have all of its parts. The
-    topic ``conditions`` qualifies the first finding, so it follows that.
+    A finding that only lists parts is removed if earlier findings have all of its parts. The topic
+    ``conditions`` qualifies the first finding, so it follows that.
     """
     places = {topic: place for place, topic in enumerate(topics)}
-    # Formats of other packages may have findings without a topic; they come before the cautions.
+    # Formats of other packages may have findings without a topic; these precede the cautions.
     unknown = places.get("caution", len(places))
     ranked = sorted(
         findings,

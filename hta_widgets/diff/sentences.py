@@ -1,8 +1,8 @@
-"""Turn findings into sentences.
+"""Turns findings into sentences.
 
-Each topic has one function, which takes the finding and the comparison and returns the sentence.
-The tables `WORDS` and `CAUTION_WORDS` list these functions in the order of importance; those of a
-format come between the two (`FormatComparison.finding_words`). Numbers become text only here:
+Each topic has one function that takes the finding and the comparison and returns the sentence. The
+tables `WORDS` and `CAUTION_WORDS` list these functions in order of importance. Those of a format
+come between the two (`FormatComparison.finding_words`). Only here do numbers become text:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
     "gemm goes from 7 to 3 a step (−40.0 µs)."
@@ -46,9 +46,9 @@ from hta_widgets.trace.names import short_name
 #: Function that returns the sentence of a finding.
 Wording = Callable[[Finding, Comparison], str]
 
-#: Maximum ratio of two times for stating their change in percent.
+#: Changes of times are stated in percent up to this ratio.
 _MAX_RATIO = 10
-#: Minimum change of the bytes of collectives for stating it, as a share of the larger number.
+#: A change of the bytes of collectives is stated from this share of the larger number.
 _MIN_BYTES_RATIO = 0.01
 #: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {
@@ -94,12 +94,12 @@ def add_text(finding: Finding, diff: Comparison, words: dict[str, Wording]) -> F
 
 
 def kind_words(diff: Comparison) -> dict[str, str]:
-    """Return the words of the formats for kinds of time."""
+    """Return the formats' words for kinds of time."""
     return _of_formats(diff, "kind_words")
 
 
 def kind_labels(diff: Comparison) -> dict[str, str]:
-    """Return the short labels of the formats for kinds of time, for charts."""
+    """Return the formats' short labels for kinds of time, for charts."""
     return _of_formats(diff, "kind_labels")
 
 
@@ -115,7 +115,7 @@ def times_text(finding: Finding) -> str:
 
 
 def relative_text(finding: Finding) -> str:
-    """Format the relative change as the end of a clause; "" for what is new."""
+    """Format the relative change for the end of a clause; "" if there was nothing before."""
     if not finding.before:
         return ""
     return f", {share_delta((finding.after - finding.before) / finding.before)}"
@@ -127,12 +127,12 @@ def longer_or_less(finding: Finding) -> str:
 
 
 def capitalize(text: str) -> str:
-    """Return a clause as the beginning of a sentence."""
+    """Return a clause with its first letter capitalized."""
     return text[:1].upper() + text[1:]
 
 
 def _a_step(diff: Comparison) -> str:
-    """Return the unit of times and counts, which are means over steps."""
+    """Return " a step" if times and counts are means over steps, else ""."""
     return " a step" if diff.before.has_steps else ""
 
 
@@ -183,7 +183,7 @@ def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _own_change_text(finding: Finding) -> str:
-    """Return the relative change of a rank's own time, or both times if the ratio is large."""
+    """Return the relative change of a rank's own time, or both times if their ratio is large."""
     change = share_delta(_relative(finding))
     if finding.after > _MAX_RATIO * finding.before:
         change = times_text(finding)
@@ -191,7 +191,7 @@ def _own_change_text(finding: Finding) -> str:
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
-    """State how much longer a step takes, by what, and how certain that is."""
+    """State how much longer a step takes, why, and how certain this is."""
     mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
     unit = _a_step(diff)
     if not finding.diff_ns:
@@ -350,17 +350,17 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _paired_ranks_text(diff: Comparison) -> str:
-    """Return the ranks over which a change of calls is a mean, if ranks changed differently."""
+    """State over which ranks a change of calls is a mean, if ranks changed differently."""
     if not diff.by_rank_means:
         return " (mean over ranks)" if late_ranks(diff) or changed_ranks(diff) else ""
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change is of a collective's time that includes waits for other ranks."""
+    """Return whether a change is in a collective's time that includes waits for other ranks."""
     name = finding.name
     if finding.measure == "host":
-        # Only the collectives of these libraries run on the host, and their calls include waits.
+        # Only the collectives of these libraries run on the host; their calls include waits.
         return bool(re.match(HOST_LIBRARIES, name))
     is_operator = bool(re.match(rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", name))
     is_collective = is_operator or kind_of("kernel", name) == "communication"
@@ -406,7 +406,7 @@ def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
 
 
 def _call_counts_text(finding: Finding, diff: Comparison) -> str:
-    """Return a clause about an operator that only lost or gained some of its calls."""
+    """Return a clause about an operator that lost or gained only some of its calls."""
     before, after = finding.details["totals"]
     changed = max(finding.before_count, finding.after_count)
     # Calls that are gone in one place may be new in another.
@@ -426,7 +426,7 @@ def _delta_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _caller_text(finding: Finding) -> str:
-    """Return a clause on the caller of a change whose name is not unique; "" for unique names."""
+    """Return a clause about the caller of a change; "" if the name is unique."""
     caller: str | None = finding.details["caller"]
     if caller is None:
         return ""
@@ -459,7 +459,7 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
     return f"{capitalize(clause)}." if clause else _CAUTION_SENTENCES[finding.measure]
 
 
-#: The sentence of each topic, the most important first.
+#: Sentence functions by topic, the most important first.
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "straggler": _straggler_text,
@@ -476,7 +476,7 @@ WORDS: dict[str, Wording] = {
     "function": _change_text,
     "more": lambda finding, _: f"{plural(finding.details['count'], 'more change')} in the table.",
 }
-#: Topics that come after the findings of formats.
+#: Topics that follow the findings of formats.
 CAUTION_WORDS: dict[str, Wording] = {
     "conditions": lambda _, diff: conditions(diff),
     "caution": _caution_text,

@@ -1,16 +1,18 @@
-"""Align two sequences of names: which element of one is which of the other.
+"""Aligns two sequences of names with each other.
 
-Elements pair in order, and only if their names are equal. Each element also has a hash of what is
-below it, so that of several elements with one name those with equal contents pair:
+Elements are paired in order, and only if their names are equal. Each element also has a hash of
+what is below it, so that among several elements with one name, those with equal contents are
+paired:
 
 >>> names = np.array([1, 2, 2, 3]), np.array([1, 2, 3])
 >>> contents = np.array([10, 20, 21, 30], "u8"), np.array([10, 21, 30], "u8")
 >>> align_positions(*names, *contents).tolist()
 [[0, 0], [2, 1], [3, 2]]
 
-The second ``2`` of the first sequence pairs with that of the other, because both contain 21. Short
-sequences take the alignment with the highest score (Needleman and Wunsch). Long ones are first
-split at landmarks: elements, or runs of them, that occur once on each side.
+The second ``2`` of the first sequence pairs with the ``2`` of the other, because both contain 21.
+For short sequences, the alignment with the highest score is used (Needleman and Wunsch). Long
+sequences are first split at landmarks, which are elements or runs of elements that occur once on
+each side.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ Hashes = npt.NDArray[np.uint64]
 
 _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_MAX_CELLS = 4_000_000  # maximum size of the table of one exact alignment
-#: Scores of a pair with equal names and subtrees, and with equal names only; and the penalty for
-#: different full names, so small that its sum over a whole table is below one such score.
+_MAX_CELLS = 4_000_000  # maximum size of the table for one exact alignment
+#: Scores of a pair with equal names and subtrees, and of a pair with equal names only; and the
+#: penalty for different full names, so small that its sum over a whole table is less than either
+#: score.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 
 
@@ -42,9 +45,9 @@ def align_positions(
 ) -> Ints:
     """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides."""
     # Elements pair if their names are equal. Among all pairings in order, the one with the highest
-    # score is taken: equal subtrees count half as much again, and equal full names break ties. Long
-    # sequences are first split at elements, or runs of them, that occur once on each side. The
-    # result does not depend on which side is `a`.
+    # score is chosen. Equal subtrees count half as much again, and equal full names break ties.
+    # Long sequences are first split at elements, or runs of elements, that occur once on each side.
+    # The result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return align_positions(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     # Rows are names, hashes and full names.
@@ -192,7 +195,7 @@ def _longest_increasing_run(pairs: Ints) -> Ints:
 def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
     """Pair the n-th elements of each key; return their positions, (pairs, 2).
 
-    With `as_many`, keys that do not occur equally often in both sequences are left out.
+    With `as_many`, keys that do not occur equally often in both sequences are skipped.
     """
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     a_codes, b_codes = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
@@ -207,5 +210,5 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
 
 
 def number_occurrences(codes: Ints) -> Ints:
-    """Return each code, and in the low 32 bits how often it occurred before."""
+    """Return each code with, in the low 32 bits, the number of its earlier occurrences."""
     return (codes << 32) | number_in_group(codes)

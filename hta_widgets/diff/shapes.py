@@ -1,13 +1,13 @@
-"""Recognize a changed batch size, or sequence length, from the shapes of operators' inputs.
+"""Recognizes a changed batch size or sequence length from the input shapes of operators.
 
 The leading size of a call is the first dimension of its first input that has dimensions. For inputs
 ``[[32, 512], [512]]`` before and ``[[64, 512], [512]]`` after, it changes from 32 to 64. If the
-leading sizes of most calls that changed did so by one factor, the smallest of them is the size of
-the batch: an input of 32 · 512 rows has the same batch, flattened.
+leading sizes of most changed calls differ by the same factor, the smallest of them is the batch
+size: an input of 32 · 512 rows is the same batch, flattened.
 
-If the inputs of three or more dimensions keep their first one and change an inner one instead, such
-as ``[8, 512, 4096]`` to ``[8, 1024, 4096]``, it is the length of the sequences, and the leading
-sizes of flattened inputs change with it.
+If inputs of three or more dimensions keep their first dimension and change an inner one, such as
+``[8, 512, 4096]`` to ``[8, 1024, 4096]``, the sequence length changed, and the leading sizes of
+flattened inputs change with it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from hta_widgets.trace.trace import Trace
 
 _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
-_MIN_SHARE = 0.25  # of the calls with shapes; calls on weights alone keep theirs
-_MIN_ALIKE = 0.8  # of the calls that changed, or of repeated names: by one factor
-#: Minimum change of the number of calls, and the maximum relative error of equal factors.
+_MIN_SHARE = 0.25  # share of the calls with shapes; calls on weights alone do not change
+_MIN_ALIKE = 0.8  # share of the changed calls, or of repeated names, that changed by one factor
+#: Smallest change of the number of calls, and largest relative error of equal factors.
 _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25
 
 
 @memoize
 def shape_changes(diff: Comparison) -> list[Finding]:
-    """Return the change of the inputs' sizes in the steps of the first ranks, if any.
+    """Return the change of input sizes in the steps of the first ranks, if any.
 
-    Only matched operators count. The numbers are those of the first step; the last one must have
-    changed by the same factor, as sizes may also vary from step to step.
+    Only matched operators count. The numbers are those of the first step. The last step must have
+    changed by the same factor, because sizes may also vary between steps.
     """
     if not match_ranks(diff).ranks or diff.before.formats | diff.after.formats != {"kineto"}:
         return []
@@ -83,7 +83,7 @@ def _change_in_step(diff: Comparison, step: int) -> Finding | None:
 def repetition_factor(diff: Comparison) -> float:
     """Return how many times as often the repeated work of a step runs after; 1 if unknown.
 
-    With three layers in place of two, each kernel of a layer runs 1.5 times as often. The factor is
+    With three layers instead of two, each kernel of a layer runs 1.5 times as often. The factor is
     known if it holds for nearly all names that occur more than once in a step.
     """
     table = names(diff)
@@ -96,7 +96,7 @@ def repetition_factor(diff: Comparison) -> float:
     factors = after[is_shared] / before[is_shared]
     factor = float(np.median(factors))
     change = abs(factor - 1)
-    # Below half of the change, so that names without a change differ from the median.
+    # Less than half of the change, so that names without a change differ from the median.
     max_error = min(change / 2, _MAX_REPETITION_ERROR * factor)
     equal_count = (np.abs(factors - factor) <= max_error).sum()
     is_known = change >= _MIN_REPETITION_CHANGE and equal_count >= _MIN_ALIKE * len(before)
@@ -104,10 +104,10 @@ def repetition_factor(diff: Comparison) -> float:
 
 
 def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int, int, int] | None:
-    """Return the first dimension that changed: its two sizes, position, and the number of all.
+    """Return the first changed dimension: both sizes, its position, and the number of dimensions.
 
-    An inner one does not count if the last one changed as well: that is the width of the model or
-    of an image, or the rows of a transposed input.
+    An inner dimension does not count if the last one also changed: that is the width of the model
+    or of an image, or the rows of a transposed input.
     """
     if len(before) != len(after) or before == after:
         return None
@@ -119,7 +119,7 @@ def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int
 
 
 def _first_shapes(trace: Trace, rows: Rows) -> list[Sequence[int]]:
-    """Return the first shape of each call, () if its file has no shapes or is gone."""
+    """Return the first shape of each call; () if its file has no shapes or is gone."""
     try:
         shapes_of_calls = event_args(trace, rows, ("Input Dims",))["Input Dims"]
     except TraceError:

@@ -1,12 +1,12 @@
 """One side of a comparison: the events of its ranks, and the steps that all of them have.
 
-A step is the host's range ``ProfilerStep#n``. A step is cut where the next one begins, so steps do
-not overlap. For ranges from 0 to 110 and from 100 to 200 ns, the windows are
+A step is the host's range ``ProfilerStep#n``. It ends where the next one begins, so steps do not
+overlap. For ranges from 0 to 110 and from 100 to 200 ns, the windows are
 
     step 1: 0–100, step 2: 100–200, overlap_ns 10
 
-If the hosts leave most of their steps before the devices do the work, the steps are those of the
-devices: from the end of one step's work to the end of the next one's.
+If hosts leave most of their steps before the devices do the work, the steps are those of the
+devices, each from the end of the previous step's work to the end of its own.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class RunSide:
     ----------
     label : str
     traces : TraceSet
-        The set of the ranks.
+        The trace set of the ranks.
     parts : dict of int to Part
-        The selected events of each rank that is compared.
+        The selected events of each compared rank.
     steps : array of int
-        Numbers of the steps that all these ranks have, completely in the selection; a single -1 if
-        there are none and the whole selection is compared.
+        Numbers of the steps that all these ranks have and that are completely in the selection; a
+        single -1 if there are none and the whole selection is compared.
     windows : dict of int to array
-        By rank, start and end of each step, (steps, 2), with the clock's shift. A step is cut where
-        the next one begins, so they do not overlap. See `compare` on hosts that are ahead.
+        By rank: start and end of each step, (steps, 2), including the clock's shift. A step ends
+        where the next one begins, so steps do not overlap. For hosts that are ahead, see `compare`.
     left_out : tuple of int
-        Ranks without steps, if others have some.
+        Ranks without steps, if others have steps.
     tabled : dict of int to Part
-        Ranks that only the tables of their format compare: BytePS servers next to workers, MPI
-        profiles of one job next to timelines of another.
+        Ranks that are compared only in the tables of their format: BytePS servers next to workers,
+        MPI profiles of one job next to timelines of another.
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
@@ -85,7 +85,7 @@ class RunSide:
 
     @property
     def table_ranks(self) -> list[int]:
-        """All ranks, including those that are compared in tables only."""
+        """All ranks, including those that are compared only in tables."""
         return [*self.parts, *self.tabled]
 
     @property
@@ -95,24 +95,24 @@ class RunSide:
 
     @property
     def is_totals(self) -> bool:
-        """Whether all its files are profiles: totals of a run, without events."""
+        """Whether all files are profiles, which have totals of a run instead of events."""
         return all(part.trace.is_totals for part in self.parts.values())
 
     @property
     def has_steps(self) -> bool:
-        """Whether steps are compared, not the whole selection."""
+        """Whether steps are compared, instead of the whole selection."""
         return not (len(self.steps) == 1 and self.steps[0] < 0)
 
     @cached_property
     def waits(self) -> CollectiveWaits:
-        """The waits of the ranks in collectives, on clocks whose drift is corrected."""
+        """The waits of the ranks in collectives, with clock drift corrected."""
         return collective_waits(self.traces)
 
     @cached_property
     def pauses(self) -> dict[int, Intervals]:
-        """By rank, the times between windows of the recording, in the times of its table.
+        """By rank: times between recording windows, on the time axis of its table.
 
-        They count in no step.
+        No step includes them.
         """
         edges = {
             rank: np.array(part.trace.recorded_ns, np.int64).ravel()[1:-1]
@@ -121,7 +121,7 @@ class RunSide:
         return {rank: union(inner[::2], inner[1::2]) for rank, inner in edges.items()}
 
     def step_lengths(self, rank: int) -> Ints:
-        """Return the lengths of a rank's steps, without `pauses`."""
+        """Return the durations of a rank's steps, without `pauses`."""
         start, end = (self.windows[rank] - self.parts[rank].trace.shift_ns).T
         paused = CumulativeCoverage(*self.pauses[rank])
         lengths: Ints = end - start - (paused(end) - paused(start))
@@ -129,7 +129,7 @@ class RunSide:
 
     @property
     def step_ns(self) -> float:
-        """The mean length of a step, over ranks."""
+        """Mean duration of a step over ranks."""
         return float(np.mean([self.step_lengths(rank).mean() for rank in self.ranks]))
 
     def of_steps(self, places: Ints) -> RunSide:
@@ -144,12 +144,12 @@ class RunSide:
 
 
 def is_host_only(name: str) -> bool:
-    """Return whether files of a format have no device work, only calls on the host."""
+    """Return whether files of a format have only calls on the host, without device work."""
     return any(format_.comparison.host_only for format_ in formats_named([name]))
 
 
 def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
-    """Return the compared step of a rank that runs at each of the times, -1 for none."""
+    """Return the compared step of a rank at each of the times; -1 if none."""
     windows = side.windows[rank]
     positions = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
     is_inside = (positions >= 0) & (time_ns < windows[np.maximum(positions, 0), 1])
@@ -167,7 +167,7 @@ def _is_ahead(side: RunSide) -> bool:
 
 
 def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
-    """Return both sides with steps of one kind: of the hosts, of the devices, or none."""
+    """Return both sides with the same kind of steps: of the hosts, of the devices, or none."""
     sides = [_side(*side) for side in compared]
     if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
         sides = [_side(*side, on_device=True) for side in compared]
@@ -178,7 +178,7 @@ def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSid
 
 def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
     steps_by_rank = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
-    # A rank without steps, such as a server's, cannot be compared step by step.
+    # A rank without steps, such as a server, cannot be compared step by step.
     left_out = tuple(rank for rank, steps in steps_by_rank.items() if not len(steps.numbers))
     if len(left_out) == len(parts):
         return _whole_side(label, traces, parts)
@@ -211,7 +211,7 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
 def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     """Return the steps that are completely in the selection.
 
-    A step is cut where the next one begins, so that no time counts twice.
+    A step ends where the next one begins, so that no time counts twice.
     """
     table = part.table
     formats = formats_named([part.trace.format])
@@ -222,10 +222,10 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
         numbers, start, end = host_steps(RankPart(part.trace, np.arange(len(table)), None, None))
     worked, first, last = device_edges(part.trace)
     if on_device and len(worked):
-        # Copies for later steps may begin early, so a step begins where the previous one is done.
+        # Copies for later steps may begin early, so a step begins when the previous one is done.
         order = np.argsort(last, kind="stable")
         numbers, first, end = worked[order], first[order], last[order]
-        # The time between two windows of a recording belongs to no step.
+        # Time between two recording windows belongs to no step.
         window = np.searchsorted(part.trace.recorded_marks_ns, first)
         is_next = np.diff(window, prepend=-1) == 0
         start = np.where(is_next, np.append(first[:1], end[:-1]), first)
@@ -245,7 +245,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
 
 
 def _whole_window(part: RankPart) -> Ints:
-    """Return the window, (1, 2); open ends are at the first start and the last end of events."""
+    """Return the window, (1, 2); open ends are the first start and the last end of events."""
     table = part.table
     rows = part.rows[table.kind[part.rows] != _OTHER]
     rows = rows if len(rows) else part.rows

@@ -1,6 +1,6 @@
-"""Test whether runs differ by chance, and round means without losing a nanosecond.
+"""Tests whether runs differ by chance, and rounds means without losing a nanosecond.
 
-The steps of a run are the samples. *Welch's test* compares the mean of one side with that of the
+The samples are the steps of a run. *Welch's test* compares the mean of one side with that of the
 other, each with its own spread. If steps have partners, the *paired test* uses the logarithm of
 each pair's ratio, because steps that differ by design (such as every tenth step, with a checkpoint)
 do so on both sides. For steps of 10, 20, 40 ns before and 11, 22, 44 ns after, which is 10 % more
@@ -10,8 +10,8 @@ in each:
 >>> welch_p_value(before, after).round(2), paired_steps_p_value(before, after).round(2)
 (array([0.87]), array([0.]))
 
-None of the package's dependencies has Student's distribution, so it is here: the regularized
-incomplete beta function, by its continued fraction.
+None of the dependencies provides Student's distribution, so this module computes it: it evaluates
+the regularized incomplete beta function by its continued fraction.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from hta_widgets.trace.arrays import Floats, Ints
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200  # maximum number of terms of the fraction
 _SMALLEST = 1e-300
-MIN_PAIRS = 3  # minimum number of differences for estimating their spread
+MIN_PAIRS = 3  # differences required for estimating their spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
-    """Return `sums` divided by `count`, rounded so that they add up to the rounded mean of all."""
-    # The largest remainder method: round down, then add 1 where most was cut off.
+    """Divide `sums` by `count`, rounded so that the parts add up to the rounded total."""
+    # The largest remainder method rounds down, then adds 1 where most was cut off.
     quotients, remainders = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
     missing = total - int(quotients.sum())
@@ -40,8 +40,8 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
 
 def welch_p_value(before: Floats, after: Floats) -> Floats:
-    """Return the two-sided p-value of Welch's t-test of each column; rows are steps."""
-    # The steps of a run count as independent samples; the spread of the two sides may differ.
+    """Return the two-sided p-value of Welch's t-test for each column; rows are steps."""
+    # The steps of a run are independent samples; the two sides may have different spreads.
     if min(len(before), len(after)) < 2:
         return np.full(before.shape[1], np.nan)
     gap = after.mean(axis=0) - before.mean(axis=0)
@@ -53,7 +53,7 @@ def welch_p_value(before: Floats, after: Floats) -> Floats:
 
 
 def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
-    """Return the p-value of the mean difference of each group, by Student's paired t-test."""
+    """Return the p-value of each group's mean difference, by Student's paired t-test."""
     # The pairs are steps, or calls if there are too few steps.
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
@@ -64,8 +64,8 @@ def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
 
 
 def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
-    """Return the p-value of each column by a paired t-test of the logarithms of ratios."""
-    # Logarithms: a change by one factor is then equal in all steps, however long they are.
+    """Return the p-value of each column, by a paired t-test of the logarithms of ratios."""
+    # With logarithms, a change by one factor is equal in all steps, regardless of their duration.
     count, columns = before.shape
     is_positive = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(is_positive, after, 1.0) / np.where(is_positive, before, 1.0))
@@ -76,9 +76,10 @@ def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
 def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test, and by the paired test if `by_step`."""
+    """Return the p-value of each column by Welch's test and, if `by_step`, by the paired test."""
     # Two tests have more false positives than one, so each p-value is multiplied by its factor
-    # before the smaller is taken. The default factors add at most a tenth to those of Welch's test.
+    # before the smaller is used. The default factors add at most a tenth to the false positives of
+    # Welch's test.
     p_value = welch_p_value(before, after)
     if by_step and len(before) >= MIN_PAIRS:
         p_value = np.fmin(factors[0] * p_value, factors[1] * paired_steps_p_value(before, after))
@@ -87,7 +88,7 @@ def combined_p_value(
 
 def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
     """Return the p-value of Student's t for means with squared standard errors `error`."""
-    # Rounding of means must not count as spread.
+    # Rounding errors of means must not count as spread.
     is_constant = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
     freedom = np.where(is_constant, 1.0, freedom)
     t_squared = mean**2 / np.where(is_constant, 1.0, error)
@@ -98,7 +99,7 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
 def _regularised_beta(a: Floats, b: float | Floats, x: Floats) -> Floats:
     """Return the regularized incomplete beta function, by its continued fraction."""
     x = np.clip(x, 0.0, 1.0)
-    # The fraction converges fast below this limit; above it, I(x; a, b) = 1 - I(1 - x; b, a).
+    # The fraction converges fast below this limit. Above it, I(x; a, b) = 1 - I(1 - x; b, a).
     is_mirrored = x > (a + 1) / (a + b + 2)
     a, b = np.where(is_mirrored, b, a), np.where(is_mirrored, a, b)
     point = np.where(is_mirrored, 1 - x, x)

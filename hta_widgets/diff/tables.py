@@ -1,4 +1,4 @@
-"""Tables of a comparison: by name, by operator, and those that formats or users add."""
+"""Tables of a comparison: by name, by operator, and any that formats or users add."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COUNTS = ("before_count", "after_count")
 _TIMES = ("before_ns", "after_ns", "diff_ns")
 _ANNOTATION = KINDS.index("annotation")
 _REPLACED = STATUSES.index("replaced")
-#: Formats and function of each table of `add_table`, by name; None for all formats with events.
+#: Formats and function of each table added by `add_table`; None means all formats with events.
 _ADDED_TABLES: dict[str, tuple[frozenset[str] | None, Table]] = {}
 
 
@@ -64,8 +64,8 @@ def join_sides(
 ) -> pd.DataFrame:
     """Join two tables on their keys.
 
-    Measures become columns before, after and difference, facts become columns before and after. If
-    `by` names a measure, the rows with the largest difference come first.
+    Each measure becomes three columns: before, after and difference. Each fact becomes two: before
+    and after. If `by` names a measure, rows with the largest difference come first.
     """
     keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
     row_of = {key: row for row, key in enumerate(dict.fromkeys([*keys_of[0], *keys_of[1]]))}
@@ -113,17 +113,17 @@ def names(
     device: Literal["auto", "gpu", "cpu", "all"] = "auto",
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """Return the count and total time of each name in both runs.
+    """Return count and total time of each name in both runs.
 
-    Durations of parallel streams and nested calls are added up, so unlike the times of `waterfall`
+    Durations of parallel streams and nested calls are added, so unlike the times of `waterfall`,
     they do not add up to the step times.
 
     Parameters
     ----------
     diff : Comparison
     device : {"auto", "gpu", "cpu", "all"}, default "auto"
-        ``"gpu"``: device work; ``"cpu"``: events on the host; ``"auto"``: device work if a side has
-        any, else events on the host, such as MPI calls and BytePS stages; as in
+        ``"gpu"``: device work; ``"cpu"``: host events; ``"auto"``: device work if a side has any,
+        otherwise host events such as MPI calls and BytePS stages, as in
         `hta_widgets.analysis.diff_ops`.
     short_names : bool, default False
         Group names by their short form, so that instances of a template are one name.
@@ -131,8 +131,8 @@ def names(
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference. Counts and times cover the compared
-        steps; they are means over all ranks, including those that lack the name:
+        One row per name, by size of the difference. Counts and times cover the compared steps. They
+        are means over all ranks, including those that lack the name:
 
         - ``name`` (str), ``kind`` (category)
         - ``before_count, after_count`` (float64), ``before_ns, after_ns, diff_ns`` (int64)
@@ -140,11 +140,11 @@ def names(
           diff_ns_per_step`` (float64)
         - ``change`` (category): ``added, removed``; ``replaced``: only on one side, with work of
           other names in its place below the same operators; ``changed``: a different count;
-          ``slower, faster``: the same count, different by at least 5 % and significantly (tests
-          over the steps as in `changes`, at 5 % divided by the number of names; with one step on
-          a side at least 20 %); ``same``
+          ``slower, faster``: the same count, but times that differ by at least 5 % and
+          significantly (tests over the steps as in `changes`, at 5 % divided by the number of
+          names; with one step on a side, at least 20 %); ``same``
         - ``replaced_by`` (str): for replaced names, the partner with the most time
-        - ``p_value`` (float64): of the times of steps; NaN if unknown
+        - ``p_value`` (float64): of the step times; NaN if unknown
     """
     if device == "auto":
         parts = [part for side in diff.sides for part in side.parts.values()]
@@ -207,7 +207,7 @@ def _counts_and_times(
 
 
 def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
-    """Return the kind of most of each name's time; of most of its events if they have no length."""
+    """Return the kind with most of each name's time, or with most events without a duration."""
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
     for codes in events:
         np.add.at(weights, (codes.name, codes.kind), 2 * codes.dur_ns + 1)
@@ -217,7 +217,7 @@ def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
 
 @check_arguments
 def operators_diff(diff: Comparison) -> pd.DataFrame:
-    """Return the time of each operator in both runs, on the host and on the device.
+    """Return the time of each operator in both runs, on host and device.
 
     Parameters
     ----------
@@ -227,11 +227,11 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per operator or annotation, by size of the difference on the device, then on the
-        host; per step, means over steps and the paired ranks (float64): ``name`` (str);
+        host; per step, as means over steps and paired ranks (float64): ``name`` (str);
         ``before_count, after_count``; ``before_host_self_ns, after_host_self_ns,
-        diff_host_self_ns``: on the host without operators below and without waiting for the device;
-        ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself, for
-        collectives without waiting for other ranks if both sides have the waits.
+        diff_host_self_ns``: on the host, without operators below and without waiting for the
+        device; ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself;
+        for collectives, without waiting for other ranks if both sides have the waits.
     """
     matches = match_ranks(diff)
     names, parent, code = matches.pool.names, matches.path_parent, matches.path_name
@@ -303,7 +303,7 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
 
 
 def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
-    """Return the partner with the most time of each replaced name."""
+    """Return the partner with the most time for each replaced name."""
     # Events of one step or one pair of ranks have the partners of the whole comparison.
     whole_diff, step = diff, None
     while whole_diff.part_of is not None:
@@ -324,7 +324,7 @@ def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[s
             times_ns = tree.durations[nodes].tolist()
             for code, other_code, time_ns in zip(replaced, replacing, times_ns, strict=True):
                 between[texts[code], texts[other_code]] += time_ns
-    # The partner with the most time comes last and stays in the dictionary.
+    # The partner with the most time comes last and remains in the dictionary.
     ordered = sorted(between.items(), key=lambda item: item[1])
     names_of_table = set(listed)
     return {name: other for (name, other), _ in ordered if name != other and name in names_of_table}
@@ -338,9 +338,9 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     ----------
     name : str
     table : function
-        Takes a `Comparison`, and returns a DataFrame.
+        Takes a `Comparison` and returns a DataFrame.
     formats : set of str, optional
-        Formats of runs that have the table (see `TraceSet.formats`); by default all with events.
+        Formats of runs that have the table (see `TraceSet.formats`). Default: all with events.
 
     Raises
     ------
@@ -358,7 +358,7 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
 
 @check_arguments
 def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
-    """Return the tables that the formats of both sides have.
+    """Return the tables for the formats that both sides have.
 
     Parameters
     ----------

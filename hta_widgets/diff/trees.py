@@ -1,9 +1,9 @@
-"""Build the call tree of a rank; two runs are matched by the nodes of these trees.
+"""Builds the call tree of a rank; two runs are matched by the nodes of these trees.
 
-A node is an operator or annotation, a runtime call, or a piece of device work. An operator's
-children are the calls within its time on its thread, the backward operators of a forward operator,
-and the device work that it launched, whenever that ran. Names lack the parts that differ from run
-to run: ``model.py(17): step`` becomes ``model.py: step``.
+A node is an operator or annotation, a runtime call, or a piece of device work. The children of an
+operator are the calls within its time on its thread, the backward operators of a forward operator,
+and the device work that it launched, whenever that ran. Names omit parts that differ between runs:
+``model.py(17): step`` becomes ``model.py: step``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from hta_widgets.trace.host_stack import (
 )
 from hta_widgets.trace.trace import Trace
 
-#: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a class of its
-#: own: it runs when its stream reaches it, so its times do not order it among operators.
+#: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a separate class:
+#: it runs when its stream reaches it, so its times do not order it among operators.
 OPERATOR, CALL, WORK = 0, 1, 2
 #: The category of Python functions.
 FRAME = "python_function"
@@ -63,8 +63,8 @@ def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
     Addresses are replaced. A Python function keeps its name and the name of its file, without
-    folder and line; an ``nn.Module`` keeps its class, without its number. A step of an inference
-    engine keeps its phase, without its requests and tokens: ``decode step``.
+    folder and line. An ``nn.Module`` keeps its class, without its number. A step of an inference
+    engine keeps its phase, without requests and tokens: ``decode step``.
     """
     step = parse_step_name(name) if name.startswith(_ENGINE_STEPS) else None
     if step is not None and step.phase:
@@ -78,8 +78,8 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
-#: Patterns of what NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and
-#: the common form.
+#: Patterns that NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and the
+#: common form.
 _SIGNATURE_RULES = (
     (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
     (re.compile(r"\(bool\)1|\btrue\b"), "1"),
@@ -110,7 +110,7 @@ def normalize_signature(name: str) -> str:
 class NamePool:
     """Codes of the names of both sides, and the text shown for each.
 
-    Names that differ only by their demangler share a code.
+    Names that differ only by demangler share a code.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class NamePool:
         return np.array([self._full.add(name) for name in names], dtype=np.int64)
 
     def hashes(self) -> Hashes:
-        """Return a hash of each name, by code; codes depend on the reading order, hashes do not."""
+        """Return a hash of each name, by code; it does not depend on the reading order."""
         new = itertools.islice(self._codes, len(self._hashes), None)
         self._hashes += [
             int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
@@ -162,7 +162,7 @@ class NamePool:
 
 @dataclass(frozen=True, eq=False)
 class RankTree:
-    """The nodes of one rank, one per item; device work is below the operator that launched it."""
+    """The nodes of one rank; device work is below the operator that launched it."""
 
     part: RankPart
     rows: Ints
@@ -173,10 +173,10 @@ class RankTree:
     parent: Ints
     slot: Ints  # position of the step
     lane: Ints  # track
-    order: Ints  # position in time, of device work that of its launch
+    order: Ints  # position in time; for device work, that of its launch
     begin_ns: Ints  # start on the host; for device work, start of its launch
     end_ns: Ints
-    content: Ints  # data that a collective moves, as a code of the pool; -1 for the rest
+    content: Ints  # data that a collective moves, as a code of the pool; -1 for other nodes
     forest: Forest
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class RankTree:
 
     @property
     def durations(self) -> Ints:
-        """The duration of each node within the window."""
+        """Duration of each node within the window."""
         return self.part.durations(self.rows)
 
     def hashes(self, name_hashes: Hashes) -> Hashes:
@@ -210,7 +210,7 @@ class RankTree:
 
 
 def mix_hash(values: Hashes) -> Hashes:
-    """Scramble numbers, so that sums of different numbers are hardly ever equal."""
+    """Scramble numbers, so that sums of different numbers are almost never equal."""
     first, second, third = _MIX_CONSTANTS
     with np.errstate(over="ignore"):
         value = values + first
@@ -248,7 +248,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     part = side.parts[rank]
     trace, table = part.trace, part.table
     work = mask_of_rows(device_work_rows(trace), len(table))
-    # Waits on the device repeat calls of the runtime.
+    # Waits on the device repeat runtime calls.
     is_node = mask_of_rows(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
     is_node &= (table.stream < 0) | work
     is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
@@ -263,14 +263,14 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     above = attach_backward_threads(trace, nested_parents(trace, operator))
     operator_of_row = nearest_ancestor(above, operator)
     parent = np.where(work, operator_of_row[trace.launch_of], operator_of_row[above])
-    # A node inside another step's operator is outermost in its own step.
+    # A node within another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(is_node)
     positions = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
-    # Work of the same launch, or of an unknown one, is ordered by time, as rows are.
+    # Work of the same launch, or of an unknown launch, is ordered by time, like rows.
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
@@ -295,9 +295,9 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
 
 
 def comparable_names(trace: Trace, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:
-    """Return the distinct comparable and full names of events, and the position of each event's."""
+    """Return the distinct (comparable, full) names of events, and each event's position in them."""
     table = trace.table
-    # Names of Python functions come after all others.
+    # Names of Python functions follow all others.
     is_frame = category_mask(trace, FRAME)[rows]
     key, position = np.unique(table.name[rows] + is_frame * len(table.names), return_inverse=True)
     names = []

@@ -1,4 +1,4 @@
-"""Split the difference between two runs by kind, cause, operator or kernel, or in a call tree."""
+"""Splits the difference between two runs by kind, cause, operator or kernel, or in a call tree."""
 
 from __future__ import annotations
 
@@ -38,32 +38,33 @@ _KIND_OF_WORK = ("compute", "communication", "memory")
 
 @check_arguments
 def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> pd.DataFrame:
-    """Return the tree of operators of both runs, with the calls of each path added up.
+    """Return the operator tree of both runs, with the calls of each path summed.
 
     Parameters
     ----------
     diff : Comparison
     measure : {"device", "host"}, default "device"
-        ``"device"``: time of device work; the work forms the leaves, and a node has the time of all
-        work below it. ``"host"``: time of operators on the host; a node's ``self`` time is not
+        ``"device"``: time of device work, which forms the leaves; a node has the time of all work
+        below it. ``"host"``: time of operators on the host; the ``self`` time of a node is not
         covered by operators below it, and includes waits for the device.
 
     Returns
     -------
     DataFrame
-        One row per path, parents before children, siblings by the longer of their two times. Per
-        step, means over steps and the paired ranks:
+        One row per path, parents before children, siblings by the longer of their two times. Values
+        are per step, as means over steps and paired ranks:
 
-        - ``node`` (int64), from 0; ``parent`` (int64), -1 for the outermost; ``depth`` (int64)
+        - ``node`` (int64), counted from 0; ``parent`` (int64), -1 for the outermost; ``depth``
+          (int64)
         - ``name`` (str); ``path`` (str), its callers, outermost first, joined by ``" > "``
         - ``kind`` (category): ``cpu`` for operators and annotations; for device work, its kind
         - ``before_count, after_count`` (float64)
-        - ``before_ns, after_ns, diff_ns`` (float64): times with all nodes below
-        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without the nodes below
-        - ``status`` (category): ``added, removed``; ``changed``, a different count; ``same``
+        - ``before_ns, after_ns, diff_ns`` (float64): times including all nodes below
+        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without nodes below
+        - ``status`` (category): ``added, removed``; ``changed``: a different count; ``same``
 
-        ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
-        which needs the waits of both sides.
+        ``.attrs["without_waiting"]``: whether times of collectives exclude waiting for other ranks,
+        which requires the waits of both sides.
     """
     matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
@@ -120,7 +121,7 @@ def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
 
 
 def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:
-    """Return the paths depth first: each before its children, the largest child first."""
+    """Return the paths depth first: each before its children, largest child first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(is_present).tolist():
         children.setdefault(int(parent[path]), []).append(path)
@@ -148,17 +149,17 @@ def _path_kinds(matches: Matches, paths: Ints) -> Ints:
 def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) -> pd.DataFrame:
     """Split the difference of the step times by kind, cause, operator or kernel.
 
-    Every moment of a step counts once: as compute if any compute kernel runs, else as
-    communication, else as copies, else as idle. It counts for the step whose window (`RunSide`)
-    contains it, whichever step launched the work; if ranges overlap, it counts for the step that
-    began last. So the rows add up to the step times, and their differences to the difference of the
-    step times, to the nanosecond. Work outside of the compared steps does not count, even if they
-    launched it; a caution reports it if it differs by 1 % of the steps' time. `names` has whole
-    durations.
+    Every moment of a step counts once: as compute if a compute kernel runs, else as communication,
+    else as copies, else as idle. It counts for the step whose window (`RunSide`) contains it,
+    whichever step launched the work; if ranges overlap, for the step that began last. So the rows
+    add up to the step times, and their differences to the difference of the step times, to the
+    nanosecond. Work outside of the compared steps does not count, even if they launched it; a
+    caution reports it if it differs by 1 % of the step time. `names` has whole durations.
 
-    A BytePS step of a GPU lasts from its first synchronization to that of the next step. Stages of
-    the partition that ends last in it count as communication or copies, queues before these stages
-    as idle, and the rest as host. In MPI timelines, calls count as communication, the rest as host.
+    A BytePS step of a GPU extends from its first synchronization to that of the next step. Stages
+    of the partition that ends last in it count as communication or copies, queues before these
+    stages as idle, and the rest as host. In MPI timelines, calls count as communication and the
+    rest as host.
 
     Parameters
     ----------
@@ -167,25 +168,25 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         - ``"kind"``: compute, exposed communication, exposed copies, idle
         - ``"cause"``: idle time by what the device waited for, as in
           `hta_widgets.analysis.device_idle_breakdown` (``nothing_launched``: after the rank's last
-          work, or all time of a rank without any); exposed communication as waiting for other ranks
-          and transfer, if both sides have the waits; for BytePS also the queue before a stage
-          (``stage_queue``, ``root_wait``), the signal to other GPUs (``coordination``) and the
-          return to the framework (``tail``)
+          work, or all time of a rank without work); exposed communication as waiting for other
+          ranks and transfer, if both sides have the waits; for BytePS, also the queue before a
+          stage (``stage_queue``, ``root_wait``), the signal to other GPUs (``coordination``) and
+          the return to the framework (``tail``)
         - ``"operator"``, ``"kernel"``: work by the innermost operator that launched it, or by its
-          own name; if several pieces of a kind run at the same time, the time belongs to the first
-          of them. For BytePS by stage, with the queues before it; for MPI by routine
+          own name; if several pieces of a kind run at the same time, the time belongs to the first.
+          For BytePS, by stage including the queue before it; for MPI, by routine
     step : int, optional
-        Position of one pair of steps; by default all pairs.
+        Position of one pair of steps. Default: all pairs.
 
     Returns
     -------
     DataFrame
-        One row per kind, cause, operator or kernel, by size of the difference: ``kind``
-        (category: ``compute, communication, memory, idle``, and ``cpu`` if no rank has device
-        work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
-        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over a side's ranks,
-        rounded so that they add up; ``change_share`` (float64): the difference as a share of
-        ``before_ns``, NaN if that is 0.
+        One row per kind, cause, operator or kernel, by size of the difference: ``kind`` (category:
+        ``compute, communication, memory, idle``, and ``cpu`` if no rank has device work); ``cause``
+        (category); ``name`` (str) by operator or kernel, empty for idle; int64 ``before_ns,
+        after_ns, diff_ns``: sums over the compared steps, as means over a side's ranks, rounded so
+        that they add up; ``change_share`` (float64): the difference as a share of ``before_ns``,
+        NaN if that is 0.
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
@@ -225,9 +226,9 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 def _mean_times(
     diff: Comparison, by: str, step: int | None
 ) -> tuple[list[tuple[str, str]], Ints, Ints]:
-    """Return causes and names, and their times before and after as means over ranks."""
+    """Return causes and names, and their times before and after, as means over ranks."""
     sums_of_sides = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
-    # In sorted order, rounding does not depend on which side is first.
+    # In sorted order, rounding does not depend on which side comes first.
     keys = sorted(sums_of_sides[0].keys() | sums_of_sides[1].keys())
     before, after = (
         mean_parts(np.array([sums[key] for key in keys], dtype=np.int64), len(side.ranks))
@@ -276,7 +277,7 @@ def _work_of_rank(
     owner = rows
     if by == "operator":
         tree = operator_tree(part.trace, annotations=True)
-        # The appended entry is for work without an operator, which has the position -1.
+        # The appended entry is for work without an operator, whose position is -1.
         launcher = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
         owner = np.where(table.stream[rows] >= 0, launcher, rows)
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The frames of panels that users add; most cover the whole job and are also in saved pages."""
+"""Frames of panels that users add; most cover the whole job and are also in saved pages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from hta_widgets.trace.names import short_name, short_operator
 from hta_widgets.trace.selection import Selection, overlaps_window
 from hta_widgets.trace.traceset import TraceSet
 
-#: Maximum numbers of bars of a chart, and of marks of the roofline.
+#: Maximum number of bars in a chart, and of marks in the roofline.
 MAX_BARS, MAX_MARKS = 12, 40
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
-#: Names of the values of ``bound_by`` of critical paths.
+#: Display names for the values of ``bound_by`` of critical paths.
 _PATH_CAUSES = {
     "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
     "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
@@ -44,7 +44,7 @@ _PATH_CAUSES = {
 
 
 def path_cause_text(bound: str) -> str:
-    """Return the name of what bounds a segment of a critical path."""
+    """Return the display name of what limits a segment of the critical path."""
     return _PATH_CAUSES.get(bound, bound.replace("_", " "))
 
 
@@ -58,7 +58,7 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
 
 
 def _first_rows(frame: pd.DataFrame, source: pd.DataFrame, limit: int = MAX_BARS) -> pd.DataFrame:
-    """Return the first rows of a frame, with the number of others and the note of its source."""
+    """Return the first rows of a frame, the number of rows left out and the note of its source."""
     shown = frame.head(limit).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": source.attrs.get("note", "")}
     return shown
@@ -83,7 +83,7 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
-    # One row per collective: that of the last rank to arrive.
+    # One row per collective, which is that of the last rank to arrive.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
@@ -150,10 +150,10 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return the bytes and the number of messages of each sender and receiver.
+    """Return bytes and number of messages for each sender and receiver.
 
-    If the splits of an all-to-all are unknown, each member sends equal shares to all members; the
-    attr ``even`` is then 1.
+    If the splits of an all-to-all are unknown, each member is assumed to send equal shares to all
+    members; the attr ``even`` is then 1.
     """
     match = matching(traces)
     sends = [_matched_sends(match), *map(batched_sends, traces.values())]
@@ -176,7 +176,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 def _matched_sends(match: Matching) -> pd.DataFrame:
     source, target = match.event_field("source"), match.event_field("target")
-    # The entries of the sender and of the receiver are one message.
+    # The entries of sender and receiver are a single message.
     is_first_entry = np.zeros(len(match), dtype=bool)
     is_first_entry[match.starts] = True
     is_send = match.event_field("operation") == _SEND_RECV
@@ -188,7 +188,7 @@ def _matched_sends(match: Matching) -> pd.DataFrame:
 
 
 def _even_shares(match: Matching) -> pd.DataFrame:
-    """Return messages of equal bytes from each rank of an all-to-all to all of its ranks."""
+    """Return messages of equal size from each rank of an all-to-all to all of its ranks."""
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     size_bytes = np.maximum(match.event_field("size_bytes"), 0)
     calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size_bytes})
@@ -254,7 +254,7 @@ _GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
 
 
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
-    """Return how well kernels fill the device, as means over the ranks; the most time first."""
+    """Return how well kernels fill the device, as means over ranks, most time first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)
@@ -282,7 +282,7 @@ def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
 
 
 def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
-    """Return chains of pointwise operators, as means over the ranks; the most saved bytes first."""
+    """Return chains of pointwise operators, as means over ranks, most saved bytes first."""
     rows = analysis.fusion_candidates(traces)
     groups = rows.groupby(["operators", "shape", "length"], sort=False)
     columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
@@ -295,7 +295,7 @@ def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
     return frame
 
 
-#: The function that makes each frame of the whole job, for panels with ``"added": "job"``.
+#: Functions that make the frames of the whole job, for panels with ``"added": "job"``.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
     "arrivals": _arrivals,
@@ -315,8 +315,8 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 }
 
 
-#: Panels whose frames take seconds in jobs of many ranks. Saved pages of jobs with more than
-#: `_MAX_SLOW_RANKS` ranks have these frames only if the panels are shown.
+#: Panels whose frames take seconds for jobs of many ranks. Saved pages of jobs with more than
+#: `_MAX_SLOW_RANKS` ranks contain these frames only if the panels are shown.
 _SLOW_PANELS = (
     *("critical_path", "memory", "roofline", "layers"),
     *("pipeline", "kernel_details", "fusion_candidates", *GROUPED_FRAMES),
@@ -325,12 +325,12 @@ _MAX_SLOW_RANKS = 16
 
 
 def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool:
-    """Return whether a saved page has the frame of a panel of the whole job."""
+    """Return whether a saved page contains the frame of a whole-job panel."""
     return panel not in _SLOW_PANELS or panel in shown or len(traces) <= _MAX_SLOW_RANKS
 
 
 def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
-    """Return the frame of a panel of the whole job; it is computed once."""
+    """Return the frame of a whole-job panel, which is computed once."""
 
     def derive() -> pd.DataFrame:
         try:
@@ -346,7 +346,7 @@ def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
 def _frame_in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
-    """Return the rows of a panel of the whole job that overlap the window, as saved pages do."""
+    """Return the rows of a whole-job panel that overlap the window, as saved pages do."""
     frame = whole_job_frame(traces, panel)
     if "start_ns" in frame:
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
@@ -354,7 +354,7 @@ def _frame_in_window(
     return frame.reset_index(drop=True)
 
 
-#: The function that makes the frame of each added panel, by id.
+#: Functions that make the frames of added panels, by id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(call_tree, measure="host"),
     "call_tree_device": partial(call_tree, measure="device"),

@@ -1,8 +1,8 @@
 """The call tree: operators by call path, as bars of a flame graph.
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
-their caller and begin at its left edge, the longest first. For example, ``aten::linear`` takes 240
-ns, including 120 ns in its calls of ``aten::addmm``::
+their caller and begin at its left edge, longest first. For example, ``aten::linear`` takes 240 ns,
+including 120 ns in calls of ``aten::addmm``::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120
@@ -27,9 +27,9 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum width of a bar that is shown, as a share of the tree's width.
+#: Narrower bars are not shown; as a share of the tree's width.
 MIN_SHARE = 0.002
-#: Columns of the sums of a path; device time includes that of callees.
+#: Columns that are summed per path; device time includes callees.
 _SUMS = ("count", "host_ns", "device_ns")
 _SCHEMA = {
     "depth": "int64", "name": "str", **int64("left_ns right_ns own_ns"),
@@ -39,17 +39,17 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class _CallPaths:
-    """The distinct call paths of one rank's operators; parents come before children."""
+    """The distinct call paths of a rank's operators; parents precede children."""
 
     rows: Rows  # the operators
-    path: Ints  # of each operator, and -1 as the last entry, for events without an operator
-    operator: Ints  # of each event: the position of its innermost operator in `rows`, or -1
-    parent: list[int] = field(default_factory=list)  # of each path, or -1
+    path: Ints  # path of each operator; the last entry, -1, is for events without an operator
+    operator: Ints  # position in `rows` of each event's innermost operator, or -1
+    parent: list[int] = field(default_factory=list)  # parent of each path, or -1
     name: list[str] = field(default_factory=list)
 
 
 class _MergedPaths:
-    """The call paths of several ranks, merged by their names, and the `_SUMS` of each."""
+    """The call paths of several ranks, merged by name, and the `_SUMS` of each."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []
@@ -58,7 +58,7 @@ class _MergedPaths:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def add(self, paths: _CallPaths, sums: Ints) -> None:
-        merged: list[int] = []  # the merged path of each path of the rank
+        merged: list[int] = []  # the merged path of each of the rank's paths
         for parent, name, path_sums in zip(paths.parent, paths.name, sums, strict=True):
             merged_parent = merged[parent] if parent >= 0 else -1
             number = self._numbers.setdefault((merged_parent, name), len(self.name))
@@ -77,7 +77,7 @@ def call_tree(
     *,
     measure: Literal["host", "device"],
 ) -> pd.DataFrame:
-    """Return the bars of the operators in the window of a selection, on its ranks."""
+    """Return bars for the operators in a selection's window, on its ranks."""
     window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
     merged = _MergedPaths()
     work_ns, outside_ns = 0, 0
@@ -103,7 +103,7 @@ def _call_paths(trace: Trace) -> _CallPaths:
     path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
     paths = _CallPaths(tree.rows, path, tree.innermost)
     for operators in tree.forest.levels:
-        # Operators of one path have the same path of the caller and the same name.
+        # Operators on one path have the same caller path and the same name.
         caller_path = path[tree.forest.parent[operators]]
         keys = (caller_path + 1) * len(names) + name[operators]
         distinct_keys, position = np.unique(keys, return_inverse=True)
@@ -123,7 +123,7 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
     np.add.at(count, path, 1)
     np.add.at(host_ns, path, part.durations(paths.rows[is_selected]))
     np.add.at(device_ns, path_of_work[has_path], work_dur[has_path])
-    # Device time includes that of callees, which come after their callers.
+    # Device time includes callees, which follow their callers.
     for index, parent in reversed(list(enumerate(paths.parent))):
         if parent >= 0:
             device_ns[parent] += device_ns[index]
@@ -131,7 +131,7 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
 
 
 def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
-    """Return call paths as bars; `measure` is the index into `_SUMS` of their width."""
+    """Return call paths as bars; `measure` is the index in `_SUMS` of their width."""
     sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
     width_ns = [path_sums[measure] for path_sums in sums]
     callees: dict[int, list[int]] = {}
@@ -139,7 +139,7 @@ def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
         callees.setdefault(parent, []).append(path)
     total_ns = sum(width_ns[path] for path in callees.get(-1, ()))
     rows, left_out = [], 0
-    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge; the loop appends callees
+    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge; the loop appends the callees
     for caller, depth, left_ns in callers:
         called = [path for path in callees.get(caller, ()) if width_ns[path] > 0]
         for path in sorted(called, key=lambda path: (-width_ns[path], names[path])):

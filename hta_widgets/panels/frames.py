@@ -1,9 +1,9 @@
 """The panels of a dashboard, the frames that they draw, and frames as JSON.
 
-A panel's frame has what its chart or table shows: for ``breakdown`` the rows of
-`analysis.temporal_breakdown`, for ``kernels`` the sums by name over all ranks. A panel ignores the
-parts of the selection that clicks in it set (`Panel.own`): a click on the bar of a rank selects
-this rank, and the bars of the other ranks remain.
+The frame of a panel has what its chart or table shows: for ``breakdown`` the rows of
+`analysis.temporal_breakdown`, for ``kernels`` sums by name over all ranks. A panel ignores the
+parts of the selection that are set by clicks in it (`Panel.own`): a click on the bar of a rank
+selects this rank, and the bars of the other ranks remain.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from hta_widgets.trace.traceset import TraceSet
 
 FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 BaseFrameMaker = Callable[[TraceSet, Selection], pd.DataFrame]
-#: Panels of all formats with device work, in the order of the list from which users choose.
+#: Panels of all formats with device work, in the order in which users choose from them.
 _OFFERED = (
     *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
     *("kernel_types", "idle", "queue", "operators"),
 )
-#: Panels of device work.
+#: Panels about device work.
 _DEVICE = (
     *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
     "queue",
@@ -57,31 +57,31 @@ _DEVICE = (
 #: Panels of Kineto traces that are shown only if a user adds them.
 ADDED = tuple(name for name, panel in facts("panels").items() if "added" in panel)
 _ALWAYS = ("selection", "problems")
-#: Ids of panels, or a list of ids for each row of panels.
+#: Ids of panels, or a list of ids per row of panels.
 PanelIds = list[str] | list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of the dashboard; `frame`, `base_frame` and `fits` are for panels of one format."""
+    """A panel of the dashboard; `frame`, `base_frame` and `fits` are for panels of one format."""
 
     id: str
-    analysis: str  # name of its function in `hta_widgets.analysis`; empty for none
+    analysis: str  # name of its function in `hta_widgets.analysis`, or empty
     #: Parts of the selection that do not filter the panel: ``window``, ``ranks``, ``tracks``,
-    #: ``ids``, and the parts ``names``, ``kinds`` and ``rest`` of the query.
+    #: ``ids``, and the query parts ``names``, ``kinds`` and ``rest``.
     own: tuple[str, ...]
-    rows: str = ""  # kind of the names in its rows: ``operators``, ``kernels``, or something else
+    rows: str = ""  # what the names in its rows are: ``operators``, ``kernels``, or something else
     is_chart: bool = False  # whether it is a chart
     #: Makes its frame from traces, a selection and a maximum number of rows.
     frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.
     base_frame: BaseFrameMaker | None = None
-    #: Whether it has data for these formats and this number of workers.
+    #: Returns whether it has data for these formats and this number of workers.
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
 def catalog_panel(name: str, **more: Any) -> Panel:
-    """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
+    """Return a panel of the catalog `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
     is_chart = entry["shape"] in {"chart", "heatmap"}
     own_parts, rows = tuple(entry["own"]), entry.get("rows", "")
@@ -93,7 +93,7 @@ def whole_job_panel(
     panel_frame: Callable[[TraceSet], pd.DataFrame],
     analysis_frame: Callable[[TraceSet], pd.DataFrame],
 ) -> Panel:
-    """Return a panel of the catalogue that ignores windows and ranks."""
+    """Return a panel of the catalog that ignores windows and ranks."""
     return catalog_panel(
         name,
         frame=lambda traces, _selection, _top: panel_frame(traces),
@@ -103,7 +103,7 @@ def whole_job_panel(
 
 _SHARED = tuple(map(catalog_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 _ALL_PARTS = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
-#: Tables of the whole job by shape, module or source line, which replace the tables by name.
+#: Whole-job tables by shape, module or source line, which replace the tables by name.
 _GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
 
 
@@ -123,13 +123,13 @@ def panels() -> dict[str, Panel]:
 
 
 def chart_panels() -> list[str]:
-    """Return the ids of the panels that are charts, in the order of the list."""
+    """Return the ids of the panels that are charts, in list order."""
     by_id = panels()
     return [name for name in all_panels() if name in by_id and by_id[name].is_chart]
 
 
 def all_panels() -> list[str]:
-    """Return the ids of all panels, in the order of the list from which users choose."""
+    """Return the ids of all panels, in the order in which users choose from them."""
     return [*_OFFERED, *ADDED, *(panel.id for panel in format_panels()), *_ALWAYS]
 
 
@@ -156,9 +156,9 @@ def _unknown_panel_error(name: str) -> ValueError:
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
-    """Return a selection without the parts that the panel itself sets; None selects everything.
+    """Return a selection without the parts that the panel itself sets; None means everything.
 
-    If the selection includes launches, the names of its operators do filter a panel of kernels.
+    If the selection includes launches, the names of its operators still filter a panel of kernels.
     """
     if selection is None:
         return Selection()
@@ -177,9 +177,9 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
 
 
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
-    """Return the ids of the panels that have data for files of these formats, in order.
+    """Return the ids of the panels with data for files of these formats, in order.
 
-    A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
+    A format states which shared panels apply to it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
     known_formats = formats_named(format_names)
@@ -214,9 +214,9 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
 
 
 def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> PanelIds:
-    """Return the ids of the panels that an argument `panels` names, by id or analysis.
+    """Return the panel ids that an argument `panels` names, by id or analysis.
 
-    None stands for the panels of the job, except those that users add.
+    None means the panels of the job, except those that users add.
     """
     if panels is None:
         return [name for name in of_job if name not in ADDED]
@@ -255,16 +255,16 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
 CLOCK: Final = "fitted"
 #: Panels whose charts draw one dot per rank.
 LATE_MARKED_PANELS = ("kernel_durations", "steps")
-#: Default number of rows of tables, and maximum number of kernels in the chart of durations.
+#: Default number of table rows, and maximum number of kernels in the chart of durations.
 TOP: int = facts("limits")["table_rows"]
 TOP_DURATIONS: int = facts("limits")["duration_names"]
-#: Maximum number of rows of a table that is sent to the page; the kernel answers for larger ones.
+#: Largest table, in rows, that is sent to the page; for larger ones, the page asks the kernel.
 MAX_ROWS = 100_000
 _COMMUNICATION = KINDS.index("communication")
-#: Minimum number of ranks for an outlier.
+#: Number of ranks required for an outlier.
 _MIN_RANKS = 3
 STEP, STEP_ON_DEVICE = "step", "step on device"
-#: Minimum time of a phase, as a percentage of the steps' time.
+#: A phase is shown from this percentage of the step time.
 MIN_PCT = 1
 #: Columns of analyses that panels show.
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
@@ -288,7 +288,7 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def without_nan(value: object) -> Any:
-    """Return JSON values with None for the numbers that JSON cannot represent."""
+    """Return JSON values with None for numbers that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -305,17 +305,17 @@ def _json_values(column: pd.Series[Any]) -> list[Any]:
     if kind == "f":
         return [value if math.isfinite(value) else None for value in column.tolist()]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        # Missing values have the code -1, the index of the last entry.
+        # Missing values have code -1, which selects the last entry.
         categories = [*map(str, column.cat.categories), None]
         return [categories[code] for code in column.cat.codes.tolist()]
     return [None if value is None or value is pd.NA else value for value in column.tolist()]
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the tables from which the page computes frames itself, by name, as JSON.
+    """Return the tables from which the page itself computes frames, by name, as JSON.
 
-    A table with more than `MAX_ROWS` rows is None. The tables of a format that does not make them
-    are the frames of its panels.
+    A table with more than `MAX_ROWS` rows is None. If a format does not define tables, they are the
+    frames of its panels.
     """
     tables: dict[str, Any] = {}
     formats = formats_named(traces.formats)
@@ -398,14 +398,14 @@ def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object)
 class _NameGroups:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    `code` is the group of each row. `rows` are the row numbers in the order of groups; in it, each
-    group begins at the position `first`. `order` has the groups with the most time first.
+    `code` is the group of each row. `rows` are the row numbers ordered by group; there, each group
+    begins at the position `first`. `order` has the groups with the most time first.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
         name, distinct_names = pd.factorize(frame["name"])
         kind = frame["kind"].cat.codes.to_numpy(np.int64)
-        # One number for each pair of name and kind.
+        # A single number per pair of name and kind.
         pairs, self.code = np.unique(name * len(KINDS) + kind, return_inverse=True)
         self.names = distinct_names.take(pairs // len(KINDS)).tolist()
         self.kind = pairs % len(KINDS)
@@ -428,15 +428,15 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from each name's median, and their quotient.
+    """Return the rank whose mean is farthest from each name's median, and their ratio.
 
-    The quotient is the mean divided by the median. They are -1 and NaN for communication, and for
-    names on few ranks or with a median of 0.
+    The ratio is the mean divided by the median. Rank and ratio are -1 and NaN for communication,
+    and for names on few ranks or with a median of 0.
     """
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     deviation = np.abs(mean - median[names.code])
-    # In each group, the row with the largest deviation; ties go to the first one.
+    # In each group, the row with the largest deviation; ties go to the first.
     order = np.lexsort((-deviation[names.rows], names.code[names.rows]))
     farthest = names.rows[order][names.first]
     is_comparable = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
@@ -445,7 +445,7 @@ def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
-    """Return the time that ranks wait in communication events of each name; -1 if unknown."""
+    """Return how long ranks wait in communication events of each name; -1 if unknown."""
     wait_ns = np.full(len(names.names), -1, dtype=np.int64)
     communication = np.flatnonzero(names.kind == _COMMUNICATION).tolist()
     groups = {names.names[group]: group for group in communication}
@@ -463,7 +463,7 @@ def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
 
 
 def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return one row with the numbers of selected events, and their first start and last end."""
+    """Return one row with the numbers of selected events, their first start and their last end."""
     parts = rank_parts(traces, selection)
     with_events = [part for part in parts if len(part.rows)]
     starts, ends = [], []
@@ -491,8 +491,8 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: first the whole steps, then the phases.
 
-    If the host leaves a step before the device does its work, its length is that on the device.
-    Phases with less than `MIN_PCT` percent of the steps' time are left out.
+    If the host leaves a step before the device does its work, its duration is measured on the
+    device. Phases with less than `MIN_PCT` percent of the step time are omitted.
     """
     all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
     is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
@@ -538,7 +538,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     waits = waits.set_index("rank").loc[frame["rank"]]
     breakdown = take_columns(frame, names)
     breakdown["exposed_wait_ns"] = null_if_negative(waits["exposed_wait_ns"])
-    # A job of a single rank has no partners that could be missing.
+    # In a job of one rank, no partners can be missing.
     unmatched = waits["unmatched_exposed_ns"] if len(traces) > 1 else [-1] * len(frame)
     breakdown["unmatched_exposed_ns"] = null_if_negative(unmatched)
     times = np.full((len(frame), len(_SELECTED)), -1)
@@ -559,7 +559,7 @@ _SELECTED = (
 
 
 def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
-    """Return the times `_SELECTED` of a rank; work that is not selected hides selected work too."""
+    """Return the times `_SELECTED` of a rank; unselected work also hides selected work."""
     compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
     _, wait_start, wait_end = wait_intervals(part, waits)
     copies = subtract(part.union_of_kinds("memory"), compute)
@@ -572,7 +572,7 @@ def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, in
 
 
 def _columns_of(name: str, *columns: str) -> FrameMaker:
-    """Return a function that makes the frame of an analysis with `columns`, by default all."""
+    """Return a function that makes the frame of an analysis with `columns`. Default: all."""
 
     def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
         frame = getattr(analysis, name)(traces, selection=selection)
@@ -581,7 +581,7 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
     return make
 
 
-#: The function that makes each panel's frame, by id.
+#: Functions that make the frames of panels, by id.
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),

@@ -1,9 +1,9 @@
 """GPU time by shape, module or source line, for tables of kernels and operators.
 
 A kernel or copy belongs to the innermost operator that launched it, and to the shapes, the module
-and the innermost Python function of that operator. For example, two kernels ``gemm`` that
-``aten::mm`` launched with 64×64 · 64×64 and 8×64 · 64×64 are one row by name and two by shape.
-Rows by module or source line are the same for kernels and operators.
+and the innermost Python function of that operator. For example, two kernels ``gemm`` launched by
+``aten::mm`` with 64×64 · 64×64 and 8×64 · 64×64 are one row by name and two by shape. Rows by
+module or source line are the same for kernels and operators.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from hta_widgets.trace.traceset import TraceSet
 Grouping = Literal["shape", "module", "source line"]
 
 _MAX_ROWS: Final = 100
-#: Maximum number of events of all rows that list their events; a click on later rows selects none.
+#: Maximum total number of events in rows that list their events; a click on later rows selects
+#: none.
 _MAX_EVENTS: Final = 20_000
-#: The note of a frame in which no work has a label, by grouping.
+#: Note of a frame in which no work has a label, by grouping.
 _NOTES: Final[dict[str, str]] = {
     "shape": "no shapes: record_shapes=True records them",
     "module": "no modules: with_stack=True records them",
     "source line": "no Python functions: with_stack=True records them",
 }
 _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
-#: Labels of work that belongs to no module, by the number of its owner.
+#: Labels of work that belongs to no module, by owner number.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
-#: The columns of a frame without the rates of `_with_rates`.
+#: Columns of a frame without the rates of `_with_rates`.
 _SCHEMA: Final = {
     "name": "str", "label": "str", **int64("sum_ns count"), "mean_ns": "float64",
     **int64("min_ns max_ns"), "kind": "str", "events": "str",
@@ -54,7 +55,7 @@ _SCHEMA: Final = {
 
 
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
-    """Return the GPU time of all ranks by `by`, and for shapes also by kernel or operator."""
+    """Return the GPU time of all ranks by `by`; for shapes, also by kernel or operator."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
     work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
@@ -87,7 +88,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
 
 
 def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
-    """Return the device work of a rank that operators launched, with its name and label."""
+    """Return a rank's device work launched by operators, with name and label."""
     tree, table = operator_tree(trace), trace.table
     work = device_work_rows(trace)
     work = work[table.stream[work] >= 0]
@@ -121,7 +122,7 @@ def _short_names(trace: Trace, rows: Rows, short: Callable[[str], str]) -> Any:
 
 
 def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
-    """Return the figures of calls, each in the row of the longest kernel of the call."""
+    """Return the figures of calls, each in the row of the call's longest kernel."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return pd.DataFrame()
@@ -132,7 +133,7 @@ def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
 
 
 def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the rates of its calls, or unchanged if no call has figures."""
+    """Return a frame with the rates of its calls; unchanged if no call has figures."""
     if "call_ns" not in work:
         return frame
     key = work["name"].astype(str) + "\n" + work["label"].astype(str)
@@ -172,8 +173,8 @@ _LABELS: Final[dict[str, Any]] = {
     "module": _module_labels,
     "source line": _source_labels,
 }
-#: The function that makes each frame, by id. Tables by module or source line are the same for
-#: kernels and operators, so they share the ids ``work by module`` and ``work by source line``.
+#: Functions that make the frames, by id. Tables by module or source line are the same for kernels
+#: and operators, so they have common ids, ``work by module`` and ``work by source line``.
 GROUPED_FRAMES: Final = {
     f"{panel if by == 'shape' else 'work'} by {by}": partial(grouped_time, panel=panel, by=by)
     for panel, entry in facts("panels").items()

@@ -1,8 +1,8 @@
 """The headline of a job: its most important findings, as sentences.
 
-Functions here return findings with their numbers, `_arrange` sorts and shortens them, and
-`hta_widgets.panels.headline_words` turns them into sentences. Three findings with shares of 4 %
-(ranks wait for rank 5), 1 % (exposed communication) and 20 % (idle devices) are
+The functions here return findings with their numbers, `_arrange` sorts and shortens them, and
+`hta_widgets.panels.headline_words` turns them into sentences. For example, three findings have
+shares of 4 % (ranks wait for rank 5), 1 % (exposed communication) and 20 % (idle devices):
 
     waiting 0.04: the headline, because it is at least a tenth of the largest one
     late_rank: how often rank 5 is last, and in which phase it is slow
@@ -51,16 +51,16 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, contents_text
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum excess of the slowest step over the median step for a sentence.
+#: The slowest step gets a sentence from this excess over the median step.
 _MIN_STEP_EXCESS = 0.1
-#: Minimum share of a kernel in all device work.
+#: A kernel is named from this share of all device work.
 _MIN_WORK_SHARE = 1 / 3
-#: Share of a kernel's time above which its largest variant is named instead of the kernel.
+#: Above this share of a kernel's time, its largest variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
 _HALF = 0.5
-#: Minimum share of the first finding, relative to the finding with the largest share.
+#: Smallest share of the first finding, relative to the finding with the largest share.
 _DWARFED_SHARE = 0.1
-#: Minimum share of the run for a sentence about the time before and after device work.
+#: Time before and after device work gets a sentence from this share of the run.
 _MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; kinds in one tuple are ordered by share.
@@ -91,18 +91,18 @@ _ORDER_OF = {kind: number for number, kinds in enumerate((*_ORDER, _LAST)) for k
 
 @dataclass(frozen=True)
 class HeadlineFinding:
-    """One cause of lost time, as a sentence with a button that selects it."""
+    """A cause of lost time, as a sentence with a button that selects it."""
 
     #: ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
-    #: ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
-    #: a sentence only, and no `label`.
+    #: ``step``; for hosts without devices, ``host_communication`` or ``operator``. Other kinds only
+    #: have a sentence, without `label`.
     kind: str
-    share: float = 0.0  # the part of the run that it costs, over all ranks, from 0 to 1
+    share: float = 0.0  # share of the run that it costs, over all ranks, from 0 to 1
     #: The sentence as strings and ranks; pages show each rank as a link.
     parts: list[Piece] = field(default_factory=list)
     label: str = ""  # the text of the button
     selection: Selection = field(default_factory=Selection)  # what the button selects
-    #: The numbers for the sentence, before `parts` are written.
+    #: Numbers for the sentence, before `parts` are written.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -121,7 +121,7 @@ class Headline:
 
     @property
     def late_ranks(self) -> list[int]:
-        """The ranks that the others wait for, which every panel marks in red."""
+        """The ranks for which the others wait, which every panel marks in red."""
         waits = [
             finding.selection.ranks or () for finding in self.findings if finding.kind == "waiting"
         ]
@@ -129,7 +129,7 @@ class Headline:
 
     @property
     def fact_ranks(self) -> list[int]:
-        """Ranks that are named but not waited for, which panels do not mark in red."""
+        """Ranks that are named but for which none waits; panels do not mark them in red."""
         pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
         return [
             int(piece["rank"]) for piece in pieces if isinstance(piece, dict) and "fact" in piece
@@ -173,17 +173,17 @@ def text_of(parts: list[Piece]) -> str:
 
 
 def headline(traces: TraceSet) -> Headline:
-    """Return the most important facts of a job.
+    """Return the most important facts about a job.
 
     The candidates for the headline, in order:
 
-    1. ranks that others wait for, by `straggler_report`;
-    2. pipeline bubbles that are most of the lost time;
-    3. lost time, the largest first: communication that no compute hides, idle devices with the
+    1. ranks for which others wait, from `straggler_report`;
+    2. pipeline bubbles, if they are most of the lost time;
+    3. lost time, largest first: communication that compute does not hide, idle devices with the
        cause, work that is not in the files;
     4. a kernel whose variants take a third of all device work;
-    5. if files have shapes and devices are busy for half of the time, the operator of the first
-       rank that could save the most time.
+    5. if files have shapes and devices are busy for half of the time, the first rank's operator
+       that could save the most time.
 
     Shares refer to each rank's span, from its first device work to its last. Findings below 2 % of
     the spans of all ranks are left out, except for ranks that others wait for. A finding whose
@@ -203,7 +203,7 @@ def headline(traces: TraceSet) -> Headline:
     if urgent:
         return _headline_of_urgent(traces, urgent)
     times = run_times(traces)
-    # Timelines of Horovod have phases only, without compute.
+    # Horovod timelines only have phases, without compute.
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
     if not times.ranks or not has_devices or len(readiness):
@@ -239,7 +239,7 @@ def _headline_of_hosts(traces: TraceSet, times: RunTimes, readiness: pd.DataFram
 def _device_findings(
     traces: TraceSet, times: RunTimes, late: LateRanks | None
 ) -> list[HeadlineFinding]:
-    """Return the findings on device time that cost at least `MIN_SHARE` of all spans."""
+    """Return the findings about device time that cost at least `MIN_SHARE` of all spans."""
     if not times.has_work:
         return []
     findings = [
@@ -259,7 +259,7 @@ def _further_findings(
     traces: TraceSet, times: RunTimes, report: StragglerReport
 ) -> Iterator[HeadlineFinding]:
     """Yield the findings that are never the headline of a job with device work."""
-    # A rank that is nearly always last, but is not judged to be the cause.
+    # A rank that is nearly always last but not judged to be the cause.
     for last in report.last_ranks[:1]:
         yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
     if report.late_starts_ns:
@@ -270,7 +270,7 @@ def _further_findings(
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         yield HeadlineFinding("around_work", facts={"around": 1 - times.span_share})
     yield from _missing_work(traces, times)
-    if traces.window_ns is None:  # an export's window cuts steps anyway
+    if traces.window_ns is None:  # the window of an export cuts off steps
         yield from _missing_steps(steps, times)
     yield from _same_ranks(traces)
     yield from _impossible_times(traces)
@@ -290,7 +290,7 @@ def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]
 
 
 def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTimes) -> Headline:
-    """Return a headline: `first`, `MAX_SENTENCES` of `ranked`, and all sentences of `_LAST`."""
+    """Return a headline of `first`, `MAX_SENTENCES` of `ranked`, and all sentences of `_LAST`."""
     first, *others = (
         replace(finding, parts=WORDS[finding.kind](times, **finding.facts))
         for finding in (first, *ranked)
@@ -357,7 +357,7 @@ def _waiting_finding(
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
-    """Return the finding on exposed communication; with late ranks, without waits."""
+    """Return the finding about exposed communication; with late ranks, without waits."""
     exposed_ns, facts = times.exposed_ns, dict[str, int]()
     if late is not None:
         # The finding about late ranks already reports the waits.
@@ -385,7 +385,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection = Selection(start_ns, start_ns + dur_ns, (rank,))
         if cause == gap["idle_category"] == "host_nothing":
             within = range_around(traces[rank], start_ns, dur_ns)
-    # The sentences on other causes name the calls themselves.
+    # The sentences about other causes already name the calls.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
         ranks = [traces[rank] for rank in times.ranks]
@@ -413,8 +413,8 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
     """Return the cause of most idle time, and its ns.
 
-    Causes on the host, calls that launch included, count as one, ``host_wait``, unless a single one
-    is at least half of them.
+    Causes on the host, including launch calls, count as one, ``host_wait``, unless one of them is
+    at least half of their sum.
     """
     causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
     on_host = {name: time_ns for name, time_ns in causes.items() if name in HOST_CAUSES}
@@ -427,7 +427,7 @@ def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
 
 
 def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on pipeline bubbles, if they are most of the time that devices lose."""
+    """Yield the finding about pipeline bubbles, if they are most of the devices' lost time."""
     frame = analysis.pipeline_bubbles(traces)
     frame = frame[frame["rank"].isin(times.ranks)]
     bubble_ns = frame.groupby("rank")["bubble_ns"].sum()
@@ -452,7 +452,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
-    """Return facts on calls for memory, for the sentence on idle devices."""
+    """Return facts about memory calls, for the sentence about idle devices."""
     ranks = [traces[rank] for rank in times.ranks]
     pinned_by = _most_frequent_name(ranks, host_activity.pinned_memory_calls)
     freed_by = _most_frequent_name(ranks, host_activity.free_calls)
@@ -498,7 +498,7 @@ def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
 
 
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
-    """Return the number and time of launches that load code, if they are most of the cause."""
+    """Return number and time of launches that load code, if they are most of the cause."""
     launches, dur_ns = 0, 0
     for rank in times.ranks:
         rows = host_activity.loading_launches(traces[rank])
@@ -508,9 +508,9 @@ def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the family of kernels with the most time, if it stands out."""
+    """Yield the finding about the kernel family with the most time, if it stands out."""
     frame = analysis.kernel_breakdown(traces)
-    # Kernels of several streams overlap, so the sum of their times may exceed the busy time.
+    # Kernels on several streams overlap, so the sum of their times may exceed the busy time.
     work_ns = max(int(frame["sum_ns"].sum()), times.busy_ns)
     frame = frame[frame["kind"] != "communication"]
     if not len(frame):
@@ -530,7 +530,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         time_ns = int(variants["sum_ns"].iloc[0])
     calls = int(variants["count"].sum())
     if calls == 1 and time_ns == work_ns:
-        # All work is one call, which cannot stand out.
+        # All work is a single call, which cannot stand out.
         return
     has_several = len(variants) > 1
     largest = variants["short"].iloc[0].strip(), variants["sum_ns"].iloc[0] / work_ns
@@ -561,19 +561,19 @@ def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the slowest step, unless all steps take about the same time."""
+    """Yield the finding about the slowest step, unless all steps take about the same time."""
     frame = frame[frame["dur_deviation_ns"].notna()]
     step_count = frame["step"].nunique()
     if step_count <= 1:
         return
-    # If hosts are ahead of devices, the length of a step is that on the device.
+    # If hosts are ahead of devices, the duration of a step is measured on the device.
     length_ns = frame["own_ns"] + frame["exposed_wait_ns"]
     by_step = length_ns.groupby(frame["step"]).median()
     step, usual_ns = int(by_step.index[int(by_step.argmax())]), float(by_step.median())
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
     dur_ns = float(by_step.max())
-    # With two steps, the median is their mean, and neither of them stands out.
+    # With two steps, the median is their mean, so neither stands out.
     excess = dur_ns / usual_ns - 1 if usual_ns > 0 and step_count > 2 else 0.0
     if excess >= MIN_SHARE:
         yield HeadlineFinding(
@@ -586,7 +586,7 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
 
 
 def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on ranks without device work, if ranks of the same format have some."""
+    """Yield the finding about ranks without device work, if ranks of the same format have some."""
     formats = {traces[rank].format for rank in times.ranks}
     ranks = [rank for rank, trace in traces.items() if trace.format in formats]
     idle = [rank for rank in ranks if rank not in times.span_ns]
@@ -607,7 +607,7 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding on files that state the rank of another file and got a free number."""
+    """Yield the finding about files that state another file's rank and were renumbered."""
     problems = traces.problems
     is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
     ranks = sorted(problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"])

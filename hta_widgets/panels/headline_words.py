@@ -1,7 +1,7 @@
-"""Turn the findings of a headline into sentences.
+"""Turns the findings of a headline into sentences.
 
-A sentence is a list of pieces: strings and ranks. The page links and marks the ranks. Each kind of
-finding has one function, which takes the times of the run and the finding's facts:
+A sentence is a list of pieces, which are strings and ranks. The page links and marks the ranks.
+Each kind of finding has a function that takes the times of the run and the finding's facts:
 
     WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
     ["Step 7 takes 12.0 ms, 20 % over the median step."]
@@ -22,24 +22,24 @@ from hta_widgets.panels.savings import Saving
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 from hta_widgets.trace.names import short_name, short_operator
 
-#: Maximum number of sentences after the headline, without those that are always present.
+#: Maximum number of sentences after the headline, not counting those that are always present.
 MAX_SENTENCES = 2
-#: The share of exposed waits that is for late ranks is stated only below this value.
+#: The share of exposed waits that is due to late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
 #: Above this ratio of the cost to the exposed waits, late ranks also delay transfers.
 _MIN_DELAYING_WAITS = 2.0
-#: In a healthy job, the share of hidden communication is stated only from this value upwards.
+#: In a healthy job, the share of hidden communication is stated only from this value.
 _MIN_HIDDEN_COMMUNICATION = 0.5
-#: A call that frees memory and takes at least this long probably initializes the device first.
+#: A freeing call that takes at least this long probably initializes the device first.
 _INITIALIZING_NS = 100_000_000
-#: Minimum excess of a pipeline's longest stage over the mean of the other stages.
+#: Stages count as uneven from this excess of the longest over the mean of the others.
 _UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
 _CAPTURING = "the host captures graphs, whose kernels run only when the graphs are replayed"
 _HOST_WAIT = "the host has not launched the next work yet"
-#: Maximum length of a host event's name that is not shortened.
+#: Names of host events up to this length are not shortened.
 _MAX_HOST_NAME = 80
-#: A string, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not
+#: A string, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True``, the rank is not
 #: shown in red, because other ranks do not wait for it.
 Piece = str | dict[str, Any]
 
@@ -56,14 +56,14 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
 
 
 def _span_text(times: RunTimes, subject: str = "device") -> str:
-    """Return the name of the span that the shares in a sentence about `subject` refer to."""
+    """Return the name of the span to which shares in a sentence about `subject` refer."""
     if len(times.ranks) > 1:
         return f"each rank's {times.device} span"
     return "its span" if subject == "device" else f"the {times.device} span"
 
 
 def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
-    """Return the share of spans, as a mean if ranks differ, and the rank with most of the time.
+    """Return the share of spans, as a mean if ranks differ, and the rank with the most time.
 
     If spans differ so much that the share of their sum is not the mean of the shares, the range of
     the shares is stated.
@@ -85,7 +85,7 @@ def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "de
 
 
 def _longer_by(excess: float, reference: str) -> str:
-    """Return how much longer something takes: as a percentage, or as a factor of at least 2."""
+    """Return how much longer something takes, as a percentage or as a factor of at least 2."""
     if excess >= 1:
         return f"{1 + excess:.1f} times {reference}"
     return f"{share(excess)} over {reference}"
@@ -140,7 +140,7 @@ def _exposed_waiting_text(times: RunTimes) -> str:
 
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
-    """State how often the first late rank is last, and its slow phase or the delay's cause."""
+    """State how often the first late rank is last, and its slow phase or the cause of the delay."""
     often = f" at {count(late.last)} of {plural(late.collectives, 'collective')}"
     arrival = f" arrives last{often if late.last else ', together with others'}"
     reason = cause_text(cause)
@@ -180,7 +180,7 @@ def _exposed_text(
     unmatched_ns: int = 0,
     largest: ExposedOperation | None = None,
 ) -> list[Piece]:
-    """State the exposed communication, without its waits if `transfer_ns` is given."""
+    """State the exposed communication; if `transfer_ns` is given, without waits."""
     details = f"; {_exposed_operation_text(largest)}" if largest else ""
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{details}."]
@@ -234,7 +234,7 @@ def _idle_text(
     launches: LaunchRate | None,
     **details: Any,
 ) -> list[Piece]:
-    """State the idle time and the meaning of its largest cause, which `details` complete."""
+    """State the idle time and what its largest cause means; `details` complete the sentence."""
     meaning = _idle_meaning(cause, **details)
     if 2 * captured_ns > times.idle_ns:
         cause_ns, launches, meaning = captured_ns, None, _CAPTURING
@@ -262,7 +262,7 @@ def _idle_meaning(
     is_paused: bool = False,
     stalled_by: tuple[str, float] | None = None,
 ) -> str:
-    """Return what a cause of idle time means, in words.
+    """Describe what a cause of idle time means.
 
     `within` is the range with most of the longest gap, or "". `freed_by` is the call that frees
     memory without a cache, `pinned_by` the call for pinned memory, and `allocated_by` the most
@@ -311,7 +311,7 @@ def _kernel_text(
     calls: int,
     variant: tuple[str, float] | None,
 ) -> list[Piece]:
-    """State the share of a kernel; `variant` is the largest one of several, with its share."""
+    """State the share of a kernel; `variant` is the largest of several, with its share."""
     work = f"{share(share_of_work)} of {times.device} work"
     text = f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}"
     if variant is not None:
@@ -415,7 +415,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a rank of Horovod is ready last; it need not be a rank of the trace set."""
+    """State how often a Horovod rank is ready last; it need not be a rank of the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     wait = f"the others wait for it during {duration(blocked_ns)}"
     return [f"{often}; {wait}, {share(blocked_share)} of the run."]
@@ -464,7 +464,7 @@ def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) 
     return f"{part}{subject}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
 
 
-#: The function of each kind of finding.
+#: Sentence functions by kind of finding.
 WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,

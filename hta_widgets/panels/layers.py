@@ -16,14 +16,14 @@ from hta_widgets.trace.traceset import TraceSet
 _SUMS = ("calls", "host_ns", "device_ns", "device_self_ns")
 _DEVICE = ("forward_device_ns", "backward_device_ns", "recompute_device_ns")
 _FLOPS = ("forward_flops", "backward_flops", "recompute_flops")
-#: Minimum width of a bar that is drawn, as a share of the tree's width.
+#: Narrower bars are not drawn; as a share of the tree's width.
 _MIN_SHARE = 0.001
 
 
 def left_edges(parent: Ints, size: Floats) -> Floats:
     """Return the left edges of bars: siblings are adjacent, the first begins with its parent.
 
-    Parents come before their children.
+    Parents must precede their children.
     """
     left = np.zeros(len(size))
     # The last entry is for nodes without a parent, whose index is -1.
@@ -35,9 +35,9 @@ def left_edges(parent: Ints, size: Floats) -> Floats:
 
 
 def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame of `analysis.modules` as bars, with means of its ranks.
+    """Return the frame of `analysis.modules` as bars, with means over its ranks.
 
-    The width of a bar is the time on the device, or on the host if there is none.
+    The width of a bar is the time on the device or, if there is none, on the host.
     """
     ranks = max(frame["rank"].nunique(), 1)
     bars = _modules_by_path(frame, ranks)

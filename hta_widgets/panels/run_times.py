@@ -1,8 +1,8 @@
-"""Measure how the devices of a job spend the run, and how long ranks wait for late ranks.
+"""Measures how the devices of a job spend the run, and how long ranks wait for late ranks.
 
-Times are sums over the ranks with device work, on the fitted clock. A rank's span lasts from its
-first device work to its last. Two ranks with spans of 100 ms that are busy for 90 and 70 ms have
-``all_ns`` 200 ms, ``busy_ns`` 160 ms and ``idle_ns`` 40 ms.
+Times are sums over the ranks with device work, on the fitted clock. A rank's span extends from its
+first device work to its last. For example, two ranks with spans of 100 ms that are busy for 90 and
+70 ms have ``all_ns`` 200 ms, ``busy_ns`` 160 ms and ``idle_ns`` 40 ms.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, device_word
 
-#: Minimum share of the run for findings and waits.
+#: Findings and waits are reported from this share of the run.
 MIN_SHARE: float = facts("limits")["wait_share"]
-#: Minimum share of device spans in the run for a job with device work.
+#: In a job with device work, device spans have at least this share of the run.
 _MIN_WORK_SHARE = 0.01
-#: Minimum share of the spans in which devices of a healthy job are busy.
+#: In a healthy job, devices are busy for at least this share of their spans.
 _MIN_HEALTHY_BUSY = 0.95
-#: Maximum share of each rank's span that is idle, or exposed communication, in a healthy job.
+#: In a healthy job, at most this share of each rank's span is idle or exposed communication.
 _MAX_HEALTHY_LOSS = 0.05
-#: Minimum number of ranks for a median rank; with two ranks, the slow rank itself makes up half of
-#: the median.
+#: Number of ranks required for a median rank; with two ranks, the slow rank itself is half of the
+#: median.
 MIN_RANKS = 3
-#: Minimum excess of a slow phase over the median rank.
+#: Smallest excess of a slow phase over the median rank.
 _MIN_EXCESS = 0.02
-#: Minimum share of the waits for a late rank that its slow phase must explain.
+#: Share of the waits for a late rank that its slow phase must explain.
 _MIN_EXPLAINED = 0.1
-#: Minimum number of launches per rank in a host-bound job.
+#: Launches per rank that are required for calling a job host-bound.
 _MIN_LAUNCHES = 20
-#: Maximum mean device time of a launch in a launch-bound job. Eager PyTorch issues a launch in less
-#: time, so a device with longer work waits only for a host that is slower than usual.
+#: Largest mean device time per launch in a launch-bound job. Eager PyTorch launches in less time,
+#: so a device with longer work only waits for a host that is slower than usual.
 _MAX_LAUNCH_WORK_NS = 20_000
-#: Maximum length of a gap that the rate of launches causes.
+#: Longest gap that the rate of launches can cause.
 _MAX_LAUNCH_GAP_NS = 1_000_000
-#: Causes of idle time in which the device waits for a host that is busy with launches.
+#: Causes of idle time in which the device waits for a host that is busy launching.
 _LAUNCHING = ("host_operator", "host_python", "launch_call")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Times of the ranks with device work, added up; the run is on the fitted clock."""
+    """Total times of the ranks with device work; the run is on the fitted clock."""
 
-    run_ns: int  # length of the run, without the time between windows of the recording
+    run_ns: int  # duration of the run, without the time between recording windows
     span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
@@ -77,11 +77,11 @@ class RunTimes:
     idle_ns: int
     idle_by_cause: dict[str, int]
     device: str  # word for the devices, such as ``GPU``
-    recorded_ns: int  # time of the windows that the ranks with device work recorded, added up
+    recorded_ns: int  # total duration of the windows recorded by ranks with device work
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
     unrecorded_ns: int  # time without recorded work in which devices are probably busy
-    first_wait_ns: int  # from the launch of the first work to its start, a mean over ranks
+    first_wait_ns: int  # from the launch of the first work to its start, as a mean over ranks
 
     @property
     def ranks(self) -> list[int]:
@@ -90,12 +90,12 @@ class RunTimes:
 
     @property
     def all_ns(self) -> int:
-        """The sum of the spans of all ranks with device work."""
+        """Sum of the spans of all ranks with device work."""
         return max(sum(self.span_ns.values()), 1)
 
     @property
     def span_share(self) -> float:
-        """The mean share of a rank's span in the run."""
+        """Mean share of a rank's span in the run."""
         return self.all_ns / self.recorded_ns
 
     @property
@@ -114,11 +114,11 @@ class RunTimes:
 
 
 def run_times(traces: TraceSet) -> RunTimes:
-    """Add up how the devices of a job spend the run."""
+    """Sum up how the devices of a job spend the run."""
     devices = analysis.temporal_breakdown(traces).set_index("rank")
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
-    # A device that is busy with unrecorded work does not idle.
+    # A device that is busy with unrecorded work is not idle.
     idle["idle_ns"] -= idle["unrecorded_ns"]
     idle_by_cause = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
     on_clock = traces.with_clock(CLOCK)
@@ -150,7 +150,7 @@ def _by_rank(times_ns: pd.Series[int]) -> dict[int, int]:
 
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
-    """Return the time of the job's windows that each rank recorded, added up over ranks."""
+    """Return the total time of the job's windows that the ranks recorded."""
     windows = traces.windows
     if len(windows) == 1:
         low, high = windows[0]
@@ -168,7 +168,7 @@ def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class LaunchRate:
-    """A rank's number of launches, and the device time of a launch."""
+    """A rank's number of launches, and the device time per launch."""
 
     launches: int
     work_ns: float
@@ -181,7 +181,7 @@ class LaunchRate:
 
 
 def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
-    """Return the rate of launches of a host-bound job, else None.
+    """Return the launch rate of a host-bound job, otherwise None.
 
     The host of such a job launches more slowly than the device works: short gaps in which the
     device waits for launches are at least half of the idle time, and longer than the busy time.
@@ -204,7 +204,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return how long devices idle while their hosts capture graphs; no kernels run then."""
+    """Return how long devices idle while their hosts capture graphs, when no kernels run."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)
@@ -216,23 +216,23 @@ def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
 
 @dataclass(frozen=True)
 class LateRanks:
-    """Ranks that the others wait for, and how often and why the first of them is last."""
+    """Ranks for which the others wait, and how often and why the first of them is last."""
 
     ranks: list[int]
-    waiting: list[int]  # the ranks with long waits, or all that wait if no wait is long
+    waiting: list[int]  # ranks with long waits, or all that wait if no wait is long
     wait_ns: int  # exposed waits of all ranks for these ranks
-    #: Number of collectives at which the first rank is last, and of all its collectives.
+    #: Number of collectives at which the first rank is last, and number of all its collectives.
     last: int
     collectives: int
     on_hosts: bool  # whether hosts run the collectives
-    #: The phase that makes the first rank late, its median length, and its excess as a share.
+    #: The phase that makes the first rank late, its median duration, and its excess as a share.
     phase: str = ""
     phase_ns: float = 0.0
     phase_over: float = 0.0
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return how long other ranks wait for `ranks` without computing; None if no rank waits."""
+    """Return how long other ranks wait for `ranks` without computing; None if none waits."""
     if not ranks:
         return None
     waits = collective_waits(traces, CLOCK)
@@ -261,9 +261,9 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
 
 
 def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float, float]:
-    """Return the phase that makes a rank late, its median length, and its excess as a share.
+    """Return the phase that makes a rank late, its median duration, and its excess as a share.
 
-    "" without a phase that explains `_MIN_EXPLAINED` of `wait_ns`, the mean wait of a rank.
+    The phase is "" unless it explains `_MIN_EXPLAINED` of `wait_ns`, the mean wait of a rank.
     """
     if len(traces) < MIN_RANKS:
         return "", 0.0, 0.0
@@ -282,7 +282,7 @@ def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float
 
 
 def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
-    """Return the name of a host range, other than a step, that fills most of a gap; "" for none."""
+    """Return the name of a host range, other than a step, that fills most of a gap, or ""."""
     table, low = trace.table, start_ns - trace.shift_ns
     rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
     rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
@@ -297,7 +297,7 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
 def host_time_and_calls(
     traces: Sequence[Trace], mask_of: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return the time that the host events of a mask cover, and their number by name."""
+    """Return the time that the host events in a mask cover, and their number by name."""
     time_ns, calls = 0, Counter[str]()
     for trace in iter_ranks(traces):
         table = trace.table

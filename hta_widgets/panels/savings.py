@@ -1,14 +1,14 @@
 """Rates of operators and kernels, their shares of the device's limits, and possible savings.
 
-The rates of an operator are the rates of its selected calls. A kernel has the rates of the calls
-whose longest kernel it is: a transpose has no FLOPs, although the convolution that launched
-it has. For example, ``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs:
-2 GFLOP in 40 µs are 50 TFLOP/s.
+The rates of an operator are those of its selected calls. A kernel has the rates of the calls for
+which it is the longest kernel: a transpose has no FLOPs, although the convolution that launched it
+has. For example, ``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs; 2 GFLOP in
+40 µs are 50 TFLOP/s.
 
 A saving is the time that an operator would gain at 70 % of its limit. For example,
 ``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms at full memory
-bandwidth: it runs at 27 % of that limit. At 70 % of the limit it would save 1.8 ms, 0.36 ms per
-step.
+bandwidth, so it runs at 27 % of that limit. At 70 % of the limit it would save 1.8 ms, or 0.36 ms
+per step.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from hta_widgets.trace.names import short_operator
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Columns that are added to tables of jobs with shapes.
+#: Columns added to tables of jobs with shapes.
 RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
-#: Maximum number of operators that `job_efficiency` lists.
+#: Maximum number of operators listed by `job_efficiency`.
 _MAX_FAR: Final = 3
-#: Maximum number of calls in a job whose tables have rates, and in a rank whose largest saving is
-#: found; more would take over a second.
+#: Largest number of calls in a job whose tables have rates, and in a rank whose largest saving is
+#: determined; more would take over a second.
 _MAX_CALLS: Final = 50_000
 
 
@@ -67,7 +67,7 @@ def add_call_rates(
     selection: Selection,
     rows_of: Callable[[RankPart, CallEfficiency], Rows],
 ) -> pd.DataFrame:
-    """Return a frame of names with `RATE_COLUMNS`, or unchanged if no call has figures."""
+    """Return a frame of names with `RATE_COLUMNS`; unchanged if no call has figures."""
     if not len(frame) or not all(map(has_shapes, traces.values())):
         return frame
     if sum(len(counted_calls(trace)) for trace in traces.values()) > _MAX_CALLS:
@@ -92,7 +92,7 @@ def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd
 
 
 def call_figures(efficiency: CallEfficiency, call: Ints) -> pd.DataFrame:
-    """Return the figures of calls that `assign_rates` adds up."""
+    """Return the figures of calls that `assign_rates` sums."""
     calls = efficiency.calls.iloc[call]
     return pd.DataFrame(
         {
@@ -114,7 +114,7 @@ def assign_rates(frame: pd.DataFrame, calls: pd.DataFrame, names: pd.Series) -> 
 
 
 def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of the calls of each name, and the bound of most of their device time."""
+    """Return the rates of each name's calls, and the bound of most of their device time."""
     columns = {}
     for rate, amount, scale in (
         ("tflop_per_s", "flops", 1e3),
@@ -132,7 +132,7 @@ def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The time that one operator of a rank could save; `steps` is 0 without steps."""
+    """The time that an operator of a rank could save; `steps` is 0 without steps."""
 
     rank: int
     name: str
@@ -145,7 +145,7 @@ class Saving:
 def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     """Return the operator of a rank that could save the most time.
 
-    None if shapes are missing, if the peaks or all figures are uncertain, and for ranks with more
+    None if shapes are missing, if the peaks or all figures are uncertain, or if the rank has more
     than `_MAX_CALLS` calls.
     """
     trace = traces[rank]
@@ -172,7 +172,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
     """Return operators by name and shapes, those that could save the most time first.
 
-    Times are means of the ranks. Operators without a comparison to the roofline are left out.
+    Times are means over ranks. Operators without a comparison to the roofline are omitted.
     """
     rows = analysis.operator_efficiency(traces)
     compared = rows[rows["saving_ns"] >= 0]

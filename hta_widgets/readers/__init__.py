@@ -1,1 +1,1 @@
-"""Read files into traces."""
+"""Readers, which turn files into traces."""

@@ -36,11 +36,11 @@ __all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 _SUFFIX = ".trace-cache"
 PART = ".part"
 REMOTE = ".remote"
-#: Maximum age of an unfinished folder; older ones were left by killed processes.
+#: Maximum age of an unfinished folder; older ones are left from killed processes.
 _LONGEST_WRITE_S = 3600
 _MAX_BYTES = 20 << 30
 _MAX_SHARE_OF_DISK = 0.1
-#: Time after which the size is measured again, as other processes write entries too.
+#: Time after which the size is measured again, because other processes also write entries.
 _MEASURE_AGAIN_S = 60
 #: Share of the limit that this process may add before the size is measured again.
 _MAX_ADDED_SHARE = 0.1
@@ -49,7 +49,7 @@ _counts = {"hits": 0, "misses": 0, "rebuilt": 0}
 
 
 class CacheInfo(NamedTuple):
-    """Contents of the cache, and its use by this process.
+    """Contents of the cache, and how this process used it.
 
     Attributes
     ----------
@@ -57,11 +57,11 @@ class CacheInfo(NamedTuple):
     files : int
         Number of cached trace files.
     size_bytes, limit_bytes : int
-        Size of all entries, and its limit.
+        Size of all entries, and the size limit.
     hits, misses : int
-        Number of files that were read from the cache, and from the trace file itself.
+        Number of files that were read from the cache, and number read from the trace file itself.
     rebuilt : int
-        Entries that were damaged; their trace files were read instead.
+        Number of damaged entries, whose trace files were read instead.
     """
 
     folder: Path
@@ -74,12 +74,12 @@ class CacheInfo(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or a folder in the user's cache."""
+    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or a folder in the user's cache directory."""
     return cache_folder()
 
 
 def limit_bytes() -> int:
-    """Return the size limit: ``HTA_WIDGETS_CACHE_MB``, or 20 GB, at most 10 % of the disk.
+    """Return the size limit: ``HTA_WIDGETS_CACHE_MB``, or 20 GB but at most 10 % of the disk.
 
     A limit of 0 disables the cache.
 
@@ -104,7 +104,7 @@ def limit_bytes() -> int:
 
 
 def info() -> CacheInfo:
-    """Return the folder, size and hit counts of the cache."""
+    """Return folder, size and hit counts of the cache."""
     copies = _cache_entries()
     files = sum(copy.name.endswith(_SUFFIX) for copy in copies)
     return CacheInfo(folder(), files, sum(map(_size, copies)), limit_bytes(), **_counts)
@@ -117,7 +117,7 @@ def clear() -> None:
 
 
 def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
-    """Return a file's entry for a format; None if there is none, or the file has changed."""
+    """Return a file's entry for a format; None without an entry, or if the file has changed."""
     copy = _entry_folder(path, format_name)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
@@ -135,7 +135,7 @@ def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
 
 
 def store_entry(path: str, outcome: Outcome, format_name: str = "kineto") -> Outcome | None:
-    """Write an entry for a file and return the entry's mapped traces; None if that fails."""
+    """Write an entry for a file and return its mapped traces; None if writing fails."""
     copy, max_bytes = _entry_folder(path, format_name), limit_bytes()
     if copy is None or not max_bytes:
         return None
@@ -167,7 +167,7 @@ def _open_entry(folder: Path, path: str, format_name: str) -> Outcome:
 
 
 def source_to_store(source: RecordSource) -> StoredSource:
-    """Return the facts and columns from which a source of records can be restored."""
+    """Return the facts and columns from which a record source can be restored."""
     if not hasattr(source, "to_stored"):
         raise TypeError(f"a {type(source).__name__} has no method to_stored")
     stored: StoredSource = source.to_stored()
@@ -176,7 +176,7 @@ def source_to_store(source: RecordSource) -> StoredSource:
 
 
 def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
-    """Restore a source of records from its facts and columns."""
+    """Restore a record source from its facts and columns."""
     kinds = {
         kind: name for format_ in all_formats() for kind, name in format_.reading.sources.items()
     }
@@ -202,7 +202,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> 
 
 
 def _rebuild_entry(path: str, format_name: str, copy: str, place: int) -> Trace:
-    """Remove a damaged entry, read its trace file, and return trace number `place` of the file."""
+    """Remove a damaged entry, read its trace file, and return trace `place` of the file."""
     remove_path(Path(copy))
     _counts["rebuilt"] += 1
     return read_file(path, format_name).traces[place]
@@ -241,7 +241,7 @@ def _size(copy: Path) -> int:
 
 
 def evict(new: Path) -> int:
-    """Remove old unfinished folders and the least recently used entries, but not `new`.
+    """Remove old unfinished folders and the least recently used entries, except `new`.
 
     Returns the size of the remaining entries.
     """
@@ -264,11 +264,11 @@ def evict(new: Path) -> int:
 
 
 class _CacheSize:
-    """The size of the cache. It is rarely measured, as listing a thousand entries takes long."""
+    """Size of the cache, measured rarely because listing a thousand entries takes long."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        #: bytes at the last measurement, and bytes that this process has written since
+        #: bytes at the last measurement, and bytes written by this process since
         self._measured_bytes = 0
         self._added_bytes = 0
         self._measured_at_s = 0.0

@@ -1,7 +1,7 @@
-"""Detection of a file's format by its first bytes.
+"""Detection of a file's format from its first bytes.
 
-A file has the first format of the table whose `FileReading.sniff` accepts its beginning.
-The module `foreign` describes the contents of other files, for example as "a PNG image".
+A file has the first format in the table whose `FileReading.sniff` accepts its beginning. The module
+`foreign` describes other contents, for example as "a PNG image".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hta_widgets.taxonomy import HOROVOD_PHASE
 
 _SNIFFED_BYTES = 1 << 14
 _MAX_BYTES_BEFORE_RECORDS = 1 << 20
-#: Maximum number of reads of blanks before the contents, 64 MiB in all.
+#: Maximum number of reads of blanks before the contents, 64 MiB in total.
 _MAX_BLANK_READS = 256
 _KEYS_OF_A_RANK = ("schemaVersion", "deviceProperties", "distributedInfo")
 
@@ -31,7 +31,7 @@ class Sniffed(NamedTuple):
 
     format: str | None = None
     foreign: str | None = None
-    #: whether the file is skipped unless the user named it, or the folder has no other traces
+    #: whether the file is skipped, unless the user named it or the folder has no other traces
     aside: bool = False
 
 
@@ -59,9 +59,9 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 
 
 def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
-    """Return what a file of another program is; None if it may have the format `format_name`.
+    """Describe a file of another program; None if it may have the format `format_name`.
 
-    Kineto's format accepts any JSON, so JSON without records is examined too.
+    Kineto's format accepts any JSON, so JSON without records is also examined.
     """
     if format_name not in {None, "kineto"}:
         return None
@@ -75,7 +75,7 @@ def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
 
 
 def _read_beginning(stream: Stream) -> bytes:
-    """Return the first bytes of a file; of a JSON object, everything up to its first records."""
+    """Return the first bytes of a file; for a JSON object, everything up to its first records."""
     text = stream.read(_SNIFFED_BYTES)
     for _ in range(_MAX_BLANK_READS):
         if not text.isspace():
@@ -94,7 +94,8 @@ def _read_beginning(stream: Stream) -> bytes:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    # PyTorch and exports of this package write these keys; an exported timeline is a rank.
+    # PyTorch and exports of this package write these keys. A timeline exported by this package is a
+    # rank.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text

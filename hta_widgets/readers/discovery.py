@@ -1,8 +1,8 @@
-"""Find the files of a source: a path, a glob pattern, a folder, a list, or a dict by rank.
+"""Finds the files of a source: a path, a glob pattern, a folder, a list, or a dict by rank.
 
 A folder is searched at any depth, and files without a trace are listed as problems. A store counts
 as one file, its manifest. Companions of another file, such as the report from which a database was
-exported, are left out.
+exported, are skipped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def manifest_in(folder: str | Path) -> str | None:
 def read_store(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: object = None
 ) -> Outcome:
-    """Return a store's ranks, without the clock of the set that was saved."""
+    """Return the ranks of a store, without the clock of the saved trace set."""
     del advance, keepalive
     stored = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in stored.traces)
@@ -81,7 +81,7 @@ class FoundFile:
     path: str
     #: its rank in the caller's mapping
     rank: int | None = None
-    #: whether the caller named this file; errors in others are problems, not exceptions
+    #: whether the caller named this file; errors in other files are problems, not exceptions
     named: bool = True
     format: str = "kineto"
 
@@ -94,9 +94,9 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     source : path-like, iterable of path-like, or mapping of int to path-like
         Files, directories (searched recursively), or glob patterns.
     problems : Problems
-        Receives the files that are left out: empty, unreadable, or of another format.
+        Receives the files that are skipped: empty, unreadable, or of another format.
     wanted : str
-        The format to read the files as, or ``"auto"`` to detect the format of each file.
+        The format of the files, or ``"auto"`` to detect the format of each file.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Leave out companions of other files; report companions that repeat events."""
+    """Remove companions of other files; report those that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:
@@ -185,7 +185,7 @@ def files_below(directory: str) -> Iterator[str]:
 
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
-    """Report files of other formats: the first 50 one by one, all others as a count."""
+    """Report files of other formats: the first 50 individually, the rest as a count."""
     for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
     rest = len(foreign) - _MAX_FOREIGN_ROWS
@@ -206,7 +206,7 @@ class _Search:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def files_of(self, source: object) -> Iterator[FoundFile]:
-        """Yield the files that a source names, with their ranks if it is a mapping."""
+        """Yield the files named by a source, with their ranks if it is a mapping."""
         if isinstance(source, (str, bytes, os.PathLike)):
             yield from self._files_at(_text(source))
         elif isinstance(source, Mapping):
@@ -252,11 +252,11 @@ class _Search:
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory as `os.walk` does, without the hidden ones.
+        """Walk the folders below a directory like `os.walk`, without hidden ones.
 
-        The caller may remove names from the list of folders below, which are then left out.
+        The caller may remove names from the list of subfolders, which are then not entered.
         """
-        # Not by `os.walk`, which is recursive in Python 3.11, and fails at 1,000 nested folders.
+        # `os.walk` is recursive in Python 3.11 and fails at 1,000 nested folders.
         waiting = [directory]
         while waiting:
             folder = waiting.pop()
@@ -275,7 +275,7 @@ class _Search:
         try:
             state = Path(path).stat()
         except OSError:
-            return True  # opening it reports the reason
+            return True  # opening it will report the reason
         key = (state.st_dev, state.st_ino)
         is_seen = key in self._seen and bool(state.st_ino)
         self._seen.add(key)
@@ -283,13 +283,13 @@ class _Search:
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:
-    """Return the names of the folders and files in a folder; hidden folders are left out."""
+    """Return the names of the subfolders and files of a folder, without hidden subfolders."""
     below, files = [], []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 is_folder = False
-                with suppress(OSError):  # a link may lead to itself
+                with suppress(OSError):  # a link may point to itself
                     is_folder = entry.is_dir()
                 if not is_folder:
                     files.append(entry.name)
@@ -306,7 +306,7 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
 
 
 def _text(path: Any) -> str:
-    """Return a path as a string; raise a `TraceError` for anything else."""
+    """Return a path as a string; raise a `TraceError` for other values."""
     try:
         text = os.fsdecode(path)
         os.fsencode(text)

@@ -1,7 +1,7 @@
-"""Leave out what repeats the events of another file of the job.
+"""Removes files that repeat the events of another file of the job.
 
-PyTorch can dump its flight recorder and memory as JSON and as pickle, a folder may hold a trace and
-a compressed copy, and tools write their results next to the traces that they read::
+PyTorch can dump its flight recorder and memory both as JSON and as pickle, a folder may contain a
+trace and a compressed copy, and tools write their results next to the traces that they read::
 
     nccl_trace_rank_0           pickle
     nccl_trace_rank_0.json      JSON              left out: nccl_trace_rank_0 holds the same run
@@ -9,9 +9,10 @@ a compressed copy, and tools write their results next to the traces that they re
     rank-1_with_counters.json   written by HTA    left out: rank-1.json holds the same run
     merged.json                 ranks 0 and 1     its rank 1 is left out, too
 
-Both hold the same events at the same times, and the caller named neither file. Their encodings
-differ, or one has several ranks and the other has one of them, or both state one rank and the name
-of one contains the other. Files of one rank come first, of these the shortest name.
+Two files are copies if both have the same events at the same times and the caller named neither. In
+addition, their encodings differ, or one has several ranks and the other has one of them, or both
+state one rank and the name of one contains the other's. Files of a single rank are preferred, and
+among these the shortest name.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def drop_copies(
 
 
 def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outcome]) -> bool:
-    """Return whether the files may hold the same events, by their names, ranks and encodings."""
+    """Return whether files may hold the same events, judging by names, ranks and encodings."""
     if any(file.named for file in pair) or pair[0] == pair[1]:
         return False
     ranks = [[trace.stated_rank for trace in outcome.traces] for outcome in outcomes]
@@ -80,7 +81,7 @@ def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outc
     short, long = map(_stem, pair)
     if short == long or len(ranks[0]) > 1 or ranks[0] == [None]:
         return False
-    # As a word: "rank-1" is a part of "rank-1_with_counters", and not of "rank-10".
+    # As a word: "rank-1" is part of "rank-1_with_counters", but not of "rank-10".
     return re.search(rf"(?<![^\W_]){re.escape(short)}(?![^\W_])", long) is not None
 
 
@@ -91,7 +92,7 @@ def _stem(file: FoundFile) -> str:
 
 
 def _encoding(file: FoundFile) -> tuple[str, ...]:
-    """Return the suffixes that state the encoding of a file, such as ``.json`` and ``.gz``."""
+    """Return the suffixes that state a file's encoding, such as ``.json`` and ``.gz``."""
     suffixes = PurePath(file.path).suffixes
     count = 2 if suffixes[-1:] in ([".gz"], [".zst"]) else 1
     return tuple(suffix for suffix in suffixes[-count:] if not suffix[1:].isdecimal())

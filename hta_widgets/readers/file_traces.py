@@ -1,4 +1,4 @@
-"""Read a file by its format, and remove folders from paths if the format asks for it."""
+"""Reads a file according to its format, and shortens paths if the format asks for it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _shorten_paths_of_trace(trace: Trace) -> Trace:
 
 
 def shorten_paths_of_source(source: Any) -> None:
-    """Shorten the paths in the records of a source, and in the args that it has read."""
+    """Shorten paths in the records of a source, and in args that it has already read."""
     source.shortens_paths = True
     if texts := getattr(source, "metadata_text", None):
         source.metadata_text = {key: shorten_record(text) for key, text in texts.items()}

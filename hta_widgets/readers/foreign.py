@@ -1,8 +1,8 @@
-"""Recognize files that are not read, and state what to do with them.
+"""Recognizes files that are not read, and states what to do with them.
 
-A file is recognized by its beginning and by words in it, a report of Nsight also by suffix.
-For example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database
-are the names of its tables, wherever they are in the file.
+A file is recognized by its beginning and by words in it, a report of Nsight also by its suffix. For
+example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database are
+the names of its tables, wherever they are in the file.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SUPPORTED_FORMATS_TEXT = (
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
-#: Names of formats that are recognized by functions, not by their first bytes.
+#: Names of formats that functions recognize, instead of the first bytes.
 JSON_LINES, _PERFETTO = "JSON lines, one object a line", "a Perfetto protobuf trace"
 #: Bytes that do not occur in text; logs may have bells, backspaces and escapes.
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 class ForeignFormat(msgspec.Struct, frozen=True):
-    """A format of ``foreign_formats.json``, which is recognized and not read."""
+    """A format in ``foreign_formats.json``, which is recognized but not read."""
 
     name: str  # as in "is an Nsight Systems report"
     remedy: str = SUPPORTED_FORMATS_TEXT
-    begins: str = ""  # regular expression; "" if the first bytes do not tell
+    begins: str = ""  # regular expression; "" if the first bytes do not identify it
     holds: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ def foreign_format(start: FileStart) -> ForeignFormat | None:
 
 
 def has_json_lines(start: bytes) -> bool:
-    """Return whether the first line of a file is a JSON object, and another object follows."""
+    """Return whether the first line of a file is a JSON object and another object follows."""
     line, _, rest = start.partition(b"\n")
     if not line.startswith(b"{") or not rest.lstrip().startswith(b"{") or b"traceEvents" in line:
         return False
@@ -92,7 +92,7 @@ def _is_perfetto(start: bytes) -> bool:
     first_packet = re.match(rb"\x0a([\x80-\xff]{0,4}[\x00-\x7f])", start)
     if first_packet is None or _CONTROL.search(start) is None:
         return False
-    digits = enumerate(first_packet[1])  # of base 128, the lowest first
+    digits = enumerate(first_packet[1])  # of base 128, lowest first
     length = sum((digit & 0x7F) << 7 * place for place, digit in digits)
     next_packet = start[first_packet.end() + length :]
     return next_packet[:1] in (b"", b"\x0a")

@@ -1,8 +1,8 @@
-"""The table of trace formats: what each format adds to the package.
+"""The table of trace formats, and what a format adds to the package.
 
 A `Format` has groups of fields: how its files are read, and what it adds to analyses, views and
-comparisons. A field refers to a function or constant as ``"module:name"``, which is imported when
-it is first needed. For example, the findings of two runs of a format are computed by ::
+comparisons. A field refers to a function or constant as ``"module:name"``, which is imported on
+first use. For example, this computes the findings of two runs of a format::
 
     for findings_of in load_references(
         format_.comparison.findings for format_ in formats_named(["mpi-trace"])
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
-#: Group of the entry points by which other packages add formats.
+#: Entry-point group through which other packages add formats.
 ENTRY_POINTS = "hta_widgets.formats"
-#: The records of this package in the order of detection; Kineto is last as it accepts any JSON.
+#: The records of this package in the order of detection. Kineto is last because it accepts any
+#: JSON.
 _RECORDS = (
     "hta_widgets.readers.formats:STORE", "hta_widgets.formats.byteps:WORKERS",
     "hta_widgets.formats.byteps:SERVERS", "hta_widgets.formats.nsight:NSIGHT",
@@ -50,28 +51,28 @@ Advance = Callable[[int], object] | None
 
 
 class Outcome(NamedTuple):
-    """Result of reading one file: its traces, several if it has several ranks; or an error."""
+    """Result of reading a file: its traces, one per rank; or an error."""
 
     traces: tuple[Trace, ...]
     problems: Problems
     error: TraceError | None = None
-    #: whether the error is caused by the file's contents, not by memory or disks
+    #: whether the file's contents cause the error, instead of memory or disks
     is_of_contents: bool = True
 
 
 @dataclass(frozen=True)
 class FileStart:
-    """The beginning of a file, by which its format is recognized."""
+    """The beginning of a file, from which its format is recognized."""
 
     path: str
-    #: first decompressed bytes, not empty: at least 16 KiB, or the whole of a smaller file
+    #: first decompressed bytes, not empty: at least 16 KiB, or all of a smaller file
     text: bytes
-    #: decompressed size; a lower bound for gzip files over 4 GiB or of several members
+    #: decompressed size; a lower bound for gzip files that exceed 4 GiB or have several members
     size_bytes: int
 
     @property
     def without_bom(self) -> bytes:
-        """The text without a byte order mark and blanks before it."""
+        """The text without byte order mark and leading blanks."""
         return self.text.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
 
     @property
@@ -86,13 +87,13 @@ class FileStart:
 
     @cached_property
     def tables(self) -> set[str]:
-        """The names of the tables of an SQLite database; none for other contents."""
+        """The table names of an SQLite database; empty for other contents."""
         if not self.text.startswith(SQLITE_MAGIC):
             return set()
         return set(resolve_reference("hta_widgets.readers.sqlite:table_names")(self.path))
 
     def is_of(self, format_: Format) -> bool:
-        """Return whether the functions of a format recognize it."""
+        """Return whether the functions of a format recognize the file."""
         words = format_.reading.words
         if words and not any(word in self.text for word in words):
             return False
@@ -107,33 +108,33 @@ class FileReading:
     ----------
     sniff : (FileStart) -> bool
     words : tuple of bytes
-        Byte strings. At least one occurs at the beginning of each file of the format. Files without
-        any of them are not sniffed. Empty if every file is sniffed.
+        Byte strings. The beginning of each file of the format contains at least one of them. Files
+        without any of them are not sniffed. If empty, every file is sniffed.
     read : (path, *, advance, keepalive) -> Outcome
         `advance` is called with the number of bytes read. `keepalive` is an object that `read`
-        keeps a reference to while the file is needed. Both may be None.
+        references while the file is needed. Both may be None.
     finish : (list of Trace, Problems) -> list of Trace
-        Completes facts that only all files together show; also gets traces of `compared_with`.
+        Completes facts that depend on all files; also gets traces of `compared_with`.
     keyed_by_order : bool
-        Whether files without a stated rank are numbered in their order.
+        Whether files without a stated rank are numbered in file order.
     peek_rank : (path) -> int or None
-        The rank that the first bytes state, so that files of other ranks are skipped.
+        Returns the rank stated in the first bytes, so that files of other ranks can be skipped.
     sources : dict of str to str
-        By kind of source, its class of records, which the cache restores.
+        Class of the records by kind of source, which the cache restores.
     profile : type
         The class of `Trace.profile`.
     companions : (path) -> iterable of (path, whether it repeats the events)
-        Files of the same recording that are skipped if this file is loaded: its source,
-        tables, and traces of the same events. Only those with the same events are reported.
+        Files of the same recording that are skipped if this file is loaded: its source, its tables,
+        and traces of the same events. Only the latter are reported.
     memory_factor : float
-        Memory that a byte of its files takes, relative to a byte of Chrome JSON.
+        Memory needed per byte of its files, relative to a byte of Chrome JSON.
     is_dump : bool
         Whether its files are dumps, which record no timed work. If a file of another format states
         the same rank, that file gets it.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool
-        Whether names and args lose the folders of paths, which name users.
+        Whether to remove folders, which name users, from paths in names and args.
     shortens_paths_of : (Trace) -> bool
         The same for individual traces, such as those of another profiler.
     """
@@ -164,9 +165,9 @@ class FormatAnalyses:
         Functions of `hta_widgets.analysis`.
     clock_offsets : (TraceSet) -> dict of rank to ns, or None
     collectives : (list of Trace) -> dict of place to CommEvents
-        Calls on ranks without a device that are matched as collectives are.
+        Calls on ranks without a device that are matched like collectives.
     late_ranks : (TraceSet) -> list of rank
-        Ranks that the others wait for.
+        Ranks for which the others wait.
     """
 
     functions: tuple[str, ...] = ()
@@ -185,13 +186,13 @@ class FormatViews:
         Functions of `hta_widgets.charts`.
     panels : tuple of Panel
     shared_panels : tuple of str, or None
-        The panels of Kineto traces that fit it; None for all.
+        The panels of Kineto traces that apply to it; None for all.
     base_tables : (TraceSet) -> dict of name to rows
-        Rows for pages without a kernel; by default, the frames of `panels`.
+        Rows for pages without a kernel. Default: the frames of `panels`.
     headline : (TraceSet) -> (findings, sentences, sentence without findings)
     is_urgent : bool
-        Whether its findings come first in sets with traces of other formats, whose headline is
-        computed without its traces.
+        Whether its findings come first in trace sets that also have other formats, whose headline
+        is then computed without its traces.
     """
 
     charts: tuple[str, ...] = ()
@@ -204,27 +205,27 @@ class FormatViews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatComparison:
-    """Functions and words for the comparison of two runs of a format.
+    """Functions and words for comparing two runs of a format.
 
     Attributes
     ----------
     tables : dict of name to (Comparison) -> DataFrame
     replaces : tuple of str
-        Shared tables that the format replaces by its own.
+        Shared tables that the format replaces with its own.
     findings : (Comparison) -> iterator of Finding
     finding_words : dict of topic to (Finding, Comparison) -> str
-        The sentences of findings, in the order of their importance.
+        The sentences of findings, in order of importance.
     kind_words, kind_labels : dict of kind to str
         Words for kinds of time in sentences, and in charts.
     steps : (RankPart) -> (numbers, starts, ends)
     chain : (RunSide, rank) -> list of StepPiece
-        The waits that a step's length is made of.
+        The waits that make up the duration of a step.
     host_only : bool
         Whether its traces have calls on the host only.
     compared_with : tuple of str
-        Other formats that its runs can be compared with.
+        Other formats with which its runs can be compared.
     beside : str
-        Another format of the same job, whose ranks are compared instead of its own.
+        Another format of the same job, whose ranks are compared instead.
     """
 
     tables: str = ""
@@ -242,14 +243,14 @@ class FormatComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format of trace files; docs/formats.md describes how to add one.
+    """A format of trace files; docs/formats.md describes how to add one.
 
     Attributes
     ----------
     name : str
         The value of `Trace.format`.
     label, plural : str
-        The format in headers, and files of it in error messages.
+        The format in headers, and its files in error messages.
     """
 
     name: str
@@ -271,13 +272,13 @@ STORE = Format(
 
 
 def references(module: str, names: str) -> tuple[str, ...]:
-    """Return references to names of a module: ``"m:a", "m:b"`` for ``"a b"``."""
+    """Return references to names in a module: ``"m:a", "m:b"`` for ``"a b"``."""
     return tuple(f"{module}:{name}" for name in names.split())
 
 
 @cache
 def resolve_reference(reference: str) -> Any:
-    """Return the object that ``"module:name"`` refers to."""
+    """Return the object to which ``"module:name"`` refers."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -288,7 +289,7 @@ def load_references(references: Iterable[str]) -> list[Any]:
 
 
 def entry_points(group: str) -> Iterable[EntryPoint]:
-    """Return the entry points of a group, without the slow import of their module if none is."""
+    """Return the entry points of a group; skip the slow import of their module if none exists."""
     name = group.encode()
     if not any(_may_name(name, folder) for folder in sys.path):
         return ()
@@ -297,7 +298,7 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
 
 
 def _may_name(group: bytes, folder: str) -> bool:
-    """Return whether entry points of the packages in a folder contain the name of a group."""
+    """Return whether entry points of packages in a folder contain the name of a group."""
     with suppress(OSError):
         if Path(folder).is_file():  # packages in an archive
             return True
@@ -333,41 +334,41 @@ def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Return the formats of the table, and formats that other packages add."""
+    """Return the formats of the table, and those that other packages add."""
     return _formats_and_faults()[0]
 
 
 def format_faults() -> tuple[str, ...]:
-    """Return one sentence per format of another package that cannot be used."""
+    """Return a sentence for each format of another package that cannot be used."""
     return _formats_and_faults()[1]
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the values of `load`'s parameter ``format``."""
+    """Return the values for the parameter ``format`` of `load`."""
     return ("auto", *(format_.name for format_ in all_formats()))
 
 
 def formats_named(names: Collection[str]) -> list[Format]:
-    """Return the formats with these names, in the order of the table; unknown names are skipped."""
+    """Return the formats with these names, in table order; unknown names are skipped."""
     return [format_ for format_ in all_formats() if format_.name in names]
 
 
 def format_named(name: str) -> Format:
-    """Return the format called `name`."""
+    """Return the format with this name."""
     return formats_named([name])[0]
 
 
 def profile_type(name: str) -> type[Any]:
-    """Return the class of `Trace.profile` for files of the format called `name`."""
+    """Return the class of `Trace.profile` for files of the format `name`."""
     return cast("type[Any]", resolve_reference(format_named(name).reading.profile))
 
 
 def module_getattr(
     module: str, functions_of: Callable[[Format], Iterable[str]], own: Iterable[str] = ()
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for `module` that imports a function when it is first used.
+    """Return a ``__getattr__`` for `module` that imports functions on first use.
 
-    The functions are named by the references `own`, or added by formats.
+    The functions are named by the references in `own`, or added by formats.
     """
     reference_of = {reference.rpartition(":")[2]: reference for reference in own}
 

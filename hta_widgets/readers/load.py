@@ -1,9 +1,9 @@
-"""`load`: read trace files into a `TraceSet`.
+"""`load`: reads trace files into a `TraceSet`.
 
-`discovery` finds the files, `detection` the format of each, and `cache` the files that were read
-before. All other files are read one after another, in a pool of processes, or on an executor. The
-`Outcome` of a file has traces and problems. `_assemble_set` numbers the ranks, joins files of one
-rank, and lets formats complete what only all files together show.
+`discovery` finds the files, `detection` determines the format of each, and `cache` provides files
+that were read before. All other files are read one after another, in a process pool, or on an
+executor. The `Outcome` of a file has traces and problems. `_assemble_set` numbers the ranks, joins
+files of the same rank, and lets formats complete facts that depend on all files.
 """
 
 from __future__ import annotations
@@ -101,11 +101,12 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
 
 
 _PARALLEL_BYTES = 300_000_000
-#: Minimum size of files that are cached, and the minimum if all files together have `_MANY_BYTES`.
+#: Files of at least this size are cached; the second limit applies if all files together exceed
+#: `_MANY_BYTES`.
 _MIN_CACHED_BYTES = 8_000_000
 _MIN_CACHED_BYTES_OF_MANY = 500_000
 _MANY_BYTES = 100_000_000
-#: Minimum size of a file after which freed memory is returned to the system.
+#: After reading a file of at least this size, freed memory is returned to the system.
 _TRIM_FROM_BYTES = 50_000_000
 #: Largest size of a cache entry per byte of JSON.
 _COPIED_SHARE = 0.3
@@ -130,44 +131,45 @@ def load(
     ----------
     source : path-like, iterable of path-like, mapping, or torch.profiler.profile
         A file; a directory, which is searched recursively; a glob pattern; a list of these;
-        ``{rank: path}``; or a profiler that has stopped. Paths may be URLs: ``http://``,
-        ``s3://``, ``gs://`` and all others that fsspec and the installed drivers support.
+        ``{rank: path}``; or a stopped profiler. Paths may be URLs: ``http://``, ``s3://``,
+        ``gs://`` and all others that fsspec and the installed drivers support.
     ranks : int or iterable of int, optional
         Load only these.
     format : str
-        ``"auto"`` detects the format of each file by its contents. A name restricts the load to
+        ``"auto"`` detects the format of each file from its contents. A name restricts loading to
         files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as such), ``"byteps"``
         (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``, ``"mpi-trace"``,
         ``"nsight"`` (exports of Nsight Systems), ``"xplane"`` (JAX), ``"ascend"``, ``"ascend-db"``,
         ``"rocpd"``, ``"rocprof-json"``, ``"flight-recorder"`` and ``"memory-snapshot"`` (dumps of
-        PyTorch), or ``"store"`` (what `TraceSet.save` writes, a folder).
+        PyTorch), or ``"store"`` (a folder written by `TraceSet.save`).
     executor : concurrent.futures.Executor, optional
-        Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
-        processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), from where this
-        process maps them, and later run the analyses of each rank; see `TraceSet.on`. By default
-        small inputs are read in this process, large inputs of several files in a process pool.
+        Executor that reads the files, for example ``client.get_executor()`` of Dask's
+        ``distributed``. Its processes write columns to the cache (with ``cache=False``, to
+        ``TMPDIR``), from which this process maps them. Later they run the analyses of each rank;
+        see `TraceSet.on`. By default, this process reads small inputs, and a process pool reads
+        large inputs of several files.
     cache : bool
-        Whether to read and write the columnar cache, in the user's cache folder or in the folder
-        of the environment variable ``HTA_WIDGETS_CACHE``. Cached columns are mapped and take
+        Whether to read and write the columnar cache, in the user's cache directory or in the folder
+        set by the environment variable ``HTA_WIDGETS_CACHE``. Cached columns are mapped and take
         hardly any memory.
     progress : bool or callable
-        Whether to show a progress bar in notebooks and terminals; or a function that is called
-        with the number of bytes read so far and the size of all files. An interrupt, or a
-        `KeyboardInterrupt` that the function raises, ends the load and its processes.
+        Whether to show a progress bar in notebooks and terminals; or a function that is called with
+        the number of bytes read so far and the size of all files. An interrupt, or a
+        `KeyboardInterrupt` raised by the function, stops loading and its processes.
     memory_limit : float or str, optional
         Memory that loading may take, in bytes or as in ``"3 GB"``. Ranks that are not cached are
         then written to temporary files and mapped, and fewer files are read at a time. A
-        `RuntimeWarning` reports a file that needs more, and, without a limit, that too little
-        memory is free.
+        `RuntimeWarning` is issued if a file needs more or, without a limit, if too little memory is
+        free.
     steps : str, optional
-        Regular expression of the ranges that are steps, for files of Nsight Systems, XProf and
-        ROCm, which do not state all of them; searched for in the names of ranges. The last number
-        in a name is the step's number. By default ranges such as ``iteration 10`` are steps, else
-        ranges of one name that cover most of the time. The cache is not used.
+        Regular expression for ranges that are steps, for files of Nsight Systems, XProf and ROCm,
+        which do not state all steps. It is searched for in the names of ranges. The last number in
+        a name is the step number. By default, steps are ranges such as ``iteration 10``, or else
+        ranges with a common name that cover most of the time. The cache is not used.
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
-        Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
-        follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
-        replayed kernels; `analysis.graph_replays` states how certain they are. The events of the
+        Traces of the capture of the CUDA or HIP graphs that `source` replays, by rank. Analyses
+        that follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of
+        replayed kernels; `analysis.graph_replays` states how certain these are. The events of the
         result are the events of `source`.
 
     Returns
@@ -178,7 +180,7 @@ def load(
     Raises
     ------
     TraceError
-        If nothing can be read. A damaged file is loaded as far as it can be read.
+        If nothing can be read. A damaged file is loaded as far as possible.
 
     Examples
     --------
@@ -254,7 +256,7 @@ def read_trace(
     aside: Path | None = None,
     steps: str | None = None,
 ) -> Outcome:
-    """Read one file; errors are returned, not raised.
+    """Read a file; errors are returned instead of raised.
 
     With `cache`, columns are written to the cache and mapped. Without it, or if that fails, they
     are written to the folder `aside`, if given, and mapped.
@@ -302,7 +304,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
-    """Raise a `TraceError` for an invalid pattern, or if the caller gave it for other files."""
+    """Raise a `TraceError` if the pattern is invalid or given for files that do not need it."""
     require_pattern(steps, f"steps={steps!r}")
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
     names = {format_.name for format_ in takers}
@@ -407,7 +409,7 @@ def _read_in_pool(
                 raise TraceError(error.message, path=path, remedy=error.remedy) from error
         while not reports.empty():
             index, size = reports.get()
-            # A file is read again if its worker was killed, and then reports bytes again.
+            # If its worker was killed, a file is read again and reports bytes again.
             size = min(size, left_bytes[index])
             left_bytes[index] -= size
             advance(size)
@@ -421,7 +423,7 @@ def _report_file(reports: queue.SimpleQueue[tuple[int, float]], index: int, size
 
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bool) -> list[bool]:
-    """Return whether to cache each file: large files, until the cache would be full."""
+    """Return which files to cache: large ones, until the cache would be full."""
     min_bytes = 0 if of_any_size else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
         min_bytes = min(min_bytes, _MIN_CACHED_BYTES_OF_MANY)
@@ -544,7 +546,7 @@ def _note_joined_files(
 def _add_truncated_lengths(
     problems: Problems, traces: list[Trace], cut: Collection[str | None]
 ) -> Problems:
-    """Add to the problems of truncated files how many events were read, also as a share."""
+    """Add the number of events read to the problems of truncated files, also as a share."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()
@@ -567,7 +569,7 @@ def _add_truncated_lengths(
 def _finish_formats(
     traces: list[Trace], caller_ranks: list[int | None], problems: Problems
 ) -> tuple[list[Trace], list[int | None]]:
-    """Call the `finish` function of each format with its traces and the traces of compared formats.
+    """Call each format's `finish` with its traces and the traces of compared formats.
 
     Returns the traces, and the rank of each in the caller's mapping.
     """
@@ -590,11 +592,11 @@ def _cores() -> int:
 
 
 def _size_as_json(file: FoundFile) -> int:
-    """Return the size of a JSON trace that would take as much memory as a file."""
+    """Return the size of a JSON trace that would take as much memory as the file."""
     try:
         size_bytes = decompressed_size(file.path)
     except TraceError:
-        return 0  # reading it reports the reason
+        return 0  # reading it will report the reason
     return int(size_bytes * format_named(file.format).reading.memory_factor)
 
 

@@ -1,4 +1,4 @@
-"""Read many files on an executor, and plan how many processes the memory allows."""
+"""Reads many files on an executor, and plans how many processes the memory allows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hta_widgets.workers import (
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system; glibc keeps it otherwise."""
+    """Return freed memory to the system, which glibc would otherwise keep."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -46,10 +46,10 @@ def _malloc_trim() -> Callable[[int], int] | None:
     return trim
 
 
-#: Tasks per worker: more tasks balance better, but each costs the scheduler some milliseconds.
+#: Tasks per worker. More tasks balance better, but each costs the scheduler some milliseconds.
 _TASKS_PER_WORKER = 8
 
-#: Function that reads one file, with the signature of `load.read_trace`.
+#: Function that reads a file, with the signature of `load.read_trace`.
 ReadTrace = Callable[..., Outcome]
 
 
@@ -59,7 +59,7 @@ class FileToRead(NamedTuple):
     path: str
     format: str
     size_bytes: int
-    #: whether its columns are written to the cache
+    #: whether to write its columns to the cache
     to_cache: bool
 
 
@@ -74,7 +74,7 @@ class _Handover(NamedTuple):
 
     cache: Path
     temporary: Path
-    #: name of a file in both folders; a worker that finds the file shares the folder
+    #: name of a file in both folders; a worker that sees this file shares the folder
     marker: str
 
 
@@ -111,7 +111,7 @@ def read_on_executor(
 
 @contextlib.contextmanager
 def _handover() -> Iterator[_Handover]:
-    """Yield the folders for workers' columns, with the marker in both."""
+    """Yield the folders for workers' columns, which contain the marker."""
     handover = _Handover(columnar.folder(), temporary_folder(), f"seen-{secrets.token_hex(8)}")
     markers = [folder / handover.marker for folder in (handover.cache, handover.temporary)]
     for marker in markers:
@@ -127,7 +127,7 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
-    """Yield futures as they complete; futures of other libraries in the order of submission."""
+    """Yield futures as they complete; those of other libraries in the order of submission."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):
@@ -135,7 +135,7 @@ def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
 
 
 def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, to_cache: bool) -> None:
-    """Warn if workers sent columns because they could not write to a folder that all share."""
+    """Warn if workers sent columns because they could not write to a shared folder."""
     senders = [read.sent_by for read in reads if read.sent_by is not None]
     if not senders:
         return
@@ -162,20 +162,20 @@ def _read_in_worker(
 
 
 def _read_in_other_process(read: ReadTrace, file: FileToRead, handover: _Handover) -> _Read:
-    """Read a file; write its columns to the cache or the temporary folder, if they are shared."""
+    """Read a file; write its columns to the cache or the temporary folder if shared."""
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
     to_cache = file.to_cache and (handover.cache / handover.marker).exists()
     shares_temporary = (handover.temporary / handover.marker).exists()
     aside = handover.temporary if shares_temporary else None
     if to_cache and (entry := columnar.fetch(file.path, file.format)) is not None:
-        return _Read(entry)  # another worker read it
+        return _Read(entry)  # another worker has read it
     outcome = read(file.path, file.format, cache=to_cache, aside=aside)
     is_in_memory = not all(trace.in_file for trace in outcome.traces)
     return _Read(outcome, socket.gethostname() if is_in_memory else None)
 
 
-#: Bytes of memory per byte of JSON, measured on PyTorch traces: after the load, and at its peak.
+#: Bytes of memory per byte of JSON, measured on PyTorch traces: after loading, and at peak.
 _RESIDENT_SHARE = 0.3
 _PEAK_SHARE = 0.7
 #: Memory of each process, with the libraries that it imports.
@@ -188,14 +188,14 @@ _SIZE = re.compile(r"\s*([\d.]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """The number of processes to load with, and whether ranks are written to disk."""
+    """How many processes load files, and whether ranks are written to disk."""
 
     workers: int
     spills_to_disk: bool
 
 
 def as_bytes(limit: float | str) -> int:
-    """Return a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` in bytes."""
+    """Convert a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` to bytes."""
     match = _SIZE.fullmatch(str(limit)) if isinstance(limit, str) else None
     with contextlib.suppress(TypeError, ValueError):
         if match is not None:
@@ -213,9 +213,9 @@ def as_bytes(limit: float | str) -> int:
 def plan_workers(
     sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, is_mapped: bool = False
 ) -> WorkerPlan:
-    """Plan the loading of files of these decompressed sizes; warn if memory is short.
+    """Plan the loading of files with these decompressed sizes; warn if memory is short.
 
-    With `is_mapped`, loaded ranks take no memory, since the cache has them.
+    With `is_mapped`, loaded ranks take no memory because they are in the cache.
     """
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))

@@ -1,9 +1,9 @@
-"""Read pickles that hold plain containers, strings and numbers, as PyTorch's dumps do.
+"""Reads pickles of plain containers, strings and numbers, such as PyTorch's dumps.
 
-Python's unpickler can run any code and take any memory. Here `plain_pickle` reads the file in a
-process of its own, which refuses all code and has limits, and returns a new pickle of plain values.
-A job has a dump per rank, so the process reads further files, and ends when it has been idle for
-some seconds. A process that has read a large file, or refused a file, ends at once.
+Python's unpickler can run any code and take any amount of memory. Here, `plain_pickle` reads the
+file in a separate process, which refuses all code and has limits, and returns a new pickle of plain
+values. Since a job has a dump per rank, the process reads further files, and exits after being idle
+for some seconds. A process that has read a large file or refused a file exits immediately.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from hta_widgets.readers import plain_pickle
 from hta_widgets.trace.problems import Problems
 
 _MAX_BYTES = 1 << 32
-#: Limits of the process: values take up to about 20 bytes per byte of the file.
+#: Limits of the process; values take up to about 20 bytes per byte of the file.
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 1 << 29, 64
 _CPU_S, _BYTES_PER_S = 20, 1 << 20
-#: A process that read a larger file ends, as it may keep memory.
+#: A process that has read a larger file exits, because it may keep memory.
 _MAX_REUSE_BYTES = 1 << 22
 _IDLE_S = 5.0
 _REMEDY = "Dump it again with PyTorch. If it is from somebody else, ask what wrote it."
 
 
 def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
-    """Return the value of a file that is a pickle of plain values; report an early end.
+    """Return the value of a pickle file of plain values; report an early end.
 
     Raises
     ------
     TraceError
-        If the pickle refers to any class or function, holds anything but plain values, is damaged,
+        If the pickle refers to a class or function, contains anything but plain values, is damaged,
         or takes more time or memory than a file of its size should.
     """
     if len(data) > _MAX_BYTES:
@@ -66,12 +66,12 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     return plain_pickle.PlainUnpickler(io.BytesIO(body)).load()
 
 
-#: Processes without work, and the id of the process that started them: forks cannot share them.
+#: Idle processes, and the id of the process that started them, because forks cannot share them.
 _idle: list[tuple[int, subprocess.Popen[bytes]]] = []
 
 
 def _ask(parts: list[bytes], timeout_s: float, *, can_reuse: bool) -> tuple[dict[str, Any], bytes]:
-    """Return the answer of a process to a request; an empty header if it ended instead."""
+    """Return the answer of a process to a request; an empty header if it exited instead."""
     process = _take_process()
     timer = threading.Timer(timeout_s, process.kill)
     timer.start()
@@ -109,12 +109,12 @@ def _take_process() -> subprocess.Popen[bytes]:
 
 
 def _keep_for_a_while(process: subprocess.Popen[bytes]) -> None:
-    """Keep a process for the next file; end it if no file follows soon."""
+    """Keep a process for the next file; terminate it if none follows soon."""
     entry = os.getpid(), process
     _idle.append(entry)
 
     def end_if_idle() -> None:
-        with suppress(ValueError):  # it is at work again
+        with suppress(ValueError):  # it is working again
             _idle.remove(entry)
             _end(process)
 
@@ -125,7 +125,7 @@ def _keep_for_a_while(process: subprocess.Popen[bytes]) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    with suppress(OSError):  # it may have ended before it read all
+    with suppress(OSError):  # it may have exited before reading everything
         process.communicate()
 
 

@@ -1,16 +1,16 @@
-r"""Reduce a pickle to plain containers, strings and numbers, as a program in its own process.
+r"""Reduces a pickle to plain containers, strings and numbers, as a separate program.
 
-`hta_widgets.readers.pickles` starts it, and sends one file after another on standard input: a line
-with the size of the file and the limits of memory and processor time, then the file. This program
-imports nothing of the package. Its answer is a line of JSON and, unless the file is refused, a new
-pickle of the value::
+`hta_widgets.readers.pickles` starts this program and sends files on standard input: for each file,
+a line with its size and the limits of memory and processor time, then the file. The program imports
+nothing from the package. Its answer is a line of JSON and, unless the file is refused, a new pickle
+of the value::
 
     2455 537028432 20\n<2455 bytes>   {"is_cut": false, "size_bytes": 2310}\n<2310 bytes>
     4711 537172816 20\n<4711 bytes>   {"error": "refers to os.system …"}\n
 
-A pickle is a program for a machine with a stack. Each instruction that reaches code needs a
-function or class from `find_class`, which always refuses here. Other instructions can take any
-amount of memory (an index of the memo) or nest values too deeply to walk, so both are limited.
+A pickle is a program for a stack machine. Instructions that reach code need a function or class
+from `find_class`, which always refuses here. Other instructions can take any amount of memory (a
+memo index) or nest values too deeply to traverse, so both are limited.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _MAX_DEPTH = 32
 _MAX_VALUES = 300_000_000
 _MAX_TEXT = 1 << 20
 _MAX_INTEGER_BITS = 64
-#: What unpickling in Python raises at the end of a file.
+#: Exceptions that Python's unpickler raises at the end of a file.
 _ENDS_EARLY = (EOFError, pickle.UnpicklingError, LookupError, ValueError, struct.error)
 _CODE = "such a pickle can run code, and is not read"
 
 
 class RefusedError(Exception):
-    """Raised for a pickle that holds more than plain values; states why."""
+    """Raised, with the reason, for a pickle that contains more than plain values."""
 
 
 class _PlainOnly:
@@ -54,7 +54,7 @@ class PlainUnpickler(_PlainOnly, pickle.Unpickler):
 
 
 class _SlowUnpickler(_PlainOnly, pickle._Unpickler):  # noqa: SLF001
-    """The same unpickler in Python, whose stack can be read when a file ends early."""
+    """The same unpickler in Python, whose stack is accessible when a file ends early."""
 
     def partial_value(self) -> Any:
         """Return the outermost value, with as much of its containers as was read."""
@@ -85,9 +85,9 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
 
 
 def require_plain(value: object) -> None:
-    """Raise `RefusedError` unless a value has only plain types, and is not too deep or large.
+    """Raise `RefusedError` unless a value has only plain types and is not too deep or large.
 
-    Each container is visited once, level by level, as containers can be shared or hold themselves.
+    Containers are visited once, level by level, because they can be shared or contain themselves.
     """
     level: list[Any] = [[value]]
     seen: set[int] = set()
@@ -128,7 +128,7 @@ def _limit_resources(memory_bytes: int, cpu_s: int) -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        with contextlib.suppress(OSError, ValueError):  # a lower limit holds already
+        with contextlib.suppress(OSError, ValueError):  # a lower limit is already set
             resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 

@@ -1,4 +1,4 @@
-"""Progress of loading: a bar in the cell's output or in the terminal, or calls of a function."""
+"""Progress of loading, shown as a bar in a cell or terminal, or reported to a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hta_widgets.text import plural, size
 _BAR_DELAY_S = 0.5
 REPORT_EVERY_S = 0.1
 
-#: Function that is called with the bytes read so far and the bytes of all files.
+#: Function that is called with the bytes read so far and the total bytes of all files.
 Progress = Callable[[int, int], object]
 
 
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], object]
 def reporting_progress(
     total_bytes: int, files: int, *, progress: bool | Progress
 ) -> Iterator[Callable[[float], object]]:
-    """Yield a function that takes the number of bytes just read, and reports the progress.
+    """Yield a function that takes the number of bytes just read and reports the progress.
 
     Unless `progress` is a callable, a bar is shown in notebooks and terminals if loading takes
     longer than half a second.
@@ -61,10 +61,10 @@ def reporting_progress(
 
 @contextmanager
 def _notebook_bar(total_bytes: int, title: str) -> Iterator[Callable[[float], object]]:
-    """Yield a function that adds bytes to a bar in the cell's output, until the bar is removed.
+    """Yield a function that adds bytes to a bar in the cell's output, then remove the bar.
 
-    The bar is HTML. A widget would leave a view in the notebook, which is an error once its model
-    is closed.
+    The bar is HTML. A widget would leave a view in the notebook, which shows an error after its
+    model is closed.
     """
     from IPython.display import display  # only present in notebooks
 

@@ -1,8 +1,8 @@
-"""Assign ranks to files: by their metadata, else by their names, else by the order of names.
+"""Assigns ranks to files: from their metadata, else from their names, else by the order of names.
 
-``worker0`` or ``rank_0`` in a name is rank 0. Coordinates, such as ``TP-0-DP-1``, are sorted as
-frameworks number their ranks. If several files state the same rank, it goes to the file whose run
-most other files belong to.
+``worker0`` or ``rank_0`` in a name means rank 0. Coordinates such as ``TP-0-DP-1`` are sorted in
+the order in which frameworks number ranks. If several files state the same rank, it goes to the
+file whose run has the most other files.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import most_frequent_size
 
-#: A rank of all nodes; a name may also state the rank on the node, as ``rank_9_local_rank_1``.
+#: A global rank; a name may also state the rank on the node, as in ``rank_9_local_rank_1``.
 _RANK = re.compile(r"(?i)(?<!local[-_ ])(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
 _LOCAL_RANK = re.compile(r"(?i)local[-_ ]?rank[-_ =:]{0,2}\[?(\d+)\]?")
-#: As `hta_widgets.trace_handler` names files, with the rank that the process had.
+#: File names of `hta_widgets.trace_handler`, with the rank of the process.
 _RECORDED = re.compile(r"_rank-(\d+)-of-\d+_step-\d+\.pt\.trace\.json(?:\.gz)?$")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 _PATTERNS = (_RANK, _LOCAL_RANK, _WORKER)
-#: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
+#: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: one coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
@@ -52,7 +52,7 @@ def is_rank(value: object) -> bool:
 def stated_rank(
     metadata: Mapping[str, Any], problems: Problems | None = None, file: str | None = None
 ) -> int | None:
-    """Return the rank that a file's metadata states; report a rank that is too large."""
+    """Return the rank stated in a file's metadata; report a rank that is too large."""
     for holder in (metadata.get("distributedInfo"), metadata):
         rank = as_integer(holder.get("rank"), math.inf) if isinstance(holder, Mapping) else -1
         if is_rank(rank):
@@ -78,16 +78,16 @@ def assign_ranks(
     paths : sequence of str
         In the order in which files without a rank are numbered.
     requested, stated : sequence of int or None
-        Ranks from the caller and from the files' metadata.
+        Ranks from the caller and from the metadata of the files.
     problems : Problems
         Receives guessed and duplicate ranks.
     by_order : sequence of bool, optional
-        Whether each file is numbered after all others if it states no rank.
+        Whether each file, if it states no rank, is numbered after all others.
     cut : collection of str, optional
-        Paths of files that end early.
+        Paths of truncated files.
     traces : sequence of Trace, optional
-        The trace of each file, to choose between files that state the same rank: the file whose run
-        has most other ranks is preferred, then the file that does not end early.
+        The trace of each file, for choosing between files that state the same rank. The file whose
+        run has the most other ranks is preferred, then a file that is not truncated.
     """
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
@@ -138,7 +138,7 @@ def _assign_stated_ranks(
     stated: Sequence[int | None],
     claims: Sequence[_RankClaim],
 ) -> list[int]:
-    """Assign the stated ranks that are unused; return files whose stated rank another file has."""
+    """Assign the stated ranks that are free; return files whose stated rank is taken."""
     duplicates = []
     files: Sequence[int] = range(len(stated))
     if claims:
@@ -157,7 +157,7 @@ def _assign_stated_ranks(
 
 @dataclass(frozen=True, slots=True)
 class _RankClaim:
-    """The facts that show whether a file belongs with the files of other ranks."""
+    """Facts that show whether a file belongs with the files of other ranks."""
 
     trace: Trace
     job: str
@@ -167,7 +167,7 @@ class _RankClaim:
     #: events
     window: int
     is_cut: bool
-    #: number of ranks of the same run, of the same run and window, of the same run and host
+    #: number of ranks of the same run, of the same run and window, and of the same run and host
     agree: tuple[int, ...] = ()
     #: sorts the best claim first
     order: tuple[Any, ...] = ()
@@ -181,7 +181,7 @@ def _rank_claims(
     usual = most_frequent_size(sizes)
     timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
     clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
-    windows: dict[int, int] = {}  # by id, the group of traces that overlap one another in a chain
+    windows: dict[int, int] = {}  # by id: group of traces that overlap directly or through others
     window, end_ns = -1, -1
     for trace in timed:
         window += trace.zero_ns > end_ns
@@ -215,7 +215,7 @@ def _stated_value(trace: Trace, *keys: str) -> str:
 
 
 def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
-    """Describe how a file differs from `name`, the file that has the rank that both state."""
+    """Describe how a file differs from the file `name`, which has the rank that both state."""
     if claim.job != holder.job and claim.job and holder.job:
         return f", and is of job {claim.job}, not {holder.job}"
     if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:
@@ -279,13 +279,13 @@ def _rank_of_name(path: str) -> int | None:
 
 
 def _distinct_name(path: str, other: str) -> str:
-    """Return the name of a file, or its path if the name is also that of `other`."""
+    """Return the name of a file, or its path if `other` has the same name."""
     name = PurePath(path).name
     return path if name == PurePath(other).name else name
 
 
 def _is_recorded_as(path: str, rank: int) -> bool:
-    """Return whether `trace_handler` wrote the file for this rank; PyTorch states none of one."""
+    """Return whether `trace_handler` wrote the file for this rank; PyTorch omits a single rank."""
     recorded = _RECORDED.search(path)
     return recorded is not None and int(recorded[1]) == rank
 
@@ -297,7 +297,7 @@ def _are_unique_and_free(ranks: Sequence[int | None], taken: set[int]) -> bool:
 
 
 def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
-    """Return the number in the last match, in the last part of a path that has one, or None."""
+    """Return the number in the last match, in the last path component with a match, or None."""
     for part in reversed(PurePath(path).parts):
         matches = pattern.findall(part)
         if matches:
@@ -306,7 +306,7 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
 
 
 def rank_in_name(name: str) -> str | None:
-    """Return the part of a file's name that states its rank or coordinates; None without one."""
+    """Return the part of a file name that states its rank or coordinates, or None."""
     for pattern in (*_PATTERNS, _DIMENSIONS):
         if parts := [match[0].lower() for match in pattern.finditer(name)]:
             return " ".join(parts)
@@ -314,10 +314,10 @@ def rank_in_name(name: str) -> str | None:
 
 
 def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
-    """Return ranks from coordinates such as ``TP-0-DP-1``, in the order of ranks of frameworks.
+    """Return ranks from coordinates such as ``TP-0-DP-1``, in the order of frameworks.
 
-    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. None unless all texts have
-    coordinates of the same kinds, and no two are equal.
+    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. Returns None unless all texts
+    have coordinates of the same kinds and all are different.
     """
     numbers = [_last_number(_RANK, text) for text in texts]
     if _are_unique_and_free(numbers, set()):

@@ -1,7 +1,7 @@
-"""Local copies of remote files: of web servers, and of all protocols of fsspec.
+"""Local copies of remote files from web servers and all protocols of fsspec.
 
-A copy is kept in the cache, in a folder that is named after the URL and the state of its files.
-URLs that a user sees, such as the name of a trace's file, lack user info, query and fragment.
+A copy is kept in the cache, in a folder named after the URL and the state of its files. URLs shown
+to users, such as the file name of a trace, omit user info, query and fragment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hta_widgets.readers.web import Fetch
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: The package that fsspec needs for each protocol.
+#: Package that fsspec requires for each protocol.
 _DRIVERS = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
     "adl": "adlfs", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko",
@@ -46,13 +46,13 @@ def is_remote(source: object) -> bool:
 
 @dataclass
 class LocalCopies:
-    """Local copies of remote files, and their original names."""
+    """Local copies of remote files, with their original names."""
 
     keep: bool
     _names: dict[str, str] = field(default_factory=dict)
 
     def source(self, source: object) -> Any:
-        """Return the source with local paths; download the files that are not there yet."""
+        """Return the source with local paths, after downloading files that are missing."""
         if isinstance(source, str) and is_remote(source):
             return self._local(source)
         if isinstance(source, Mapping):
@@ -82,7 +82,7 @@ class LocalCopies:
         return str(tree / _path_of(url if names.keys() == {""} else base))
 
     def with_original_names(self, traces: TraceSet) -> TraceSet:
-        """Return the set with the original names of its files."""
+        """Return the trace set with the original names of its files."""
 
         def original(path: str | None) -> str | None:
             return path and self._names.get(path, path)
@@ -108,14 +108,14 @@ class LocalCopies:
 
 
 def _path_of(name: str) -> str:
-    """Return a relative path for a URL; folder and file names stay, as they may state ranks."""
+    """Return a relative path for a URL; folder and file names are kept, as they may state ranks."""
     path = redact_urls(name).partition("://")[2]
     parts = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
     return "/".join(parts) or "file"
 
 
 def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
-    """Download files into a temporary folder; rename it to `tree` when all are complete."""
+    """Download files to a temporary folder; rename it to `tree` when all are complete."""
     part = target = None
     try:
         tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,7 +129,7 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
     except TraceError:
         raise
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
-        if not tree.is_dir():  # else another process has written it first
+        if not tree.is_dir():  # otherwise, another process was faster
             place = None
             if target is not None and target.is_file():
                 place = f"{target.name}, byte {target.stat().st_size:,}"
@@ -147,7 +147,7 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
 
 
 def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
+    """Return the state of each file by name, a function that fetches files, and the base URL."""
     system, path = _file_system(url)
     try:
         wildcard = re.search(r"[*?\[]", path)

@@ -1,4 +1,4 @@
-"""Seekable streams of decompressed bytes, and the buffer that readers decode from."""
+"""Seekable streams of decompressed bytes, and the buffer from which readers decode."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COMMA, _CLOSE = ord(","), ord("}")
 #: Beginning of an object whose first key is a key of trace records.
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
-#: Maximum number of braces that are tried; a cut file may end in millions of them.
+#: Maximum number of braces that are tried; a truncated file may end in millions of them.
 _MAX_BRACES = 4096
 _LOOK_BACK = 1 << 20
 
 
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
-    """Yield the positions of a few commas that seem to separate records, the last first.
+    """Yield the positions of a few commas that probably separate records, the last first.
 
     Commas before an object whose first key is a key of trace records come first.
     """
@@ -65,7 +65,7 @@ except ImportError:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: The beginning of a frame; pzstd writes a frame of its own, which decoders skip, before others.
+#: Beginning of a frame. pzstd writes a frame of its own before others, which decoders skip.
 _ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
@@ -79,7 +79,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` states whether a part of the contents cannot be read."""
+    """Damage of a compressed file; `cut` states whether part of the contents is unreadable."""
 
     cut: bool
     message: str
@@ -94,7 +94,7 @@ class _Checkpoint:
 
 @dataclass(slots=True)
 class Checkpoints:
-    """States of a decompressor at evenly spread positions, for seeking."""
+    """States of a decompressor at evenly spaced positions, for seeking."""
 
     spacing: int = 1 << 20
     points: list[_Checkpoint] = field(default_factory=list)
@@ -150,7 +150,7 @@ def _open_file(path: str | Path) -> BinaryIO:
 
 
 class Stream:
-    """The bytes of a plain file."""
+    """The bytes of an uncompressed file."""
 
     def __init__(self, path: str | Path, offset: int = 0) -> None:
         self.path = str(path)
@@ -161,7 +161,7 @@ class Stream:
 
     @property
     def read_bytes(self) -> int:
-        """Number of bytes of the file that were read."""
+        """Number of bytes of the file that have been read."""
         return self.offset
 
     @property
@@ -170,13 +170,13 @@ class Stream:
         return os.fstat(self._file.fileno()).st_size
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes; none at the end."""
+        """Return up to `size` bytes; empty at the end."""
         block = self._raw(size)
         self.offset += len(block)
         return block
 
     def _raw(self, size: int) -> bytes:
-        """Return up to `size` of the file's own bytes."""
+        """Return up to `size` bytes of the file itself."""
         try:
             return self._file.read(size)
         except OSError as cause:
@@ -191,7 +191,7 @@ class Stream:
         )
 
     def read_exactly(self, size: int) -> bytes:
-        """Return `size` bytes, fewer only at the end."""
+        """Return `size` bytes, or fewer at the end."""
         blocks = []
         while size > 0 and (block := self.read(size)):
             blocks.append(block)
@@ -230,7 +230,7 @@ class _PackedStream(Stream):
 
 
 class _GzipStream(_PackedStream):
-    """The decompressed bytes of a gzip file of one or several members."""
+    """The decompressed bytes of a gzip file with one or more members."""
 
     def __init__(
         self, path: str | Path, offset: int = 0, checkpoints: Checkpoints | None = None
@@ -285,7 +285,7 @@ class _GzipStream(_PackedStream):
         return False
 
     def _salvage(self, inflate: Any, error: str) -> bytes:
-        """Return the bytes before the damage, by halving input that fails; set `fault`."""
+        """Return the bytes before the damage by halving the failing input; set `fault`."""
         data, step, blocks = self._input, len(self._input), []
         while data and step:
             trial = inflate.copy()
@@ -307,7 +307,7 @@ class _GzipStream(_PackedStream):
 
 
 class _ZstdStream(_PackedStream):
-    """The decompressed bytes of a zstd file; an offset is reached by reading from the start."""
+    """The decompressed bytes of a zstd file; seeking reads from the start."""
 
     def __init__(self, path: str | Path, offset: int = 0) -> None:
         super().__init__(path)
@@ -331,7 +331,7 @@ class _ZstdStream(_PackedStream):
         return block
 
     def _salvage(self, error: str) -> bytes:
-        """Return the bytes before the damage, which the failed call has dropped; set `fault`."""
+        """Return the bytes before the damage, which the failed call dropped; set `fault`."""
         self._file.close()
         self._file = _open_file(self.path)
         end, self.offset, self._inflate = self.offset, 0, self._decompressor()
@@ -353,7 +353,7 @@ class _ZstdStream(_PackedStream):
 
 
 def _max_bytes(packed: int) -> int:
-    """Return the maximum decompressed size that is accepted for `packed` compressed bytes."""
+    """Return the maximum accepted decompressed size for `packed` compressed bytes."""
     return _MIN_LIMIT_BYTES + _MAX_EXPANSION * packed
 
 
@@ -372,7 +372,7 @@ def decompressed_size(path: str | Path) -> int:
 
 
 def _zstd_content_size(head: bytes) -> int | None:
-    """Return the size that the header of a zstd frame (RFC 8878) may state."""
+    """Return the size in the header of a zstd frame (RFC 8878), if it states one."""
     flags = head[4] if len(head) > 4 else 0
     is_single_segment = bool(flags & 0x20)
     width = (int(is_single_segment), 2, 4, 8)[flags >> 6]
@@ -402,7 +402,7 @@ _BLOCK = 1 << 20
 def read_whole_file(
     path: str, problems: Problems, advance: Callable[[int], object] | None = None
 ) -> bytes:
-    """Return the decompressed bytes of a file, as far as they can be read."""
+    """Return the decompressed bytes of a file, as far as they are readable."""
     blocks = []
     with open_stream(path) as stream:
         while block := stream.read(_BLOCK):
@@ -416,12 +416,12 @@ def read_whole_file(
     return b"".join(blocks)
 
 
-#: Size of a block of text, such that its decoded objects fit into the processor's cache.
+#: Size of a text block, chosen so that its decoded objects fit in the processor's cache.
 BLOCK_BYTES = 1 << 19
 
 
 class StreamBuffer:
-    """Buffer of a stream: `text` is read starting at position `at`."""
+    """Buffer of a stream, from which `text` is read starting at position `at`."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream
@@ -441,19 +441,19 @@ class StreamBuffer:
 
     @property
     def unread_size(self) -> int:
-        """Number of buffered bytes that are not read yet."""
+        """Number of buffered bytes that have not been read."""
         return len(self.text) - self.at
 
     def unread(self) -> bytes:
-        """Return the buffered bytes that are not read yet."""
+        """Return the buffered bytes that have not been read."""
         return self.text[self.at :]
 
     def replace_unread(self, text: bytes, start: int) -> None:
-        """Replace the unread bytes by `text`, which starts with them; continue at `start` in it."""
+        """Replace the unread bytes by `text`, which begins with them; continue at its `start`."""
         self._text_offset, self.text, self.at = self.offset, text, start
 
     def read_block(self, size: int = 0) -> bytes:
-        """Read a block of at least `size` bytes from the stream, fewer only at its end."""
+        """Read a block of at least `size` bytes from the stream, or fewer at its end."""
         size = max(size, self.block_bytes)
         text = self.stream.read_exactly(size)
         self.ended = len(text) < size

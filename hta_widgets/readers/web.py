@@ -1,7 +1,7 @@
-"""Files of web servers, with the standard library only.
+"""Files of web servers, using only the standard library.
 
-A server names the state of a file in its headers, and a store's manifest names the store's files.
-A request always ends in a file or a `TraceError`, even if a server is slow or sends bad data.
+A server states the state of a file in its headers, and a store's manifest lists the store's files.
+A request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _TIMEOUT_S = 60
 _MIN_BYTES_PER_S = 1000
 _BLOCK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
-#: Maximum size of a manifest; a manifest of 100,000 ranks has 60 MB.
+#: Maximum size of a manifest; for 100,000 ranks it has 60 MB.
 _MAX_MANIFEST_BYTES = 1 << 28
 
 
 def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
+    """Return the state of each file by name, a function that fetches files, and the base URL."""
     parts = split_url(url)
 
     def url_of(name: str) -> str:
@@ -47,7 +47,7 @@ def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
         with open_url(url_of(name)) as reply, target.open("wb") as file:
             while block := reply.read1(_BLOCK_BYTES):
                 file.write(block)
-            if reply.length:  # else all announced bytes have arrived
+            if reply.length:  # otherwise, all announced bytes have arrived
                 raise OSError(f"the connection ended {reply.length:,} bytes early")
 
     base = redact_urls(url).rstrip("/") + "/"
@@ -60,7 +60,7 @@ def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 
 
 def _stored_files(url: str) -> dict[str, str] | None:
-    """Return the state of each file of a store by its manifest; None without a manifest."""
+    """Return the state of each file listed in a store's manifest; None without a manifest."""
     try:
         reply = open_url(url)
     except TraceError:
@@ -69,7 +69,7 @@ def _stored_files(url: str) -> dict[str, str] | None:
         try:
             body = json.loads(_read_manifest(reply, url))["body"]
             entries = [*body["ranks"], *(entry for _, entry in body.get("captures", ()))]
-            # The manifest names each file of a store, and a store's files never change.
+            # The manifest lists each file of a store, and a store's files never change.
             return {MANIFEST: _state(reply), **{str(entry["file"]): "" for entry in entries}}
         except TraceError:
             raise
@@ -101,7 +101,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def _state(reply: Any) -> str:
-    """Return a string that changes with a file, from the headers of a reply."""
+    """Return a string that changes with the file, from the headers of a reply."""
     headers = ("ETag", "Last-Modified", "Content-Length")
     return repr([reply.headers.get(name) for name in headers])
 
@@ -111,7 +111,7 @@ class _WebRedirects(HTTPRedirectHandler):
 
     def redirect_request(self, *args: Any) -> Any:
         request, reply, code, _, headers, target = args
-        reply.close()  # else `urllib` reads all of it
+        reply.close()  # otherwise, `urllib` reads all of it
         if urlsplit(target).scheme.lower() not in {"http", "https"}:
             reason = "a redirect to another protocol"
             raise HTTPError(request.full_url, code, reason, headers, reply)
@@ -119,7 +119,7 @@ class _WebRedirects(HTTPRedirectHandler):
 
 
 class _SteadyConnections(HTTPHandler, HTTPSHandler):
-    """Opens connections that refuse replies, headers included, if they arrive too slowly."""
+    """Opens connections that reject replies, including headers, that arrive too slowly."""
 
     def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
         def connect(*args: Any, **options: Any) -> Any:
@@ -137,14 +137,14 @@ class _SteadyReply(HTTPResponse):
         self.fp = io.BufferedReader(self._stream)
 
     def begin(self) -> None:
-        super().begin()  # without an end if the server goes on sending 100 (Continue)
+        super().begin()  # never returns if the server keeps sending 100 (Continue)
         self._stream.max_bytes = math.inf
 
 
 class _SteadyStream(io.RawIOBase):
-    """The bytes that a server sends. The socket's timeout limits only the wait for the next byte.
+    """The bytes that a server sends; a socket's timeout only limits the wait for the next byte.
 
-    Time is measured from the first byte, since a server may need long to begin.
+    Time is measured from the first byte, because a server may take long to begin.
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:
@@ -165,7 +165,7 @@ class _SteadyStream(io.RawIOBase):
             raise OSError(f"the server has sent headers of {self._size_bytes:,} bytes")
         elapsed_s = now_s - self._first_s
         if size and elapsed_s > _TIMEOUT_S and self._size_bytes < _MIN_BYTES_PER_S * elapsed_s:
-            # Not a `TraceError`: `http.client` replaces any `ValueError`.
+            # This is not a `TraceError`, because `http.client` replaces any `ValueError`.
             raise TimeoutError(
                 f"the server has sent {self._size_bytes:,} bytes in {elapsed_s:.0f} s"
             )
@@ -177,13 +177,13 @@ class _SteadyStream(io.RawIOBase):
 
 
 def open_url(url: str, method: str = "GET") -> Any:
-    """Request a URL and return the reply, a binary file with headers; follow redirects."""
+    """Request a URL, following redirects; return the reply, a binary file with headers."""
     parts = split_url(url)
     user, _, address = parts.netloc.rpartition("@")
     request = Request(parts._replace(netloc=address, fragment="").geturl(), method=method)  # noqa: S310 - http or https
     if user:
         encoded = base64.b64encode(unquote(user).encode()).decode()
-        # It is not sent to the target of a redirect.
+        # The header is not sent to the target of a redirect.
         request.add_unredirected_header("Authorization", f"Basic {encoded}")
     try:
         opener = build_opener(_WebRedirects, _SteadyConnections)

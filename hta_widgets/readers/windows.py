@@ -1,17 +1,17 @@
-"""Join the files of one rank that hold successive windows of a recording.
+"""Joins the files of one rank that contain successive windows of a recording.
 
-A profiler with ``schedule(repeat=2)`` writes a file per window and rank, and SGLang writes one for
-each stage::
+A profiler with ``schedule(repeat=2)`` writes a file per window and rank, and SGLang writes one per
+stage::
 
     worker0.1700000000000.pt.trace.json    window 0 of rank 0
     worker0.1700000000500.pt.trace.json    window 1 of rank 0
 
-Files are windows of a rank if they state or are named after the same rank, have the same world
-size and host and a common process, do not overlap in time, and continue the numbers of steps or
-launches. They are in one folder, or in folders like ``iteration_10`` and ``iteration_20``, as
-torchtitan names them, and at least half of the ranks have several files. They become one `Trace`,
-whose metadata state the windows (`merged_format.stated_windows`). Analyses do not count the time
-between two windows, as nothing is known about it.
+Files are windows of a rank if they state or are named after the same rank, have the same world size
+and host and a common process, do not overlap in time, and continue the numbers of steps or
+launches. They are in one folder, or in folders like ``iteration_10`` and ``iteration_20``, as named
+by torchtitan, and at least half of the ranks have several files. They become one `Trace`, whose
+metadata state the windows (`merged_format.stated_windows`). Analyses do not count the time between
+two windows, because nothing is known about it.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from hta_widgets.trace.record_times import base_time_ns, move_record
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
-#: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
+#: ``NAME.TIME.pt.trace.json``, the file names of `torch.profiler.tensorboard_trace_handler`.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 _NUMBER = re.compile(r"\d+")
-#: A process takes longer than this to start: a file that begins sooner after another belongs to
+#: Starting a process takes longer than this, so a file that begins sooner after another belongs to
 #: the same run.
 _MIN_RESTART_NS = 1_000_000_000
-#: A file that begins more than this after another ends belongs to another run, whatever its process
-#: id.
+#: A file that begins later than this after the end of another belongs to another run, even with the
+#: same process id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
-#: The tables of a window, with times, rows, records and codes of the joined trace.
+#: Tables of a window, with times, rows, records and codes of the joined trace.
 _WindowTables = tuple[EventTable, FlowTable, CounterTable, InstantTable, AsyncTable, CopyTable]
 
 
@@ -72,7 +72,7 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     """Return one trace per rank and, for each further file of a rank, the rank's first file."""
     by_rank = _group_by_rank(traces)
     several = [files for files in by_rank.values() if len(files) > 1]
-    # A profiler repeats on all ranks; a single further file was left by another run.
+    # A profiler repeats on all ranks; a single further file is left from another run.
     if 2 * len(several) < len(by_rank):
         return list(traces), {}
     first_of: dict[str, str] = {}
@@ -88,9 +88,9 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
 
 
 def _group_by_rank(traces: Sequence[Trace]) -> dict[tuple[Any, ...], list[Trace]]:
-    """Return the files that may be windows, by their rank.
+    """Return the files that may be windows, by rank.
 
-    If a folder has one file of a rank, files in folders that differ only in numbers are grouped.
+    If each folder has one file of a rank, files in folders that differ only in numbers are grouped.
     """
     identities = [_rank_identity(trace) for trace in traces]
     files_in_folder = Counter(identities)
@@ -104,7 +104,7 @@ def _group_by_rank(traces: Sequence[Trace]) -> dict[tuple[Any, ...], list[Trace]
 
 
 def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
-    """Return a key that the files of one rank have in common; None for files without a window."""
+    """Return a key that files of one rank have in common; None for files without a window."""
     if trace.format != "kineto" or not len(trace) or trace.part or trace.export_part is not None:
         return None
     path = PurePath(trace.path)
@@ -119,7 +119,7 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
 
 
 def _follows(earlier: Trace, later: Trace) -> bool:
-    """Return whether a file may hold a later window of the same process."""
+    """Return whether a file may contain a later window of the same process."""
     pause_ns = later.zero_ns - (earlier.zero_ns + earlier.table.last_ns)
     if not 0 <= pause_ns <= _MAX_PAUSE_NS:
         return False
@@ -128,7 +128,7 @@ def _follows(earlier: Trace, later: Trace) -> bool:
     ids = [trace.table.correlation for trace in (earlier, later)]
     calls, later_calls = (column[column > 0] for column in ids)
     steps = [step_numbers(trace.table.names.values) for trace in (earlier, later)]
-    # Ids of calls never repeat, but a step may continue in the next window.
+    # Call ids never repeat, but a step may continue in the next window.
     if _numbers_continue([calls + 1, later_calls]) or _numbers_continue(steps):
         return True
     if PurePath(earlier.path).parent != PurePath(later.path).parent:
@@ -174,7 +174,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
     stated = first.metadata.get(MARK_KEY)
     mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
-    # A key that several windows state has the value of the first of them.
+    # If several windows state a key, the value of the first is used.
     metadata = dict(ChainMap({MARK_KEY: mark}, *(trace.metadata for trace in windows)))
     return first.replace(
         _table=concatenate_tables(
@@ -204,9 +204,9 @@ def _renumber_tables(
     rows: int,
     records: int,
 ) -> _WindowTables:
-    """Return the tables of a window, with the joined trace's times, numbers and codes.
+    """Return a window's tables with times, numbers and codes of the joined trace.
 
-    The window is moved by `shift_ns`; `rows` and `records` are the numbers of those before it.
+    The window is shifted by `shift_ns`; `rows` and `records` count those before it.
     """
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
@@ -260,7 +260,7 @@ def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
 
 
 def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[Any]]:
-    """Return the tracks of all windows, and for each window the positions of its tracks there."""
+    """Return the tracks of all windows, and for each window the positions of its tracks."""
     track_of_key: dict[tuple[str, str, str], Track] = {}
     for track in (track for tracks in parts for track in tracks):
         key = track.pid, track.tid, track.role
@@ -288,7 +288,7 @@ def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array
 
 
 class WindowRecords(JoinedRecords):
-    """The records of several files, numbered in order, with times relative to the first file's."""
+    """Records of several files, numbered in order, with times relative to those of the first."""
 
     def __init__(
         self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]
@@ -307,7 +307,7 @@ class WindowRecords(JoinedRecords):
 
     @property
     def metadata_text(self) -> dict[str, bytes]:
-        """The top-level keys of all files, as JSON, and the mark of the windows."""
+        """Top-level keys of all files, as JSON, and the mark of the windows."""
         texts = [getattr(source, "metadata_text", None) or {} for source in self.sources]
         if not any(texts):
             return {}
@@ -315,7 +315,7 @@ class WindowRecords(JoinedRecords):
 
     @cached_property
     def comm_args(self) -> ArgTable | None:
-        """The args of communication; None if they are not known for all files."""
+        """The args of communication; None unless they are known for all files."""
         if any(not hasattr(source, "comm_args") for source in self.sources):
             return None
         records, codes, texts = [], [], list[bytes]()

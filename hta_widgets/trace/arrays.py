@@ -1,4 +1,4 @@
-"""Types of NumPy arrays; orders, groups, sums by group and positions."""
+"""NumPy array types, and helpers for ordering, grouping and positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rows = npt.NDArray[np.intp]
 
 
 def fit_int32(*values: int) -> bool:
-    """Return whether all of `values` fit into signed 32-bit integers."""
+    """Return whether all of `values` fit in signed 32-bit integers."""
     return all(-(1 << 31) <= value < 1 << 31 for value in values)
 
 
@@ -35,7 +35,7 @@ def narrow(values: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Statistics of the values of each group; `std` is of a sample (ddof 1), 0 for one value."""
+    """Statistics of each group's values; `std` is that of a sample (ddof 1), 0 for one value."""
 
     count: Ints
     sum: Ints
@@ -51,9 +51,10 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
         return GroupStatistics(none, none, none, none, np.empty(0))
     values = values[group_order(code, groups)]
     count = np.bincount(code, minlength=groups)
-    first = np.cumsum(count) - count  # where the values of each group begin
+    first = np.cumsum(count) - count  # position of each group's first value
     total = np.add.reduceat(values, first)
-    # Two passes: in sums of squares, rounding would hide small deviations of large values.
+    # Two passes are used, because rounding in sums of squares would hide small deviations of large
+    # values.
     deviations = values - np.repeat(total / count, count)
     return GroupStatistics(
         count,
@@ -82,15 +83,15 @@ def edges_by_group(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Int
 
 
 def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
-    """Group equal rows of integer columns.
+    """Group rows with equal values in integer columns.
 
-    Returns the first row of each group, ascending, and the group of each row. The product of the
-    columns' ranges must fit into int64.
+    Returns the first row of each group, in ascending order, and the group of each row. The product
+    of the columns' ranges must fit in int64.
     """
     key = np.zeros(len(columns[0]), dtype=np.int64)
     if not len(key):
         return key, key
-    # The values of a row are the digits of its key; each digit has the range of its column.
+    # The values of a row are digits of its key; the base of each digit is the range of its column.
     for column in columns:
         values = column.astype(np.int64)
         low = int(values.min())
@@ -101,14 +102,14 @@ def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
 
 
 def occurring_codes(codes: Array) -> Ints:
-    """Return the codes that occur, ascending."""
+    """Return the codes that occur, in ascending order."""
     return np.flatnonzero(mask_of_rows(codes, int(codes.max(initial=-1)) + 1))
 
 
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
-    """Return the codes that occur, ascending, and the position of each code among them.
+    """Return the codes that occur, in ascending order, and each code's position among them.
 
-    Unlike `numpy.unique`, it does not sort codes unless they are too large for a table of them.
+    Unlike `numpy.unique`, this does not sort the codes, unless they are too large for a table.
     """
     size = int(codes.max(initial=-1)) + 1
     if size > 1 << 24:
@@ -118,14 +119,14 @@ def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
 
 
 def number_in_group(group: Ints) -> Ints:
-    """Return the number of earlier entries of the same group for each entry."""
+    """Return, for each entry, the number of earlier entries of the same group."""
     return np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64)
 
 
 def stable_order(key: Ints) -> Rows:
     """Return the stable order of non-negative keys."""
-    # Key and position are packed into one integer if they fit: sorting values is several times
-    # faster than sorting positions, and the position makes the order stable.
+    # Key and position are packed into one integer if they fit. Sorting values is several times
+    # faster than sorting positions, and including the position makes the order stable.
     count = len(key)
     if count < 2:
         return np.arange(count)
@@ -140,14 +141,14 @@ def stable_order(key: Ints) -> Rows:
 
 
 def event_order(start: Ints, dur: Ints) -> Rows:
-    """Return the order by start, then longest first, then position; no start may be negative."""
+    """Return the order by start, longest first, then position; starts must not be negative."""
     order = stable_order(start)
     sorted_start, sorted_dur = start[order], dur[order]
     has_same_start = sorted_start[1:] == sorted_start[:-1]
     wrong = np.flatnonzero(has_same_start & (sorted_dur[1:] > sorted_dur[:-1]))
     if not len(wrong):
         return order
-    # Reorder only the groups of equal starts in which a longer event follows a shorter one.
+    # Only groups of equal starts in which a longer event follows a shorter one are reordered.
     group = np.concatenate(([0], np.cumsum(~has_same_start)))
     unsorted = np.flatnonzero(mask_of_rows(group[wrong], int(group[-1]) + 1)[group])
     by_length = np.lexsort((-sorted_dur[unsorted], sorted_start[unsorted]))
@@ -179,9 +180,9 @@ def mask_of_rows(rows: Array | list[int], size: int) -> Bools:
 
 
 def positions_of_rows(rows: Array, size: int) -> Ints:
-    """Return the position of each number below `size` in `rows`, -1 if it is not among them.
+    """Return the position in `rows` of each number below `size`; -1 if it is missing.
 
-    The result has one more entry, -1, so that the index -1 gives -1.
+    The result has an additional last entry, -1, so that index -1 selects -1.
     """
     positions = np.full(size + 1, -1, dtype=np.int64)
     positions[rows] = np.arange(len(rows))
@@ -194,7 +195,7 @@ def last_true_positions(mask: Bools) -> Ints:
 
 
 def positions_in(keys: Array, values: Array) -> Ints:
-    """Return the first position of each value in ascending keys, -1 for absent values."""
+    """Return the first position of each value in ascending keys; -1 for missing values."""
     positions = np.searchsorted(keys, values)
     is_key = positions < len(keys)
     is_key[is_key] = keys[positions[is_key]] == values[is_key]
@@ -202,13 +203,13 @@ def positions_in(keys: Array, values: Array) -> Ints:
 
 
 def first_positions(keys: Array, values: Array) -> Ints:
-    """Return the first position of each value in keys of any order, -1 for absent values."""
+    """Return the first position of each value in unordered keys; -1 for missing values."""
     order = np.argsort(keys, kind="stable")
     return np.append(order, -1)[positions_in(keys[order], values)]
 
 
 def sorted_unique(values: Ints) -> Ints:
-    """Return the distinct values, ascending; sorting is faster here than numpy's hashing."""
+    """Return the distinct values in ascending order; here, sorting beats numpy's hashing."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -216,7 +217,7 @@ def sorted_unique(values: Ints) -> Ints:
 
 
 def positions_by_code(codes: Ints, count: int) -> list[Ints]:
-    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
+    """Return the positions of each of the codes ``0 .. count-1``, in ascending order."""
     if not count:
         return []
     order, bounds = order_and_bounds(codes, count)
@@ -224,16 +225,16 @@ def positions_by_code(codes: Ints, count: int) -> list[Ints]:
 
 
 def concatenate_ranges(first: Ints, count: Ints) -> Ints:
-    """Return the concatenated ranges of integers with these first numbers and lengths."""
+    """Return the concatenated integer ranges with these first numbers and lengths."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within
 
 
 def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each closing record with the latest open one of its group, as brackets are paired.
+    """Pair each closing record with the latest open record of its group, like brackets.
 
-    Returns the rows of opening and closing records of the pairs, and the rows without a partner.
-    Groups are numbered from 0.
+    Returns the rows of the opening and closing records of the pairs, and the rows without a
+    partner. Groups are numbered from 0.
 
     Examples
     --------

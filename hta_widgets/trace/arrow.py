@@ -1,9 +1,9 @@
 """Events as an Arrow stream with one record batch per rank, and their args as another stream.
 
-Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without an
+polars, pyarrow, DuckDB and other libraries read objects with ``__arrow_c_stream__`` without an
 intermediate DataFrame. Strings are dictionary-encoded: each event has a code into the distinct
-strings of its rank. For a rank without a selection, durations, streams, correlations, steps and the
-codes of names share the memory of the trace; the other columns are built per batch.
+strings of its rank. For a rank without a selection, durations, streams, correlations, steps and
+name codes share the memory of the trace; other columns are built per batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVENTS_PER_BATCH = 1 << 14
 
 
 def event_schema() -> Any:
-    """Return the schema of all batches; fields with times state their unit."""
+    """Return the schema of all batches; time fields state their unit."""
     strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
@@ -46,14 +46,14 @@ def event_schema() -> Any:
 def event_stream(
     traces: Sequence[Trace], rows_of: Callable[[Trace], Rows | None] = lambda _: None
 ) -> Any:
-    """Return a reader with a batch for each rank, made when it is read."""
+    """Return a reader that builds a batch per rank when it is read."""
     schema = event_schema()
     batches = (_event_batch(trace, rows_of(trace), schema) for trace in iter_ranks(traces))
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> str:
-    """Write a file of events for each rank; see `TraceSet.to_parquet`."""
+    """Write a file of events per rank; see `TraceSet.to_parquet`."""
     from pyarrow import parquet  # slow to import
 
     target = new_folder(folder)
@@ -148,7 +148,7 @@ def _arg_texts(body: bytes) -> dict[str, str]:
         return {key: _text_of(bytes(value)) for key, value in values.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    # The strict decoder refuses control characters, and args that are not an object.
+    # The strict decoder rejects control characters, and args that are not an object.
     try:
         args = decode_args(body)
     except (ValueError, RecursionError):
@@ -160,10 +160,10 @@ def _arg_texts(body: bytes) -> dict[str, str]:
 
 
 def _text_of(value: bytes) -> str:
-    """Return the string that a JSON text encodes; other JSON unchanged."""
+    """Return the string that a JSON text encodes; other JSON is returned unchanged."""
     return _valid(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()
 
 
 def _valid(text: str) -> str:
-    """Return a string without invalid Unicode, which Arrow refuses."""
+    """Return a string without invalid Unicode, which Arrow rejects."""
     return text.encode("utf-8", "replace").decode("utf-8")

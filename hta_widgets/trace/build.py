@@ -1,9 +1,9 @@
-"""Build a `Trace` from the columns of a file's records.
+"""Builds a `Trace` from the columns of a file's records.
 
-Begin and end records are paired, events are sorted by start and classified, each gets a track, a
-lane and the event that encloses it, and device work is linked to its launch by the correlation id.
-Records that do not become events are counted as problems. `assign_steps` gives each event the
-number of the ``ProfilerStep#n`` around it.
+Begin and end records are paired. Events are sorted by start and classified. Each gets a track, a
+lane and its enclosing event, and device work is linked to its launch by correlation id. Records
+that do not become events are counted as problems. `assign_steps` gives each event the number of the
+``ProfilerStep#n`` around it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, assign_lanes, device_streams, find_tracks
 
-#: Calls of all vendors that put work on a device; other calls with the same id only enclose them.
+#: Calls of all vendors that start work on a device; other calls with the same id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
@@ -53,9 +53,10 @@ def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id; return the rows of both."""
-    # One call may launch many events (a CUDA graph). If a runtime call and the driver call inside
-    # it share an id, the innermost call that launches is used. If an id occurs again later in the
-    # file, the last call before the device event is used. Tools write 0 for events without an id.
+    # One call may launch many events (a CUDA graph). If a runtime call and the driver call within
+    # it have the same id, the innermost call that launches is used. If an id occurs again later in
+    # the file, the last call before the device event is used. Tools write 0 for events without an
+    # id.
     has_id = (correlation != 0) & (correlation != -1)
     work = np.flatnonzero(has_id & device)
     calls = np.flatnonzero(has_id & ~device)
@@ -65,14 +66,14 @@ def launch_links(
     calls, code = _prefer_launching(calls, code, name, names, len(ids))
     by_code = stable_order(code)
     calls, code = calls[by_code], code[by_code]
-    # The calls of id `k` are calls[bounds[k] : bounds[k + 1]], by start.
+    # The calls of id `k` are calls[bounds[k] : bounds[k + 1]], ordered by start.
     bounds = np.searchsorted(code, np.arange(len(ids) + 1))
     work_code = np.searchsorted(ids, correlation[work])
     first, after = bounds[work_code], bounds[work_code + 1]
     has_call = after > first
     work, first, after = work[has_call], first[has_call], after[has_call]
     chosen = after - 1
-    for number in np.flatnonzero(after - first > 1).tolist():  # several calls have the work's id
+    for number in np.flatnonzero(after - first > 1).tolist():  # several calls have this id
         call_starts = start[calls[first[number] : after[number]]]
         calls_before = int(np.searchsorted(call_starts, start[work[number]], side="right"))
         chosen[number] = first[number] + max(calls_before - 1, 0)
@@ -82,7 +83,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Return calls and codes, less calls that launch nothing and have the id of one that does."""
+    """Return calls and codes without calls that launch nothing while another with their id does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()
@@ -93,12 +94,12 @@ def _prefer_launching(
 
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
-#: Largest step number that is read from a name. Twice this number still fits into int64.
+#: Largest step number that is read from a name; twice this number still fits in int64.
 _MAX_STEP = 10**18
 
 
 def step_numbers(names: Sequence[str]) -> Ints:
-    """Return the step number in each name, -1 for other names."""
+    """Return the step number in each name; -1 for other names."""
     numbers = np.full(len(names), -1, dtype=np.int64)
     for code, text in enumerate(names):
         if text.startswith("ProfilerStep") and (match := _STEP.match(text)):
@@ -109,11 +110,11 @@ def step_numbers(names: Sequence[str]) -> Ints:
 def assign_steps(
     table: EventTable, device: Bools, launch_of: tuple[Ints, Ints], problems: Problems
 ) -> Ints:
-    """Return the number of the enclosing step for every event, -1 outside of steps.
+    """Return the number of the step around each event; -1 outside of steps.
 
-    It is n of ``ProfilerStep#n``. If a number repeats, as after a restart, the numbers continue
-    from the highest one: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of all threads belong to
-    the step in which they start. Device events belong to the step in which they were launched.
+    The number is n of ``ProfilerStep#n``. If numbers repeat, as after a restart, they continue from
+    the highest one: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of all threads belong to the
+    step in which they start. Device events belong to the step in which they were launched.
     """
     start, end = table.start_ns, table.end_ns
     step = np.full(len(table), -1, dtype=np.int64)
@@ -124,7 +125,7 @@ def assign_steps(
     numbers, repeated = _continue_numbers(
         named[table.name[rows]].tolist(), start[rows].tolist(), end[rows].tolist()
     )
-    # In order of start, so that the innermost of nested steps is written last.
+    # Steps are written in order of start, so the innermost of nested steps is written last.
     for row, number in zip(rows.tolist(), numbers, strict=True):
         low, high = np.searchsorted(start, (start[row], end[row]))
         step[low:high] = number
@@ -141,13 +142,13 @@ def assign_steps(
 
 
 def _continue_numbers(named: list[int], start: list[int], end: list[int]) -> tuple[list[int], int]:
-    """Return the numbers of steps, by start, and how many of them repeat an earlier number.
+    """Return the step numbers in order of start, and how many repeat an earlier number.
 
-    Steps of one number that overlap, on several threads, are one step.
+    Overlapping steps with the same number, on several threads, are one step.
     """
     numbers: list[int] = []
     end_of_step: dict[int, int] = {}
-    offset = repeated = 0  # `offset` is added to the numbers of the file
+    offset = repeated = 0  # `offset` is added to the numbers in the file
     highest = -1
     for number, start_ns, end_ns in zip(named, start, end, strict=True):
         step = number + offset
@@ -164,7 +165,7 @@ def _continue_numbers(named: list[int], start: list[int], end: list[int]) -> tup
 _ANNOTATION = taxonomy.KINDS.index("annotation")
 _MEMORY = taxonomy.KINDS.index("memory")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
-#: Maximum time by which an event may start before its call: clocks of host and device differ.
+#: An event may start this long before its call, because host and device clocks differ.
 _MAX_EARLY_NS = 10_000
 
 
@@ -196,7 +197,7 @@ def _count_early_starts(
 
 def _count_repeated_work(table: EventTable, problems: Problems) -> None:
     start, dur = table.start_ns, table.dur_ns
-    # Events are in the order of start and duration, so equal ones are neighbours.
+    # Events are ordered by start and duration, so equal ones are adjacent.
     is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
     rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
     is_work = np.isin(table.kind[rows], [*_DEVICE_WORK_KINDS, _MEMORY])
@@ -224,10 +225,10 @@ def build_trace(
     consume: bool = False,
     **trace_fields: Any,
 ) -> Trace:
-    """Sort and classify the records of one file, assign lanes and link them.
+    """Sort and classify the records of a file, assign lanes and add links.
 
-    `pairs` are the rows of begin and end records that the format pairs, and the rows of records
-    without a partner. `consume` empties `columns`, to save memory.
+    `pairs` has the rows of begin and end records paired by the format, and the rows of records
+    without a partner. `consume` empties `columns` to save memory.
     """
     notes = Problems()
     by_phase = _rows_by_phase(columns, notes)
@@ -242,7 +243,7 @@ def build_trace(
     zero_ns = int(columns.start_ns[zero_rows].min()) if len(zero_rows) else 0
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
-    # Drop the unused columns first: in large files they take the most memory.
+    # Unused columns are dropped first, because they take the most memory in large files.
     events, columns, other_rows = _gather_columns(
         columns, rows[order], dur[order], phase[order], other_rows, consume=consume
     )
@@ -345,16 +346,16 @@ def _event_rows(
     lost_begins = int((columns.phase[alone] == ord("B")).sum())
     problems.add("unpaired", lost_begins, "begin records (B) without an end")
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
-    # Pairs in the order of the file, as BytePS servers write them, may end before they begin.
+    # Pairs in file order, as written by BytePS servers, may end before they begin.
     dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
-    # The phases are codes: 0 for X, 1 for B.
+    # Phases are codes: 0 for X, 1 for B.
     phase = np.repeat(np.array([0, 1], np.uint8), (len(rows), len(begin_rows)))
     rows = np.concatenate((rows, begin_rows))
     return rows, _clip_negative_durations(dur, problems), phase, end_rows
 
 
 def _pair_brackets(columns: RankColumns, rows: Rows, problems: Problems) -> tuple[Rows, Rows, Rows]:
-    """Return the begin and end records of each pair of a thread, and the records without one."""
+    """Return the begin and end records of each pair on a thread, and records without a partner."""
     thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
     opens = columns.phase[rows] == ord("B")
     matched = match_brackets(thread, columns.start_ns[rows], opens)
@@ -376,7 +377,7 @@ def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
 
 
 #: Columns of `RankColumns` with an entry per record, and their types in the event table; None for
-#: columns that the event table lacks or gets from elsewhere.
+#: columns that the event table lacks or gets elsewhere.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,
@@ -386,7 +387,7 @@ _BY_ROW: dict[str, type[np.generic] | None] = {
     "category": np.int16,
     "pid": np.int32,
     "tid": np.int32,
-    "stream": np.int32,  # int64 if an id needs it
+    "stream": np.int32,  # int64 if an id requires it
     "correlation": np.int64,
     "flow": None,
     "record": np.int64,
@@ -404,8 +405,8 @@ def _gather_columns(
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
     """Separate events from other records.
 
-    Returns the columns of the events in `rows`, with their pid and tid; the columns of metadata
-    records and of the records in `groups`; and the new rows of `groups`.
+    Returns the columns of the events in `rows`, with pid and tid; the columns of metadata records
+    and of records in `groups`; and the new rows of `groups`.
     """
     other_rows = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     other_rows.sort()
@@ -415,7 +416,7 @@ def _gather_columns(
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
-            # These two columns get a wider type only if a value needs it.
+            # These two columns get a wider type only if a value requires it.
             may_be_wider = name == "stream" or (name == "category" and has_many_categories)
             new_dtype = np.promote_types(values.dtype, np.int32) if may_be_wider else dtype
             events[name] = values[rows].astype(new_dtype, copy=False)
@@ -438,13 +439,13 @@ def _gather_columns(
 def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
-    """Return the table of the events, a mask of the events on a device, and the track by thread."""
+    """Return the event table, a mask of the events on a device, and the track of each thread."""
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values
     )
     is_device = [taxonomy.is_device_category(text) for text in columns.categories.values]
-    # The last entry lets a file without categories be indexed.
+    # The additional last entry allows indexing for files without categories.
     device = np.array([*is_device, False], dtype=bool)[category]
     works = device & np.isin(kind, [*_DEVICE_WORK_KINDS, _MEMORY])
     stream = device_streams(events["stream"], device, works, pid, tid, columns, problems)
@@ -484,7 +485,7 @@ def _event_table(
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
-    """Return the record of the end of each paired event, by the event's position in `order`."""
+    """Return the end record of each paired event, by the event's position in `order`."""
     # The paired events come last in the rows that `order` sorts.
     first_paired = len(order) - len(end_rows)
     positions = np.flatnonzero(order >= first_paired)

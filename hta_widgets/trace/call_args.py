@@ -1,9 +1,9 @@
-"""Arguments of operators' calls, encoded as a dictionary of their distinct combinations.
+"""Arguments of operator calls, encoded as a dictionary of their distinct combinations.
 
-A job calls the same few operators with the same few shapes very often. Readers therefore encode the
-arguments while they decode a file. For example, if 96 layers call ``aten::addmm`` with the same
-shapes in 5 steps, there are 480 codes and one JSON text. If a source has no dictionary, its records
-are read instead.
+A job calls few different operators and shapes, but very often. Readers therefore encode the
+arguments while they decode a file. For example, 96 layers that call ``aten::addmm`` with the same
+shapes in 5 steps give 480 codes and one JSON text. If a source has no dictionary, its records are
+read instead.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts, parse_json
 from hta_widgets.trace.trace import Trace
 
-#: Shapes, types, strides and values of a call; shapes have another name in files of 2021.
+#: Shapes, types, strides and values of a call; the key of shapes was different in 2021.
 CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 OLD_DIMS: Final = "Input dims"
-#: Numbers that link operators with nodes of autograd.
+#: Numbers that link operators with autograd nodes.
 NODE_KEYS: Final = ("Sequence number", "Fwd thread id")
-#: How a kernel was launched: its geometry, and its occupancy as the profiler computes it.
+#: How a kernel was launched: its geometry, and its occupancy as computed by the profiler.
 LAUNCH_KEYS: Final = (
     "grid", "block", "registers per thread", "shared memory", "blocks per SM",
     "est. achieved occupancy %", "occupancy",
@@ -40,10 +40,10 @@ Texts = tuple[bytes, ...]
 
 @dataclass(frozen=True, eq=False)
 class CallArgs:
-    """Arguments of some calls: `texts` has the JSON of `CALL_KEYS` by `code`, empty for none.
+    """Arguments of calls; `texts` has the JSON of `CALL_KEYS` by `code`, empty if missing.
 
-    `sequence` and `thread` are the values of `NODE_KEYS`, -1 for none. `record` has the record of
-    each call; in the dictionary of a file it is ascending.
+    `sequence` and `thread` are the values of `NODE_KEYS`, -1 if missing. `record` has the record of
+    each call, in ascending order in the dictionary of a file.
     """
 
     record: Ints
@@ -67,7 +67,7 @@ class CallArgs:
     ) -> CallArgs:
         """Return the arguments from columns of `to_columns`, for a file of `records` records.
 
-        Raises `ValueError` if they do not fit it.
+        Raises `ValueError` if they do not fit the file.
         """
         args = cls(
             column("call_record"),
@@ -87,9 +87,9 @@ class CallArgs:
 
 @dataclass(frozen=True, eq=False)
 class LaunchArgs:
-    """Launches of kernels: `texts` has the JSON of `LAUNCH_KEYS` by `code`, empty for none.
+    """Kernel launches; `texts` has the JSON of `LAUNCH_KEYS` by `code`, empty if missing.
 
-    `record` has the record of each kernel; in the dictionary of a file it is ascending.
+    `record` has the record of each kernel, in ascending order in the dictionary of a file.
     """
 
     record: Ints
@@ -110,7 +110,7 @@ _AnyArgs = TypeVar("_AnyArgs", CallArgs, LaunchArgs)
 
 
 def non_negative_integers(texts: Iterable[Any]) -> Ints:
-    """Return non-negative integers of up to 18 digits; -1 for anything else."""
+    """Return non-negative integers of up to 18 digits; -1 for other texts."""
     return np.array(
         [int(text) if text.isdigit() and len(text) <= 18 else -1 for text in map(bytes, texts)],
         np.int64,
@@ -124,7 +124,7 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
     # An event of two records has the args of both.
     if args is None or not len(args.record) or trace.table.end_record:
         return _read_call_args(trace, rows, record)
-    position = positions_in(args.record, record)  # -1 takes the entry that is appended
+    position = positions_in(args.record, record)  # -1 selects the appended entry
     code = np.append(args.code, len(args.texts))[position]
     texts = [*args.texts, (b"",) * len(CALL_KEYS)]
     sequence, thread = (np.append(values, -1)[position] for values in (args.sequence, args.thread))
@@ -160,7 +160,7 @@ def _plain_texts(texts: Texts) -> Texts:
 
 
 def plain_text(text: bytes) -> bytes:
-    r"""Return the JSON of a list on one line, as Kineto writes it; other tools indent or quote it.
+    r"""Return a JSON list on one line, as written by Kineto; other tools indent or quote it.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def plain_text(text: bytes) -> bytes:
 
 
 def decode_arg(text: bytes) -> list[Any]:
-    r"""Return the list that is an argument of a call; an empty list if there is none.
+    r"""Return the list in an argument of a call; an empty list if it is missing.
 
     Examples
     --------
@@ -185,15 +185,15 @@ def decode_arg(text: bytes) -> list[Any]:
     if not text:
         return []
     value = parse_json(text)
-    if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
+    if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend's does
         value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 
 
 def short_shapes(text: str) -> str:
-    """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
+    """Abbreviate input shapes: ``2048×1024 · 1024×4096``.
 
-    Vectors next to matrices, and shapes equal to the previous shape, are left out.
+    Vectors next to matrices, and shapes equal to the previous shape, are omitted.
     """
     shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
     if any(isinstance(size, list) for dims in shapes for size in dims):
@@ -213,9 +213,9 @@ def _split_arguments(text: str) -> list[Any]:
 
 
 def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
-    """Return how kernels were launched; for a kernel without a grid, the args of its call.
+    """Return how kernels were launched; for kernels without a grid, the args of their calls.
 
-    On AMD's devices, the grid, the block and the shared memory are args of the launching call.
+    On AMD devices, grid, block and shared memory are args of the launching call.
     """
     record = trace.table.record[rows].astype(np.int64)
     stored: LaunchArgs | None = getattr(trace.source, "launch_args", None)
@@ -232,7 +232,7 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
         pairs = zip(texts_of_call, texts[place], strict=True)
         texts[place] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
-    # Missing kernels take the appended -1, which the next line replaces.
+    # Missing kernels get the appended -1, which the next line replaces.
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
     code[missing] = [codes.setdefault(text, len(codes)) for text in texts]
     return _merge_texts(LaunchArgs(record, code, list(codes)))

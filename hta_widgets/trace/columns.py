@@ -1,4 +1,4 @@
-"""The columns of one rank, and the args of its events, read from the file."""
+"""Columns of one rank, and args of its events, which are read from the file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows, po
 from hta_widgets.trace.memo import MemoOwner, memo
 from hta_widgets.trace.short_paths import shorten_record
 
-#: int16, or int32 if a file has too many categories for it
+#: int16, or int32 if a file has too many categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
-#: int32, or int64 if a file states an id that needs it, such as a handle of HIP
+#: int32, or int64 if an id in the file requires it, such as a HIP handle
 StreamIds = npt.NDArray[np.int32] | Ints
 
 TrackRole = Literal["thread", "stream", "annotation", "other"]
 
 
 class StringPool:
-    """A dictionary of strings: `add` gives the code of a string, `values` lists them by code."""
+    """A dictionary of strings: `add` returns a string's code, `values` lists strings by code."""
 
     __slots__ = ("_codes", "values")
 
@@ -49,7 +49,7 @@ class StringPool:
         return code
 
     def find(self, value: str) -> int:
-        """Return the code of `value`, -1 if there is none."""
+        """Return the code of `value`; -1 if it is missing."""
         return self._codes.get(value, -1)
 
     def __len__(self) -> int:
@@ -66,12 +66,12 @@ class StringPool:
 class CopyTable:
     """Recorded rate and size of copies and fills, by record number.
 
-    Few events have these values, so they are not columns of the events. Record numbers stay valid
-    if events are left out.
+    Few events have these values, so they are not event columns. Record numbers remain valid if
+    events are dropped.
     """
 
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
-    #: rate as the profiler computed it; NaN if the record has none
+    #: rate as computed by the profiler; NaN if the record has none
     gb_per_s: Floats = field(default_factory=lambda: np.empty(0, np.float64))
     size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
 
@@ -102,14 +102,14 @@ class Binding(NamedTuple):
 
 @dataclass(slots=True)
 class RankColumns:
-    """The decoded records of one file, of all phases, in file order.
+    """The decoded records of a file, of all phases, in file order.
 
-    Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
-    `start_ns` is meaningless if `timed` is False (metadata records). Codes, ids and record
-    numbers may be of narrower types than stated here.
+    Times are absolute nanoseconds on the recorded clock, including ``baseTimeNanoseconds``.
+    `start_ns` is meaningless if `timed` is False (metadata records). Codes, ids and record numbers
+    may have narrower types than stated here.
     """
 
-    phase: Codes  # ord of the phase letter; 0 for none
+    phase: Codes  # ord of the phase letter; 0 if missing
     start_ns: Ints
     dur_ns: Ints  # -1 for none
     timed: Bools
@@ -119,22 +119,22 @@ class RankColumns:
     tid: npt.NDArray[np.int32]  # codes into `tids`
     stream: StreamIds  # args.stream, -1 if absent
     correlation: Ints  # args.correlation, -1 if absent
-    flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 if absent
+    flow: npt.NDArray[np.int32]  # top-level "id" as a code into `flow_ids`, -1 if absent
     names: StringPool
     categories: StringPool
     pids: StringPool
     tids: StringPool
-    flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay different
-    #: args of phase M and C records, by record number (the value in `record`)
+    flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" remain different
+    #: args of records of phases M and C, by record number (the value in `record`)
     small_args: ArgsByRecord = field(default_factory=dict[int, dict[str, Any]])
-    #: position in the file's traceEvents of each row
+    #: position of each row in the file's traceEvents
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: value in ns of the last digit of the file's times: 1000 for whole microseconds
     resolution_ns: int = 1
-    #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``, whose arrows end at
-    #: the next event of the thread instead of the enclosing one
+    #: rows (not record numbers) of ``f`` records without ``"bp": "e"``, whose arrows end at the
+    #: next event on the thread instead of the enclosing one
     ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: scope of instants by row, unless it is the default ``"t"``
+    #: scope of instants by row, if it differs from the default ``"t"``
     scope: dict[int, str] = field(default_factory=dict)
     #: by record number
     bindings: dict[int, Binding] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class RankColumns:
 
 @dataclass(slots=True, frozen=True)
 class Track:
-    """One row group of the timeline: a thread, a device stream, or its annotations."""
+    """A row group of the timeline: a thread, a device stream, or its annotations."""
 
     pid: str
     tid: str
@@ -152,29 +152,29 @@ class Track:
     process: str  # e.g. "python" or "GPU 0"
     stream: int  # -1 for host tracks
     sort: tuple[int, ...]  # display order: indices of process and thread, role, first start
-    nested: int  # lanes 0 .. nested-1 hold properly nested events
-    lanes: int  # lanes nested .. lanes-1 hold events that overlap others without nesting
+    nested: int  # lanes 0 .. nested-1 contain properly nested events
+    lanes: int  # lanes nested .. lanes-1 contain events that overlap others without nesting
 
     @property
     def key(self) -> str:
-        """Name of the track, unique within a rank: the value in the ``track`` column."""
+        """Name of the track, unique within a rank; the value in the ``track`` column."""
         suffix = " annotations" if self.role == "annotation" else ""
         return f"{self.process} · {self.label}{suffix}"
 
 
 class TableFile(Protocol):
-    """The file from which the columns of a table are mapped, and its other contents."""
+    """The file from which the columns of a table are mapped, with its other contents."""
 
     def fact(self, name: str) -> Any:
-        """Return the JSON value stored under a name; None if there is none."""
+        """Return the JSON value stored under a name; None if it is missing."""
 
     def read(self, name: str) -> Array:
-        """Return a column of numbers; raise `TraceError` if it is missing or damaged."""
+        """Return a numeric column; raise `TraceError` if it is missing or damaged."""
 
 
 @dataclass(slots=True)
 class EventTable:
-    """Complete and paired events of one rank, sorted by (start, longest first, file order)."""
+    """Complete and paired events of a rank, sorted by (start, longest first, file order)."""
 
     start_ns: Ints  # since Trace.zero_ns
     dur_ns: Ints
@@ -183,7 +183,7 @@ class EventTable:
     kind: Codes  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row, -1 for none
+    parent: npt.NDArray[np.int32]  # row; -1 if there is none
     stream: StreamIds
     correlation: Ints
     step: Ints
@@ -192,7 +192,7 @@ class EventTable:
     names: StringPool
     categories: StringPool
     tracks: list[Track]
-    #: record of the end (E) of each event of two records, by row; an event has the args of both
+    #: end record (E) of each event with two records, by row; such an event has the args of both
     end_record: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -215,7 +215,7 @@ class EventTable:
 
     @property
     def file(self) -> TableFile | None:
-        """The file with exactly these events and kinds; None if there is none."""
+        """The file with exactly these events and kinds, or None."""
         return None
 
     def with_kinds(self, kind: Codes) -> EventTable:
@@ -231,7 +231,7 @@ class FlowTable:
     source: Ints
     target: Ints
     kinds: list[str]
-    #: file records of the s/f (and t) events of each arrow, -1 for arrows joined by correlation
+    #: records of the s/f (and t) events of each arrow; -1 for arrows joined by correlation
     source_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     target_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -246,7 +246,7 @@ class FlowTable:
 
 @dataclass(slots=True)
 class CounterTable:
-    """Samples of counters (phase C); one row per series and sample, sorted by series, time."""
+    """Counter samples (phase C), one row per series and sample, sorted by series, then time."""
 
     time_ns: Ints  # since Trace.zero_ns
     series_id: npt.NDArray[np.int32]  # position in `series`
@@ -291,7 +291,7 @@ class AsyncTable:
 
 
 Table = TypeVar("Table", EventTable, FlowTable, CounterTable, InstantTable, AsyncTable, CopyTable)
-#: Fields of tables that do not have a value per row.
+#: Fields of tables that do not have one value per row.
 _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "series"}
 
 
@@ -317,7 +317,7 @@ def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
 
 
 def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
-    """Return the rows of all tables; other fields are from `changes`, else from the first table."""
+    """Concatenate tables; fields other than columns come from `changes`, else the first table."""
     columns = dict(changes)
     for name in {column.name for column in fields(tables[0])} - _SHARED_FIELDS - set(changes):
         values = [getattr(table, name) for table in tables]
@@ -327,10 +327,10 @@ def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
 
 
 class RecordSource(ABC):
-    """Records of a file as JSON, by their positions in ``traceEvents``; readers implement it."""
+    """Records of a file as JSON, by position in ``traceEvents``; implemented by readers."""
 
     path: str
-    #: whether records lose the folders of paths; see `hta_widgets.trace.short_paths`
+    #: whether folders are removed from paths in records; see `hta_widgets.trace.short_paths`
     shortens_paths = False
 
     @abstractmethod
@@ -338,7 +338,7 @@ class RecordSource(ABC):
         """Return the number of records."""
 
     def record(self, index: int) -> bytes:
-        """Return the JSON object of one record; verbatim, or repaired if it is not JSON."""
+        """Return the JSON object of a record, verbatim, or repaired if it is not valid JSON."""
         for _, text in self.records(np.array([index], np.int64)):
             return text
         raise TraceError(
@@ -346,7 +346,7 @@ class RecordSource(ABC):
         )
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of some records that can be read, in file order."""
+        """Yield ``(index, JSON object)`` of requested records that are readable, in file order."""
         wanted = np.unique(np.asarray(indices, np.int64))
         if not len(wanted):
             return
@@ -363,12 +363,12 @@ class RecordSource(ABC):
 
 
 class JoinedRecords(RecordSource):
-    """The records of several sources, numbered one after the other."""
+    """The records of several sources, numbered consecutively."""
 
     def __init__(self, sources: Sequence[RecordSource]) -> None:
         self.path = sources[0].path
         self.sources = list(sources)
-        #: the number of the first record of each source, and the number of all records
+        #: number of the first record of each source, followed by the number of all records
         self.first: list[int] = np.cumsum([0, *map(len, sources)]).tolist()
 
     def __len__(self) -> int:
@@ -390,7 +390,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_fields(text: bytes) -> Fields | None:
-    """Return the members of a JSON object; None for anything else."""
+    """Return the members of a JSON object; None for other text."""
     try:
         return {key: bytes(raw) for key, raw in _decode(text).items()}
     except (msgspec.DecodeError, RecursionError):
@@ -402,9 +402,9 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
     return _encode({key: Raw(value) for key, value in fields.items()})
 
 
-#: Name of the operator whose args apply to communication kernels without args.
+#: Operator whose args apply to communication kernels without args.
 PARAM_COMMS = "record_param_comms"
-#: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
+#: Communication args of PyTorch and NCCL, which readers and stores keep as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
     "Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size",
     "Process Group Name", "Process Group Description", "Process Group Ranks", "Src Rank",
@@ -417,14 +417,14 @@ _SHORT_INT = re.compile(rb"[1-9][0-9]{0,17}").fullmatch
 
 
 def decode_json(text: bytes, *, strict: bool = True) -> Any:
-    """Decode JSON; integers of more digits than Python converts become text."""
+    """Decode JSON; integers with more digits than Python converts become text."""
     decoder = _json_decoder(sys.get_int_max_str_digits() or sys.maxsize, strict=strict)
     return decoder.decode(text.decode("utf-8", "strict" if strict else "replace"))
 
 
 def parse_json(text: Any) -> Any:
-    """Return the value of a JSON text; None for anything else."""
-    # msgspec takes a quarter of the time, but refuses NaN, infinities, lone surrogates and byte
+    """Return the value of a JSON text; None for other text."""
+    # msgspec takes a quarter of the time, but rejects NaN, infinities, lone surrogates and byte
     # order marks.
     for decode in (msgspec.json.decode, json.loads):
         with suppress(ValueError, RecursionError, TypeError):
@@ -433,7 +433,7 @@ def parse_json(text: Any) -> Any:
 
 
 def decode_args(record: bytes) -> dict[str, Any]:
-    """Return the args in the JSON of a record; args that are not an object as the arg ``args``.
+    """Return the args in a JSON record; args that are not an object become the arg ``args``.
 
     Raises `ValueError` or `RecursionError` if the record is not JSON.
     """
@@ -454,17 +454,17 @@ def _json_decoder(max_digits: int, *, strict: bool) -> json.JSONDecoder:
 
 @dataclass(frozen=True)
 class ArgTable:
-    """`COMMUNICATION_KEYS` of the records that name a collective."""
+    """`COMMUNICATION_KEYS` of records that name a collective."""
 
     record: Ints  # ascending
-    code: npt.NDArray[np.int32]  # by record and key, into `texts`
+    code: npt.NDArray[np.int32]  # index into `texts`, by record and key
     texts: list[bytes]  # JSON; empty for an arg that a record lacks
 
     def __len__(self) -> int:
         return len(self.record)
 
     def validate(self, records: int) -> ArgTable:
-        """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
+        """Return the table; raise `ValueError` if it does not fit a file of `records` records."""
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
             raise ValueError(
                 "the number of args of communication differs from the number of its records"
@@ -478,14 +478,14 @@ class ArgTable:
     @cached_property
     def values(self) -> list[Any]:
         """The decoded values of `texts`."""
-        # Most args are sequence numbers, for which a decoder takes ten times as long.
+        # Most args are sequence numbers, for which a JSON decoder takes ten times as long.
         return [
             int(text) if _SHORT_INT(text) else decode_json(text) if text else None
             for text in self.texts
         ]
 
     def positions(self, records: Ints) -> Ints:
-        """Return the positions of records in the table, -1 for others."""
+        """Return the positions of records in the table; -1 for other records."""
         return positions_in(self.record, records)
 
     def column(self, positions: Ints, key: str) -> list[Any]:
@@ -495,11 +495,11 @@ class ArgTable:
 
 
 def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
-    """Return the args of ascending records, from their JSON joined by NUL; None without records."""
+    """Return the args of ascending records from NUL-joined JSON; None without records."""
     code_of: dict[bytes, int] = {}
     shared_codes: dict[bytes, list[int]] = {}
     code_rows = []
-    # Few records differ in more than the last arg, their sequence number.
+    # Most records differ only in the last arg, their sequence number.
     for text in texts:
         shared, _, last = text.rpartition(b"\0")
         codes = shared_codes.get(shared)
@@ -514,7 +514,7 @@ def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None
 
 
 class RecordedEvents(MemoOwner, Protocol):
-    """A rank with the records that its events were read from."""
+    """A rank with the records from which its events were read."""
 
     @property
     def table(self) -> EventTable:
@@ -526,15 +526,15 @@ class RecordedEvents(MemoOwner, Protocol):
 
 
 def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Return some args of some events, by key as in the file; memoized with the trace.
+    """Return args of events, by key as in the file; memoized with the trace.
 
-    A value is None if the event has no such arg or the trace has no file.
+    A value is None if the event lacks the arg or the trace has no file.
     """
     return memo(trace, (tuple(keys), rows.tobytes()), lambda: _event_args(trace, rows, keys))
 
 
 def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Return some args of some events, from the columns of the source if it has them."""
+    """Return args of events, from columns of the source if it has them."""
     table: ArgTable | None = getattr(trace.source, "comm_args", None)
     if table is None or not set(keys) <= set(COMMUNICATION_KEYS):
         return _read_args(trace, rows, keys)
@@ -552,9 +552,9 @@ def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[
 def event_arg_texts(
     trace: RecordedEvents, rows: Rows, keys: Sequence[str]
 ) -> list[tuple[bytes, ...]]:
-    """Return some args of some events as the file's JSON, empty for an arg that an event lacks.
+    """Return args of events as JSON text from the file; empty for an arg that an event lacks.
 
-    If most events share their args, comparing texts is faster than decoding values.
+    If most events have the same args, comparing texts is faster than decoding values.
     """
     values = _read_args(trace, rows, keys, Raw)
     columns = [list(map(_text, values[key])) for key in keys]
@@ -568,7 +568,7 @@ def _text(value: object) -> bytes:
 
 
 def whole_number(value: object) -> int | None:
-    """Return an integer from an integer, a string of digits or a whole float; else None."""
+    """Return the integer in an integer, a string of digits or a whole float; otherwise None."""
     if isinstance(value, str):
         return int(value) if _INTEGER(value) else None
     if isinstance(value, float):
@@ -577,7 +577,7 @@ def whole_number(value: object) -> int | None:
 
 
 def as_integer(value: object, limit: float = 1 << 62) -> int:
-    """Return a `whole_number` from 0 to below `limit`; -1 for other values."""
+    """Return a `whole_number` that is at least 0 and below `limit`; -1 for other values."""
     number = whole_number(value)
     return number if number is not None and 0 <= number < limit else -1
 
@@ -617,7 +617,7 @@ def _read_args(
         record: _selected_args(body, keys, decoder)
         for record, body in trace.source.records(records)
     }
-    no_args = [None] * len(keys)  # of records that could not be read
+    no_args = [None] * len(keys)  # for unreadable records
     args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
     # An event of two records has the args of both.
     position_of_end = {
@@ -633,13 +633,13 @@ def _read_args(
 
 
 def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
-    """Return a function from a record's JSON to the values of some of its args."""
+    """Return a function that extracts the values of some args from a record's JSON."""
     decoder = _decoder(keys)
     return lambda body: _selected_args(body, keys, decoder)
 
 
 def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of records that decodes only these args, as values of `kind`."""
+    """Return a record decoder that decodes only these args, as values of `kind`."""
     fields = [(f"a{number}", kind, None) for number in range(len(keys))]
     names = {f"a{number}": key for number, key in enumerate(keys)}
     args = msgspec.defstruct("Args", fields, rename=names, gc=False)
@@ -650,11 +650,11 @@ def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[An
 def _selected_args(
     body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]
 ) -> list[Any]:
-    """Return the args of a record that `decoder` decodes; None for each that is missing."""
+    """Return the args of a record that `decoder` decodes; None for missing ones."""
     try:
         args = decoder.decode(body).args
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # The strict decoder refuses control characters, and args that are not an object.
+        # The strict decoder rejects control characters, and args that are not an object.
         with suppress(ValueError, RecursionError):
             return list(map(decode_args(body).get, keys))
         return [None] * len(keys)

@@ -1,4 +1,4 @@
-"""`Event`: one event of a rank, with its operator and the device work that it launched.
+"""`Event`: an event of a rank, with its operator and the device work that it launched.
 
 For example, if ``aten::mm`` calls ``cudaLaunchKernel``, which launches the kernel ``gemm``::
 
@@ -19,12 +19,12 @@ from hta_widgets.trace.trace import Trace, events_of
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a rank.
+    """An event of a rank.
 
     Attributes
     ----------
     id : int
-        The index of the event in `Trace.events`.
+        Index of the event in `Trace.events`.
     """
 
     trace: Trace
@@ -43,7 +43,7 @@ class Event:
     def operator(self) -> Event | None:
         """The innermost operator around the event, or around the call that launched it.
 
-        None if no operator is around it. For an operator, it is the event itself.
+        None without such an operator. For an operator, the event itself.
         """
         call = int(self.trace.launch_of[self.id])
         if call < 0 and self.trace.table.stream[self.id] >= 0:

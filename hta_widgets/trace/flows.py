@@ -1,8 +1,8 @@
-"""Tables of records that are not complete events: flows, counters, instants and async intervals.
+"""Tables of records other than complete events: flows, counters, instants, async intervals.
 
-A flow is an arrow between two events. Flows are launches, which are found by correlation id, and
-the file's own flow records: a start (phase s), any number of steps (t) and an end (f) that share an
-id. Each record refers to an event by its thread and time.
+A flow is an arrow between two events. Launches, found by correlation id, are flows, and so are the
+file's own flow records: a start (phase s), any number of steps (t) and an end (f) with a common id.
+Each record refers to an event by thread and time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.problems import Problems
 
-#: Categories of arrows from launch to device work, in different versions of the profiler.
+#: Categories of arrows from launches to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
 #: Ids in the category of each flow, as Intel's unitrace writes them: ``Flow_D2H_17_0``.
 _ID_OF_FLOW = re.compile(r"(?<=[a-z])(_\d+)+$", re.IGNORECASE)
@@ -56,10 +56,10 @@ def flow_table(
     launches: tuple[Ints, Ints],
     problems: Problems,
 ) -> FlowTable:
-    """Join the flow records `rows` to arrows between events; add the arrows to `launches`.
+    """Join the flow records `rows` into arrows between events; add the arrows to `launches`.
 
-    Launches are the source and target rows found by correlation. A flow between the same two events
-    adds only its record numbers to the launch.
+    Launches are source and target rows found by correlation. A flow between the same two events
+    only adds its record numbers to the launch.
     """
     source, target = launches
     kinds = {"launch": 0}
@@ -71,10 +71,10 @@ def flow_table(
     code, kind_of_code = _flow_kinds(columns, rows, kinds)
     tail_at, head_at = _pair_records(columns, rows, code, problems)
     flow_kind = kind_of_code[code[tail_at]]
-    # The records at both ends of each flow, and the events that they refer to.
+    # The records at both ends of each flow, and the events to which they refer.
     tail_rows, head_rows = rows[tail_at], rows[head_at]
     tail, head = finder.rows_at(columns, tail_rows), finder.rows_at(columns, head_rows)
-    # The position in `launches` of the same arrow, -1 for none.
+    # Position in `launches` of the same arrow; -1 if there is none.
     index = _FlowIndex(source, target, len(table))
     launch = index.positions(tail, head)
     unmatched = np.flatnonzero((flow_kind == 0) & (launch < 0))
@@ -87,7 +87,7 @@ def flow_table(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
     )
     if not len(source) and len(table):
-        # Without ids, arrows from the host to a device are launches, whatever the tool calls them.
+        # Without ids, arrows from the host to a device are launches, whatever the tool names them.
         to_device = (table.stream[tail] < 0) & (table.stream[head] >= 0)
         flow_kind[~is_lost & to_device] = 0
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
@@ -140,7 +140,7 @@ def add_bound_arrows(
 
 
 def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
-    """Return which flow records and their device events both have the id 0, which means "none"."""
+    """Return the flow records that have id 0, as have their device events, which means no id."""
     has_zero: Bools = table.correlation[events] == 0
     flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[has_zero]].tolist()]
     has_zero[has_zero] = [text.strip('"') == "0" for text in flow_ids]
@@ -150,9 +150,9 @@ def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints)
 def counter_table(
     columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems
 ) -> CounterTable:
-    """Return the samples of counters; each arg of a record is a sample of another series."""
+    """Return counter samples; each arg of a record is a sample of its own series."""
     series: dict[tuple[str, str, str], int] = {}
-    # The name of a series is formatted only once for each pid, name, id and label.
+    # The name of a series is formatted only once per pid, name, id and label.
     code_of_series: dict[tuple[int, int, int, str], int] = {}
     sample_series, sample_values, sample_rows = array("i"), array("d"), array("q")
     skipped = without_samples = 0
@@ -208,12 +208,12 @@ def instant_table(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTabl
 def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
     """Return async intervals: begins and ends paired by category, id and name.
 
-    A begin without an end is kept, with a duration of -1. An end without a begin is only counted.
+    A begin without an end is kept with a duration of -1. An end without a begin is only counted.
     """
     opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
     name = _names_of_asyncs(columns, rows, opens)
     flow = columns.flow[rows]
-    # Without an id, events are paired within their process.
+    # Events without an id are paired within their process.
     process = np.where(flow < 0, columns.pid[rows], -1)
     keys = np.stack([columns.category[rows], flow, name, process], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
@@ -239,7 +239,7 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
 
 
 def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
-    """Return the codes of names for pairing records; -1 for ids that have ends without a name."""
+    """Return name codes for pairing records; -1 for ids that have ends without a name."""
     name = columns.name[rows].astype(np.int64)
     is_empty = np.array([not text for text in columns.names.values], dtype=bool)
     is_unnamed_end = ~opens & is_empty[name]
@@ -258,7 +258,7 @@ def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
 
 
 class FlowEndpointFinder:
-    """Finds the events that flow records refer to by thread and time.
+    """Finds the events to which flow records refer by thread and time.
 
     `of_thread` maps (pid code, tid code) to a track; `zero_ns` is subtracted from record times.
     """
@@ -270,7 +270,7 @@ class FlowEndpointFinder:
         self._by_track: tuple[Rows, Ints] | None = None
 
     def rows_at(self, columns: RankColumns, rows: Rows) -> Ints:
-        """Return the row of the innermost event at each flow record's time, -1 for none.
+        """Return the row of the innermost event at each flow record's time; -1 if there is none.
 
         Records with binding point "next" refer to the next event instead.
         """
@@ -280,7 +280,7 @@ class FlowEndpointFinder:
         events_by_track, event_bounds = self._events_by_track()
         result = np.full(len(rows), -1, dtype=np.int64)
         is_to_next = np.isin(rows, columns.ends_at_next)
-        # Group 0 has the records on no track, so a track's group is its number + 1.
+        # Group 0 has the records without a track, so the group of a track is its number + 1.
         flows_by_track, flow_bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
             flows = flows_by_track[flow_bounds[number + 1] : flow_bounds[number + 2]]
@@ -288,11 +288,12 @@ class FlowEndpointFinder:
                 continue
             events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
             start_ns = table.start_ns[events]
-            # The last event to start by the record's time; for "next", the first at or after it.
+            # The last event that starts by the record's time; for "next", the first that starts at
+            # or after it.
             position = np.searchsorted(start_ns, time[flows], side="right") - 1
             is_next = is_to_next[flows]
             position[is_next] = np.searchsorted(start_ns, time[flows[is_next]], side="left")
-            # Positions before the first event and after the last one select the appended -1.
+            # Positions before the first event and after the last select the appended -1.
             result[flows] = np.append(events, -1)[position]
         self._innermost_running(result, time, np.flatnonzero(~is_to_next))
         return result
@@ -338,7 +339,7 @@ class FlowEndpointFinder:
         return np.array(tracks, dtype=np.int64)[position]
 
     def _innermost_running(self, result: Ints, time: Ints, flows: Rows) -> None:
-        """Replace the events of `flows` that have ended by the innermost running events above them.
+        """Replace ended events of `flows` by the innermost events above them that still run.
 
         `result` and `time` have the event and the time of each flow record.
         """
@@ -361,7 +362,7 @@ class _FlowIndex:
         self._ends = ends[self._order]
 
     def positions(self, source: Ints, target: Ints) -> Ints:
-        """Return the position of each arrow, -1 for none."""
+        """Return the position of each arrow; -1 if it is missing."""
         ends = np.where((source >= 0) & (target >= 0), source * self._size + target, -1)
         return np.append(self._order, -1)[positions_in(self._ends, ends)]
 
@@ -387,7 +388,7 @@ def _flow_kinds(columns: RankColumns, rows: Rows, kinds: dict[str, int]) -> tupl
 def _pair_records(
     columns: RankColumns, rows: Rows, code: Ints, problems: Problems
 ) -> tuple[Rows, Rows]:
-    """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads.
+    """Pair the records of each flow; return positions in `rows` of the arrows' tails and heads.
 
     Records with the same `code` and id belong to one flow.
     """
@@ -397,10 +398,10 @@ def _pair_records(
     size = (int(code.max()) + 1) * ids
     starts = np.flatnonzero(phase == ord("s"))
     ends = np.flatnonzero(phase != ord("s"))
-    # Ids may be sparse, so these are the largest arrays of a load: keep them narrow.
+    # Ids may be sparse, so these arrays are the largest while loading and are kept narrow.
     start_of_key = np.full(size, -1, dtype=np.int32)
     start_of_key[key[starts]] = starts
-    # All ends of a key with one start and without steps belong to that start.
+    # If a key has one start and no steps, all its ends belong to that start.
     is_simple = start_of_key >= 0
     is_simple[key[starts[start_of_key[key[starts]] != starts]]] = False  # several starts
     is_simple[key[phase == ord("t")]] = False
@@ -426,10 +427,10 @@ def _pair_records(
 def _pair_by_time(
     columns: RankColumns, rows: Rows, key: Ints, phase: Codes, others: Rows
 ) -> tuple[Rows, Rows, int]:
-    """Pair records by time, for ids with several starts, without a start, or with steps.
+    """Pair records by time, for ids with several starts, no start, or steps.
 
-    ``s t f s f`` has the arrows s → t, t → f and s → f: each starts at the latest start or step of
-    the id before it. Returns tails, heads, and the number of steps and ends without a start.
+    ``s t f s f`` has the arrows s → t, t → f and s → f. Each begins at the latest start or step
+    with the id before it. Returns tails, heads, and the number of steps and ends without a start.
     """
     if not len(others):
         return others, others, 0
@@ -444,7 +445,7 @@ def _pair_by_time(
     latest = last_true_positions(can_begin_arrow)
     tail = np.concatenate(([-1], latest[:-1]))
     has_started = last_true_positions(is_start) >= group_first
-    # With skewed clocks an end may precede its start: its arrow begins at the first start.
+    # With skewed clocks, an end may precede its start; its arrow then begins at the first start.
     next_start = np.minimum.accumulate(np.where(is_start, position, count)[::-1])[::-1]
     is_early = ~is_start & ~has_started & (next_start < group_end)
     tail = np.where(is_early, np.minimum(next_start, count - 1), tail)
@@ -454,7 +455,7 @@ def _pair_by_time(
 
 
 def _correlation(text: str) -> int:
-    """Return the id of a flow as a correlation id; -1 if it cannot be one."""
+    """Return a flow's id as a correlation id; -1 if it cannot be one."""
     digits = text.strip('"')
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= 19
     return int(digits) if is_number and int(digits) < 1 << 63 else -1

@@ -1,9 +1,10 @@
-"""Operators and modules of the kernels that a graph replays, from a trace of the graph's capture.
+"""Operators and modules of graph-replayed kernels, from a trace of the graph's capture.
 
-A graph is captured once: the host runs operators, whose launches record nodes and run no kernels.
-Later one call launches all kernels of the graph, and the trace of that replay has no operators. The
-captured launches are those without device work; ``StreamBeginCapture`` and ``StreamEndCapture``
-separate graphs. The kernels of a replay are matched with the captured launches, with a certainty:
+A graph is captured once: the host runs operators, whose launches record nodes without running
+kernels. Later, one call launches all kernels of the graph, and the trace of that replay has no
+operators. The captured launches are those without device work; ``StreamBeginCapture`` and
+``StreamEndCapture`` separate graphs. The kernels of a replay are matched with the captured
+launches, with a certainty:
 
 =============  =====================================================================================
 ``name``       same names in the same order
@@ -13,8 +14,8 @@ separate graphs. The kernels of a replay are matched with the captured launches,
 ``none``       fewer than 95 % of the kernels match, or several captures fit equally
 =============  =====================================================================================
 
-For example, a capture has the launches of ``a, b, a``, and a replay runs ``a, a, b``: the first
-``a`` of the replay belongs to the first ``a`` of the capture, with certainty ``name-order``.
+For example, a capture has launches of ``a, b, a``, and a replay runs ``a, a, b``. The first ``a``
+of the replay belongs to the first ``a`` of the capture, with certainty ``name-order``.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ from hta_widgets.trace.trace import Trace
 _COPY: Final = re.compile("Mem(cpy|set)")
 _LAUNCH: Final = re.compile(rf"(?!.*Graph)(.*Launch|.*{_COPY.pattern})")
 _MIN_MATCHED: Final = 0.95
-#: The certainties, the best first.
+#: Certainties, best first.
 _CERTAINTIES: Final = ("name", "name-order", "order", "partial", "none")
 
 
 @dataclass(frozen=True, eq=False)
 class CapturedGraph:
-    """The launches of a captured graph: rows of the capture, and the names of their kernels."""
+    """The launches of a captured graph: rows in the capture, and names of their kernels."""
 
     label: str
     calls: Rows
@@ -71,9 +72,10 @@ class CapturedGraph:
 
 @dataclass(frozen=True, eq=False)
 class GraphReplay:
-    """A launch of a graph: its kernels, and the captured call of each, -1 for none.
+    """A launch of a graph: its kernels, and the captured call of each; -1 if unknown.
 
-    `capture` is the position of the captured graph, -1 for none; `graph` numbers distinct graphs.
+    `capture` is the position of the captured graph, -1 if none matches; `graph` numbers distinct
+    graphs.
     """
 
     launch: int
@@ -85,7 +87,7 @@ class GraphReplay:
 
 
 class _GraphMatch(NamedTuple):
-    """The captured graph of a replay, and the position of each kernel's node; -1 for none."""
+    """The captured graph of a replay, and the position of each kernel's node; -1 if unknown."""
 
     capture: int
     certainty: str
@@ -93,28 +95,28 @@ class _GraphMatch(NamedTuple):
 
 
 def _node_name(name: str) -> str:
-    """Return the name of a node: its kernel's name, ``Memcpy`` or ``Memset``."""
+    """Return the name of a node: the name of its kernel, ``Memcpy`` or ``Memset``."""
     if "emcpy" in name or "copyBuffer" in name:
         return "Memcpy"
     return "Memset" if "emset" in name or "fillBuffer" in name else name
 
 
 def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the calls that begin and the calls that end captures; none if their numbers differ."""
+    """Return the calls that begin and end captures; empty if their numbers differ."""
     begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
     return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
 
 
 def capture_times(trace: Trace) -> Intervals:
-    """Return when the host of a trace captured graphs, in the times of its table."""
+    """Return when the host of a trace captured graphs, on the time axis of its table."""
     begins, ends = _capture_calls(trace)
     return union(trace.table.start_ns[begins], trace.table.end_ns[ends])
 
 
 @memoize
 def captured_graphs(trace: Trace) -> list[CapturedGraph]:
-    """Return the graphs that a trace captured, in the order of their captures."""
+    """Return the graphs that a trace captured, in the order of capture."""
     table = trace.table
     calls = np.flatnonzero(name_mask(trace, _LAUNCH.match) & category_mask(trace, CALLS))
     launched = np.zeros(len(table) + 1, dtype=bool)
@@ -148,11 +150,11 @@ def _nodes_of_calls(trace: Trace, calls: Rows) -> Iterator[str]:
 
 @memoize
 def graph_replays(trace: Trace) -> list[GraphReplay]:
-    """Return the launches of graphs of a rank, matched with its capture."""
+    """Return the graph launches of a rank, matched with its capture."""
     table = trace.table
     graphs = captured_graphs(trace.capture) if trace.capture is not None else []
     is_launch = name_mask(trace, is_graph_launch)
-    # `launch_of` -1, of events without a launch, selects the appended False.
+    # `launch_of` is -1 for events without a launch, which selects the appended False.
     work = np.flatnonzero(np.append(is_launch, False)[trace.launch_of] & (table.stream >= 0))
     launch = trace.launch_of[work]
     node = to_int64(event_args(trace, work, ("graph node id",))["graph node id"])
@@ -175,9 +177,10 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
 
 
 def graph_launch_of(trace: Trace, work: Rows) -> Ints:
-    """Return the launch of the graph of each of some device events, -1 for none.
+    """Return the graph launch of each device event; -1 if it is not in a graph.
 
-    It is found by correlation id: in a `captured_trace`, the captured calls launch the kernels.
+    The launch is found by correlation id, because in a `captured_trace` the captured calls launch
+    the kernels.
     """
     table = trace.table
     launches = np.flatnonzero(name_mask(trace, is_graph_launch))
@@ -190,7 +193,7 @@ def graph_launch_of(trace: Trace, work: Rows) -> Ints:
 def _match_graph(
     kernels: tuple[str, ...], graphs: Sequence[CapturedGraph], turn: int
 ) -> _GraphMatch:
-    """Return the captured graph that fits best; `turn` counts earlier replays of these kernels."""
+    """Return the best-matching captured graph; `turn` counts earlier replays of these kernels."""
     matches = [
         _GraphMatch(capture, *match_nodes(kernels, graph.nodes))
         for capture, graph in enumerate(graphs)
@@ -205,7 +208,7 @@ def _match_graph(
 
 
 def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list[int]]:
-    """Return the certainty, and the position of the node of each kernel of a replay, -1 for none.
+    """Return the certainty, and the node position of each kernel of a replay; -1 if unknown.
 
     Examples
     --------
@@ -222,7 +225,7 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
         return "name-order", [next(next_place[name]) for name in kernels]
     if len(kernels) == len(nodes) and set(nodes) <= {"", "Memcpy", "Memset"}:
         return "order", list(range(len(nodes)))
-    # Each kernel gets the next node of its name; nodes between them launched nothing.
+    # Each kernel gets the next node with its name; skipped nodes launched nothing.
     matched, first_free = [], 0
     for name in kernels:
         place = next((place for place in places[name] if place >= first_free), -1)
@@ -238,8 +241,8 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
 def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
 
-    They are appended to the rank's events once for each replay, and launch its kernels, so that
-    analyses that follow launches find them. If no capture matches, the result is the rank itself.
+    They are appended to the rank's events once per replay and launch its kernels, so analyses that
+    follow launches find them. If no capture matches, the rank itself is returned.
     """
     capture = trace.capture
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
@@ -300,7 +303,7 @@ def _host_parents(capture: Trace) -> Ints:
 
 
 def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
-    """Return the captured calls of a graph and all events above them, ascending."""
+    """Return the captured calls of a graph and all events above them, in ascending order."""
     is_chosen = mask_of_rows(graph.calls, len(capture))
     add_enclosing_rows(is_chosen, parent)
     return np.flatnonzero(is_chosen)
@@ -322,7 +325,7 @@ def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: String
 
 
 def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
-    """Return the arrows; arrows that launch `target` are replaced by launches from `source`."""
+    """Return the arrows; those that launch `target` are replaced by launches from `source`."""
     kind = flows.kinds.index("launch")
     is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
     none = np.full(len(source), -1, dtype=np.int64)

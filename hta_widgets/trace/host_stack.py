@@ -1,4 +1,4 @@
-"""Nesting of host events: the nearest operator above an event, and sums over all events below."""
+"""Nesting of host events: the nearest operator above an event, and sums over events below."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODE_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 
 
 def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) -> Bools:
-    """Return which of some events are host events whose whole category matches; case is ignored."""
+    """Return which events are host events whose whole category matches, ignoring case."""
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
     wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
@@ -40,21 +40,21 @@ def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) 
 
 
 def name_mask(trace: Trace, matches: Callable[[str], object]) -> Bools:
-    """Return which events are host events with a name that matches."""
+    """Return which events are host events with a matching name."""
     table = trace.table
     wanted = np.array([*map(bool, map(matches, table.names.values)), False])
     return wanted[table.name] & (table.stream < 0)
 
 
 def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> Bools:
-    """Return which of some events have a name that matches."""
+    """Return which of some events have a matching name."""
     used, place = distinct_codes(trace.table.name[rows])
     wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
     return np.array(wanted, dtype=bool)[place]
 
 
 def autograd_nodes(trace: Trace) -> Bools:
-    """Return which events are nodes of autograd, by their names."""
+    """Return which events are autograd nodes, judging by their names."""
 
     def is_node(name: str) -> bool:
         is_function = name.endswith(_NODE_SUFFIXES) and "::" not in name
@@ -64,10 +64,10 @@ def autograd_nodes(trace: Trace) -> Bools:
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return the nearest ancestor of each event among `stops`, or the event itself; -1 for none."""
+    """Return each event's nearest ancestor in `stops`, or the event itself; -1 if none."""
     count = len(parent)
     ancestor = np.empty(count + 1, dtype=np.int64)
-    # Each entry is the event itself or an event above it; each iteration doubles the distance.
+    # Each entry is the event itself or an event above it. Each iteration doubles the distance.
     ancestor[:-1] = np.where(stops, np.arange(count), parent)
     ancestor[ancestor < 0] = count
     ancestor[-1] = count
@@ -81,8 +81,8 @@ def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Int
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
-    """Return the parent of each event if only operators, calls and `stops` are nested."""
-    # A Python frame that crosses the end of an operator would otherwise be the parent of the calls
+    """Return the parent of each event when only operators, calls and `stops` are nested."""
+    # Otherwise, a Python frame that crosses the end of an operator would be the parent of the calls
     # that the operator makes within the frame.
     table = trace.table
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
@@ -106,11 +106,11 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The nesting of some events; children of one parent keep their order."""
+    """The nesting of some events; children of a parent keep their order."""
 
     parent: Ints
     levels: list[Rows]  # events by depth
-    children: Rows  # events ordered by parent, events without a parent first
+    children: Rows  # events ordered by parent; those without a parent come first
     first: Ints  # for each event, the position of its first child in `children`
 
     @cached_property
@@ -133,7 +133,7 @@ class Forest:
     def preorder(self) -> Ints:
         """Position of each event in depth-first order."""
         sizes = self.subtree_size[self.children]
-        # The sum of the sizes of the subtrees before each event in `children`.
+        # Total size of the subtrees before each event in `children`.
         size_before = np.empty(len(self.parent), dtype=np.int64)
         size_before[self.children] = np.cumsum(sizes) - sizes
         position = size_before.copy()
@@ -144,7 +144,7 @@ class Forest:
         return position
 
     def subtree_sums(self, values: Ints) -> Ints:
-        """Return the sum of values over each event and all that it encloses."""
+        """Return the sum of values over each event and everything that it encloses."""
         # A subtree is a range of positions in depth-first order.
         sum_before = np.zeros(len(values) + 1, dtype=np.int64)
         sum_before[self.preorder + 1] = values
@@ -153,7 +153,7 @@ class Forest:
         return sums
 
     def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
-        """Return whether each member is enclosed by another member of its group."""
+        """Return whether another member of its group encloses each member."""
         is_nested = np.zeros(len(members), dtype=bool)
         if not len(members):
             return is_nested
@@ -166,10 +166,11 @@ class Forest:
 
 
 def forest_of(parent: Ints) -> Forest:
-    """Return the forest of events with these parents (positions among themselves, -1 for none)."""
+    """Return the forest of events with these parents (positions in this array; -1 for none)."""
     count = len(parent)
     children = np.argsort(parent, kind="stable")
-    # The children of event `k` are children[bounds[k] : bounds[k + 1]], after those without parent.
+    # The children of event `k` are children[bounds[k] : bounds[k + 1]]; events without a parent
+    # precede them.
     bounds = np.searchsorted(parent[children], np.arange(count + 1))
     first, child_count = bounds[:-1], np.diff(bounds)
     level = children[: bounds[0]]
@@ -181,7 +182,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
-    """Mark in `is_chosen` also all events that enclose a marked event."""
+    """Also mark all events in `is_chosen` that enclose a marked event."""
     rows = np.flatnonzero(is_chosen)
     while len(rows):
         above = np.unique(parent[rows])
@@ -191,7 +192,7 @@ def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
 
 
 def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Return how long the direct children of each event cover it; overlaps are counted once."""
+    """Return how long the direct children of each event cover it, counting overlaps once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     children = np.flatnonzero(parent >= 0)
     if not len(children):
@@ -202,8 +203,8 @@ def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     high = np.minimum(end[children], end[above])
     has_same_parent = above[1:] == above[:-1]
     if (has_same_parent & (high[:-1] > low[1:])).any():
-        # A child's time is counted from the latest end of its earlier siblings: a running maximum
-        # by parent, for which the parent and the code of the end are packed into one int64.
+        # A child's time counts from the latest end of its earlier siblings. This is a running
+        # maximum by parent, for which the parent and the code of the end are packed into one int64.
         ends, end_code = np.unique(high, return_inverse=True)
         latest_code = np.maximum.accumulate(above * len(ends) + end_code) % len(ends)
         low[1:][has_same_parent] = np.maximum(low[1:], ends[latest_code[:-1]])[has_same_parent]
@@ -220,9 +221,9 @@ def backward_parents(trace: Trace) -> Ints:
 def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
     """Return `parents` with the backward thread attached below steps, as in HTA's call graph.
 
-    If exactly one thread runs the steps and exactly one other runs ``autograd::``, the parents of
-    the other's outermost events are the ``## backward ##`` ranges around them, or, if there are no
-    such ranges, the steps.
+    If exactly one thread runs the steps and exactly one other thread runs ``autograd::``, the
+    outermost events of the latter get the ``## backward ##`` ranges around them as parents or,
+    without such ranges, the steps.
     """
     table = trace.table
     parent = parents.astype(np.int64)
@@ -255,8 +256,8 @@ def _events_with_prefix(trace: Trace, prefix: str) -> Bools:
 def repeats_step(trace: Trace) -> Bools:
     """Return whether each event is a range that only repeats the step around it.
 
-    Programs mark their steps themselves, as in ``iteration 7`` within ``ProfilerStep#7``; readers
-    of formats without steps derive the steps from such ranges.
+    Programs mark steps themselves, as in ``iteration 7`` within ``ProfilerStep#7``. For formats
+    without steps, readers derive the steps from such ranges.
     """
     table = trace.table
     parent = np.maximum(table.parent, 0)
@@ -270,14 +271,14 @@ class OperatorTree:
 
     rows: Rows
     forest: Forest  # of the operators
-    innermost: Ints  # the innermost operator of each event by its place in `rows`, or -1
+    innermost: Ints  # position in `rows` of each event's innermost operator, or -1
 
 
 @memoize
 def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     """Return the operators of a rank: host events of category ``cpu_op`` or ``operator``.
 
-    ``ProfilerStep``, which has this category in files of 2021, is left out.
+    ``ProfilerStep``, which has this category in files of 2021, is excluded.
     """
     is_step = _events_with_prefix(trace, "ProfilerStep")
     is_operator = category_mask(trace, _OPERATORS) & ~is_step

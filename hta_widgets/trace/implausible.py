@@ -1,20 +1,22 @@
-"""Times that cannot be right: far from all others, or of device work that must have ended earlier.
+"""Detects impossible times: far from all others, or of device work that must have ended earlier.
 
-A device stream works in order. Here the copy states 3 s, though the kernels after it end earlier::
+A device stream executes in order. In this example the copy states a duration of 3 s, but the
+kernels after it end earlier::
 
     stream 7   [copy ..................................................
                      [kernel] [kernel] [kernel] [kernel]
 
-So the copy ended before the first kernel began, and its duration is cut there. Neighbours may
+Hence the copy ended before the first kernel began, and its duration is clipped there. Neighbors may
 overlap if they end in order: with programmatic dependent launch, a kernel begins before the
 previous one ends.
 
 A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
-work states an end far after all host events, it is cut at the end of the call. PyTorch's profiler
-writes no work that ends after the record ``Record Window End``, so work is cut there as well.
+work states an end far after all host events, it is clipped at the end of the call. PyTorch's
+profiler writes no work that ends after the record ``Record Window End``, so work is also clipped
+there.
 
-Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
-All such records are counted as problems, with names and record numbers.
+Among times since 1970, a record at time 0 is excluded, because the job would otherwise last 50
+years. All such records are counted as problems, with names and record numbers.
 """
 
 from __future__ import annotations
@@ -40,35 +42,35 @@ from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
 
 _HOUR_NS = 3_600_000_000_000
-#: Times are near the job if they are within an hour, or within this many times the job's length.
+#: Times are near the job if they are within an hour of it, or within this multiple of its length.
 _NEAR_LENGTHS = 1000
-#: A group of far times is left out if it has at most this share of the job's distinct times.
-#: Groups farther away than any pause of a job are always left out.
+#: A group of far times is excluded if it has at most this share of the job's distinct times. Groups
+#: farther away than any pause of a job are always excluded.
 _SMALL_SHARE = 0.01
 _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
-#: Minimum number of distinct times that show where the job is.
+#: Number of distinct times that are required for locating the job.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
-#: Maximum time by which neighbours may end in the wrong order.
+#: Neighbors may end in the wrong order by up to this time.
 _JITTER_NS = 10_000
-#: Maximum overlap of a kernel with its dependent launch.
+#: Longest overlap of a kernel with its dependent launch.
 _MAX_OVERLAP_NS = 1_000_000
-#: A stream works in order if at most this number or share of its events outlast later ones.
+#: A stream executes in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
-#: An event is cut if it ends later than the others by more than this multiple of their span.
-#: `_outlasting` applies this even to streams that do not work in order, `_clip_at_syncs` to work
-#: that a call waited for.
+#: An event is clipped if it ends later than the others by more than this multiple of their span.
+#: `_outlasting` applies this even to streams that do not execute in order, `_clip_at_syncs` to work
+#: for which a call waited.
 _MAX_LENGTHS = 4
 
 _DISORDERED = (
     "device events outlast later ones of their stream, though a stream works in order; the file may"
     " join the work of several processes, whose times then count once"
 )
-#: Calls that return after all work of their device.
+#: Calls that return after all work on their device.
 _DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)
 
-#: Number of records that a problem names, and the maximum length of their names.
+#: How many records a problem names, and the maximum length of their names.
 _NAMED_RECORDS = 3
 _NAME_LENGTH = 60
 
@@ -90,15 +92,15 @@ def exclude_far_records(
 
 
 def _near_job(times: Ints) -> tuple[int, int]:
-    """Return the bounds of the times that are near the job whose events start at `times`.
+    """Return the bounds of times near the job; its events start at `times`.
 
-    Times that are less than an hour apart are a group. The job is the group with the most distinct
-    times; of equal groups, the last.
+    Times less than an hour apart form a group. The job is the group with the most distinct times,
+    or the last of several such groups.
     """
     if len(times) < _MIN_TIMES:
         return _EVERYTHING
     earliest, latest = int(times.min()), int(times.max())
-    if not ((times > earliest) & (times < latest)).any():  # fewer than three different times
+    if not ((times > earliest) & (times < latest)).any():  # fewer than three distinct times
         return _EVERYTHING
     if latest - earliest <= _HOUR_NS:
         return _widen(earliest, latest, latest - earliest)
@@ -120,7 +122,7 @@ def _near_job(times: Ints) -> tuple[int, int]:
 
 
 def _widen(low: int, high: int, length_ns: int) -> tuple[int, int]:
-    """Return the bounds of the times near a range, which contains a job of this length."""
+    """Return the bounds of times near a range that contains a job of this length."""
     margin = max(_HOUR_NS, _NEAR_LENGTHS * length_ns)
     return max(low - margin, _EVERYTHING[0]), min(high + margin, _EVERYTHING[1])
 
@@ -133,10 +135,10 @@ def repair_durations(
     *,
     window_end_ns: int | None,
 ) -> dict[int, int]:
-    """Cut or leave out events whose durations cannot be right, and sort the events again.
+    """Clip or exclude events with impossible durations, and sort the events again.
 
-    `events` has the columns of the event table, sorted. `window_end_ns` is when the profiler
-    stopped, if the file states it. Returns `end_record` for the new rows.
+    `events` has the sorted columns of the event table. `window_end_ns` is the time at which the
+    profiler stopped, if the file states it. Returns `end_record` for the new rows.
     """
     recorded_dur = events["dur_ns"]
     dur = _clip_outlasting(columns, events, problems)
@@ -164,7 +166,7 @@ def _ends_near(
         return None
     start = events["start_ns"]
     _, high = _near_job(start)
-    # The end of a pair is another record, whose time was checked before.
+    # The end of a pair is a separate record, whose time was checked before.
     is_near: Bools = (dur <= high - start) | (events["phase"] != 0)
     text = "events that end far from all other times; left out"
     _count(columns, events["name"], events["record"], np.flatnonzero(~is_near), text, problems)
@@ -172,12 +174,12 @@ def _ends_near(
 
 
 def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Problems) -> Ints:
-    """Return durations; a duration that outlasts later work of its stream is cut."""
+    """Return the durations, clipping those that outlast later work of their stream."""
     dur: Ints = events["dur_ns"]
     is_work = np.array([is_stream_work(text) for text in columns.categories.values], np.bool_)
     if not is_work.any():
         return dur
-    # The end of an event without length may be as wrong as its length.
+    # The end of an event without duration may be as wrong as its duration.
     work = np.flatnonzero(is_work[events["category"]] & (dur > 0))
     thread = events["pid"][work].astype(np.int64) * len(columns.tids) + events["tid"][work]
     used_threads, stream = distinct_codes(thread)
@@ -186,7 +188,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     begin = events["start_ns"][work]
     end = begin + dur[work]
     jitter_ns = max(_JITTER_NS, columns.resolution_ns)
-    # Neighbours that end in the wrong order, or overlap by more than a dependent launch explains.
+    # Neighbors that end in the wrong order, or overlap more than dependent launch explains.
     is_suspicious = (end[1:] < end[:-1] - jitter_ns) | (begin[1:] < end[:-1] - _MAX_OVERLAP_NS)
     suspicious = np.flatnonzero(is_suspicious & (stream[1:] == stream[:-1]))
     if not len(suspicious):
@@ -196,7 +198,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     disordered = 0
     for number in np.unique(stream[suspicious]).tolist():
         low, high = int(bounds[number]), int(bounds[number + 1])
-        # `wrong` are positions from `low`.
+        # `wrong` has positions relative to `low`.
         wrong, latest_end, kept = _outlasting(begin[low:high], end[low:high], jitter_ns)
         disordered += kept
         clipped[work[low + wrong]] = latest_end - begin[low + wrong]
@@ -213,10 +215,10 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 def _clip_at_syncs(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Ints:
-    """Return `dur`; work is cut if the host waited for it, and it states a much later end."""
+    """Return `dur`, clipping work with an end far after a call of the host that waited for it."""
     start = events["start_ns"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
-    # The last entry lets a file without categories be indexed.
+    # The additional last entry allows indexing for files without categories.
     on_device = np.array([*is_device_code, False], np.bool_)[events["category"]]
     if on_device.all() or not on_device.any():
         return dur
@@ -224,13 +226,14 @@ def _clip_at_syncs(
     last_host_ns = int(end[~on_device].max())
     limit = last_host_ns + _MAX_LENGTHS * (last_host_ns - int(start[0]))
     suspects = np.flatnonzero(on_device & (end > limit) & (start < last_host_ns))
-    # A call waits for one device only.
+    # A call only waits for one device.
     if not len(suspects) or len(np.unique(events["pid"][on_device])) > 1:
         return dur
     names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
     syncs = np.flatnonzero(~on_device & np.isin(events["name"], names))
     launched_ns = _launch_times(start, end, events["correlation"], ~on_device, suspects)
-    # The earliest end of each call and all later ones; the last entry is for work without a call.
+    # The earliest end among each call and all later calls; the last entry is for work without a
+    # call.
     ends = np.append(end[syncs], _EVERYTHING[1])
     earliest_ends = np.minimum.accumulate(ends[::-1])[::-1]
     synced_ns = earliest_ends[np.searchsorted(start[syncs], launched_ns)]
@@ -266,24 +269,24 @@ def _clip_at_window_end(
 def _launch_times(
     start: Ints, end: Ints, correlation: Ints, on_host: Bools, rows: Rows
 ) -> list[int]:
-    """Return for each event the end of the call that launched it, or its own start if earlier."""
+    """Return the end of the call that launched each event, or the event's start if earlier."""
     has_id = (correlation != 0) & (correlation != -1)
     calls = np.flatnonzero(on_host & has_id & np.isin(correlation, correlation[rows]))
-    calls = calls[np.argsort(-end[calls])]  # if an id repeats, the dict has its earliest end
+    calls = calls[np.argsort(-end[calls])]  # if an id repeats, the dict keeps its earliest end
     end_of_call = dict(zip(correlation[calls].tolist(), end[calls].tolist(), strict=True))
     pairs = zip(correlation[rows].tolist(), start[rows].tolist(), strict=True)
     return [min(start_ns, end_of_call.get(number, start_ns)) for number, start_ns in pairs]
 
 
 def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int]:
-    """Return the events of a stream whose ends are wrong, and the latest possible end of each.
+    """Return the events of a stream with impossible ends, and the latest possible end of each.
 
-    The last result is the number of other events that outlast a later one of the stream.
+    The last result is the number of other events that outlast a later event of the stream.
 
-    A suspect is an event that ends after a later one, or long after the next one begins. It is cut
-    at the start of the next event if the stream works in order otherwise, or if it ends far beyond
-    the events that are not suspects. In the latter case, other events that end there and are as
-    long as suspects, such as the last one, are cut to no length.
+    A suspect is an event that ends after a later one, or long after the next one begins. It is
+    clipped at the start of the next event if the stream otherwise executes in order, or if it ends
+    far beyond the events that are not suspects. In the latter case, other events that end there and
+    are as long as suspects, such as the last one, are clipped to no duration.
     """
     first_end = np.minimum.accumulate(end[::-1])[::-1]  # of each event and all later ones
     is_disproved = end[:-1] > first_end[1:] + jitter_ns
@@ -295,7 +298,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
     is_suspect = mask_of_rows(suspects, len(begin))
     is_as_long = ~is_suspect & (2 * dur >= dur[suspects].max(initial=0))
     is_plausible = ~is_suspect & ~is_as_long
-    # Only ends beyond `limit` are far from the plausible ones; few of these show nothing.
+    # Only ends beyond `limit` are far from the plausible ones; a few plausible ends do not suffice.
     limit = _EVERYTHING[1]
     if np.count_nonzero(is_plausible) >= _MIN_TIMES:
         last_end = int(end[is_plausible].max())
@@ -313,7 +316,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
 def _count(
     columns: RankColumns, name: Array, record: Ints, rows: Rows, text: str, problems: Problems
 ) -> None:
-    """Count records as a problem, with the names and record numbers of the first few."""
+    """Count records as a problem, with names and record numbers of the first few."""
     named = [
         f"{columns.names[name[row]][:_NAME_LENGTH]!r} (record {int(record[row]):,})"
         for row in rows[:_NAMED_RECORDS].tolist()

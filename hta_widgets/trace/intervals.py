@@ -27,7 +27,7 @@ class Intervals(NamedTuple):
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
-    """Return the union of intervals in any order, as disjoint pieces; pieces that touch are joined.
+    """Return the union of unordered intervals as disjoint pieces; touching pieces are joined.
 
     Intervals without length cover nothing.
 
@@ -52,7 +52,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def union_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> tuple[Ints, Ints, Ints]:
-    """Return the union of the intervals of each group: the group, start and end of its pieces.
+    """Return the union of each group's intervals, as group, start and end of its pieces.
 
     Groups are numbered ``0 .. groups-1``; the pieces are ordered by group.
     """
@@ -60,7 +60,8 @@ def union_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> tuple[In
     first[group], last[group] = start, end
     np.minimum.at(first, group, start)
     np.maximum.at(last, group, end)
-    # Place the groups end to end, one ns apart, so that one union covers each on its own.
+    # The groups are placed end to end, one ns apart, so that a single union handles each
+    # separately.
     width = last - first + 1
     offset = np.cumsum(width) - width
     moved_by = offset - first
@@ -71,7 +72,7 @@ def union_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> tuple[In
 
 
 def covered_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
-    """Return the time that the intervals of each group cover."""
+    """Return the time that each group's intervals cover."""
     piece_group, piece_start, piece_end = union_by_group(group, start, end, groups)
     return sum_by_group(piece_group, piece_end - piece_start, groups)
 
@@ -88,7 +89,7 @@ def total_length(pieces: Intervals) -> int:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Return the intersection of two unions of intervals."""
-    # Each piece of `a` meets the pieces `first` to `after - 1` of `b`.
+    # Each piece of `a` overlaps the pieces `first` to `after - 1` of `b`.
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)
@@ -122,7 +123,7 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
 
 
 class CumulativeCoverage:
-    """Covered time before any instant, by binary search.
+    """Covered time before any instant, found by binary search.
 
     The covered time of ``[t0, t1)`` is ``coverage(t1) - coverage(t0)``.
     """
@@ -146,15 +147,15 @@ class IntervalUnion:
     """Union of intervals, as disjoint pieces in order."""
 
     starts: Ints
-    prefix: Ints  # total length of the pieces before each piece; the last entry is the total
+    prefix: Ints  # total length of the pieces before each piece, followed by the total of all
 
     def count_and_length_before(self, times: Ints) -> tuple[Rows, Ints]:
-        """Return how many pieces start before each of `times`, and the time covered before it."""
+        """Return how many pieces start before each time, and how much time they cover by then."""
         started = self.starts.searchsorted(times)
         if not len(self.starts):
             return started, np.zeros_like(times)
         last = np.maximum(started - 1, 0)
-        # The last piece that started may end after the time.
+        # The last piece that has started may end after the time.
         reached = self.prefix[last] + times - self.starts[last]
         return started, np.maximum(np.minimum(self.prefix[started], reached), 0)
 
@@ -185,24 +186,24 @@ def union_of_sorted(starts: Ints, ends: Ints) -> IntervalUnion:
 
 @dataclass(slots=True, frozen=True)
 class IntervalIndex:
-    """A set of intervals that may overlap, with the covered time and the count in any window."""
+    """Intervals that may overlap, with covered time and count in any window."""
 
     cover: IntervalUnion
-    starts: Ints | None  # of intervals with a length, sorted; None if they equal those of `cover`
+    starts: Ints | None  # of intervals with a length, sorted; None if equal to those of `cover`
     ends: Ints | None  # likewise
-    points: Ints  # starts of intervals without length, sorted
+    points: Ints  # sorted starts of intervals without length
 
     def __len__(self) -> int:
         return len(self.sorted_starts) + len(self.points)
 
     @property
     def sorted_starts(self) -> Ints:
-        """Starts of the intervals that have a length, sorted."""
+        """Sorted starts of the intervals with a length."""
         return self.cover.starts if self.starts is None else self.starts
 
     @property
     def sorted_ends(self) -> Ints:
-        """Ends of the intervals that have a length, sorted."""
+        """Sorted ends of the intervals with a length."""
         return self.cover.ends if self.ends is None else self.ends
 
     @property
@@ -211,10 +212,10 @@ class IntervalIndex:
         return self.starts is None
 
     def measure(self, edges: Ints) -> tuple[Ints, Ints]:
-        """Return covered time and number of overlapping intervals between neighbouring `edges`."""
+        """Return covered time and number of overlapping intervals between successive `edges`."""
         started, before = self.cover.count_and_length_before(edges)
         if self.starts is None or self.ends is None:
-            # A piece is open at an edge if it started before and not all of it is covered yet.
+            # A piece is open at an edge if it started earlier and is not yet fully covered.
             open_at = self.cover.prefix[started[:-1]] > before[:-1]
             counts = np.diff(started) + open_at
         else:
@@ -226,7 +227,7 @@ class IntervalIndex:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First start and last end, as if instants lasted 1 ns; (0, 0) without intervals."""
+        """First start and last end, where instants last 1 ns; (0, 0) without intervals."""
         bounds = []
         if len(self.cover.starts):
             length = self.cover.prefix[-1] - self.cover.prefix[-2]
@@ -245,7 +246,7 @@ class IntervalIndex:
 
 
 def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
-    """Build the set of intervals with these ascending starts and durations."""
+    """Build an index of intervals with these ascending starts and durations."""
     points = _NONE
     has_length = durs > 0
     if not has_length.all():
@@ -255,6 +256,6 @@ def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
     cover = union_of_sorted(starts, ends)
     if len(cover.starts) == len(starts):
         return IntervalIndex(cover, None, None, points)
-    # Ends are nearly sorted already, and a stable sort uses that: it is ten times as fast.
+    # The ends are nearly sorted, which makes a stable sort ten times as fast.
     ends.sort(kind="stable")
     return IntervalIndex(cover, np.ascontiguousarray(starts), ends, points)

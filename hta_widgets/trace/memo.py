@@ -1,8 +1,8 @@
-"""Memoized results of ranks, sets and comparisons, and the limit of their memory.
+"""Memoized results of ranks, trace sets and comparisons, and the limit of their memory.
 
 A rank of a store can release its columns and results, and read or compute them again later. Its
-results count towards a limit that all sets share. Above the limit, the least recently used ranks
-are released.
+results count toward a limit that all trace sets share. Above the limit, the least recently used
+ranks are released.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ComputationCancelled(BaseException):
     """Raised to end a computation whose result is not needed any more."""
 
 
-#: Set while the interpreter ends and waits for its threads.
+#: Set while the interpreter exits and waits for its threads.
 is_ending = threading.Event()
-#: Whether the running work is cancelled; set by `hta_widgets.live.background`.
+#: Whether the running work is canceled; set by `hta_widgets.live.background`.
 is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=is_ending.is_set)
 
 
 def raise_if_cancelled() -> None:
-    """Raise `ComputationCancelled` in work that is cancelled; called between ranks."""
+    """Raise `ComputationCancelled` in canceled work; called between ranks."""
     if is_cancelled.get()():
         raise ComputationCancelled
 
@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Cache of values by key with a limited total size; the least recently used are evicted first.
+    """Cache of values by key with a limited total size, which evicts the least recently used first.
 
     Threads may share it. A pickled copy is empty.
     """
@@ -57,7 +57,7 @@ class LRU(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """Return the value of `key` and mark it as most recently used; None if there is none."""
+        """Return the value of `key` and mark it as most recently used; None if it is missing."""
         with self._lock:
             if key not in self._items:
                 return None
@@ -81,7 +81,7 @@ class LRU(Generic[K, V]):
         return value
 
     def get_or_compute(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value under `key`; compute it if there is none."""
+        """Return the value of `key`, computing it if it is missing."""
         value = self.get(key)
         return self.put(key, make()) if value is None else value
 
@@ -111,7 +111,7 @@ class LRU(Generic[K, V]):
 
 
 class MemoOwner(Protocol):
-    """A rank, set or comparison with memoized results."""
+    """A rank, trace set or comparison with memoized results."""
 
     @property
     def memo(self) -> dict[Any, Any]:
@@ -119,7 +119,7 @@ class MemoOwner(Protocol):
 
 
 class MappedRank(MemoOwner, Protocol):
-    """A rank whose memory can be released, if its columns are mapped from a file."""
+    """A rank whose memory can be released if its columns are mapped from a file."""
 
     @property
     def is_mapped(self) -> bool:
@@ -141,14 +141,14 @@ class _Result:
     __slots__ = ("lock", "value", "version")
 
     def __init__(self) -> None:
-        # A result may need others, but never in a circle, so threads cannot wait for each other.
+        # Results may need others but never in a circle, so threads cannot wait for each other.
         self.lock = threading.RLock()
         self.version = -1
         self.value: Any = None
 
 
 def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
-    """Return the result that is memoized in `owner` under `key`; compute it if there is none.
+    """Return the result memoized in `owner` under `key`, computing it if it is missing.
 
     Results are valid until `taxonomy.add` changes the kinds of events. Threads that need the same
     result at the same time wait for the thread that computes it.
@@ -158,7 +158,7 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
         result = owner.memo.setdefault(key, _Result())
     if result.version != taxonomy.version():
         with result.lock:
-            # Read before `make`: its result may lack rules that are added while it runs.
+            # Read before `make`, because its result may lack rules that are added while it runs.
             version = taxonomy.version()
             if result.version != version:
                 result.value = make()
@@ -178,16 +178,16 @@ def memoize(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatena
     return cached_call
 
 
-#: Maximum bytes of results of stored ranks; `set_memory_limit` changes it.
+#: Maximum size of the results of stored ranks; `set_memory_limit` changes it.
 _max_bytes = 512 << 20
-#: The limit for pages, which read the same ranks repeatedly; enough for 10 million events.
+#: Limit for pages, which read the same ranks repeatedly; sufficient for 10 million events.
 _PAGE_BYTES = 2 << 30
 #: Estimated bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200
 
 
 def set_memory_limit(most_bytes: int) -> int:
-    """Limit the memory of results of stored ranks, of all sets together; return the old limit.
+    """Limit the memory of all stored ranks' results; return the old limit.
 
     Ranks that were not loaded from a store always stay in memory and are not counted.
     """
@@ -198,16 +198,16 @@ def set_memory_limit(most_bytes: int) -> int:
 
 
 def raise_limit_for_pages() -> None:
-    """Raise the limit to the needs of a page."""
+    """Raise the limit to what a page needs."""
     set_memory_limit(max(_max_bytes, _PAGE_BYTES))
 
 
 def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
-    """Iterate over ranks, releasing each before the next unless all of them fit into memory.
+    """Iterate over ranks, releasing each before the next unless all fit in memory.
 
-    Ranks that have results already are not released, so that an iteration over a thousand ranks
-    does not evict the ranks in view. Raises `ComputationCancelled` between ranks if the work is
-    cancelled.
+    Ranks that already have results are not released, so that iterating over a thousand ranks does
+    not evict the ranks in view. Raises `ComputationCancelled` between ranks if the work is
+    canceled.
     """
     ranks = list(traces)
     events = sum(len(trace) for trace in ranks if trace.is_mapped)
@@ -230,14 +230,14 @@ class _RankCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes: WeakKeyDictionary[MappedRank, int] = WeakKeyDictionary()
-        self._max_total = 0  # upper bound of the total: deleted ranks count until `evict`
+        self._max_total = 0  # upper bound of the total, because deleted ranks count until `evict`
 
     def __contains__(self, trace: MappedRank) -> bool:
         with self._lock:
             return trace in self._bytes and bool(trace.memo)
 
     def touch(self, trace: MappedRank) -> None:
-        size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
+        size = len(trace) * _BYTES_PER_EVENT  # measuring would take longer than many analyses
         with self._lock:
             self._max_total += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size

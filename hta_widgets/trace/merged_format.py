@@ -1,14 +1,14 @@
-r"""Ids of exports that merge several ranks into one file, and the mark of exported files.
+r"""Ids in exports that merge several ranks into one file, and the mark of exported files.
 
-Ranks use the same ids for different flows and launches. So an export of several ranks writes ids
-that include the rank, and a reader restores the original ids::
+Ranks use the same ids for different flows and launches. An export of several ranks therefore writes
+ids that include the rank, and a reader restores the original ids::
 
     scoped_id(b"17", 3)  # b"3000000000017"
     scoped_id(b'"0xa"', 3)  # b'"3:\"0xa\""'
     original_id(b"3000000000017", 3)  # b"17"
 
-The top-level key ``"hta_widgets"`` of an exported file is its mark, which states the job that the
-file is a part of. docs/merged-format.md describes the format.
+The top-level key ``"hta_widgets"`` of an exported file is its mark. It states the job that the file
+is part of. docs/merged-format.md describes the format.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: The top-level key of exports, the name of their metadata records, and the key of changed args.
+#: Top-level key of exports, name of their metadata records, and key of changed args.
 MARK_KEY = "hta_widgets"
-#: Key of the mark with the worker, GPU or server of a file.
+#: Key of the mark for the worker, GPU or server of a file.
 IDENTITY_KEY = "identity"
-#: Key of the mark for the part of the job that an export has; see `ExportPart`.
+#: Key of the mark for the exported part of the job; see `ExportPart`.
 PART_KEY = "part"
 #: Key of the mark for the windows of a rank that was recorded in several files.
 WINDOWS_KEY = "windows"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
-#: Processes of rank r get numbers that start at r * PID_STRIDE + 1.
+#: Processes of rank r are numbered from r * PID_STRIDE + 1.
 PID_STRIDE = 100_000
-#: Fields of a record, and of its args, whose ids are made unique by rank.
+#: Fields of records and of their args whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
-#: Limit of ids that are numbers; larger ids are strings, since doubles do not hold them exactly.
+#: Limit of numeric ids; larger ids are strings, because doubles cannot hold them exactly.
 LARGEST_ID = 1 << 53
 
 
@@ -41,7 +41,7 @@ def scoped_id(raw: bytes, rank: int) -> bytes:
     """Return an id that no other rank has, as JSON.
 
     Numbers below `ID_STRIDE` are moved into the range of the rank. Negative numbers and null mean
-    "none" and do not change. Everything else becomes the string ``"<rank>:<its JSON text>"``.
+    "none" and do not change. All other values become the string ``"<rank>:<its JSON text>"``.
     """
     if raw[:1] == b"-" or raw == b"null":
         return raw
@@ -51,7 +51,7 @@ def scoped_id(raw: bytes, rank: int) -> bytes:
 
 
 def original_id(raw: bytes, rank: int) -> bytes:
-    """Undo `scoped_id`; anything else is returned unchanged."""
+    """Undo `scoped_id`; other values are returned unchanged."""
     if raw.isdigit() and len(raw) <= 18:
         number = int(raw) - rank * ID_STRIDE
         return str(number).encode() if 0 <= number < ID_STRIDE else raw
@@ -65,7 +65,7 @@ def original_id(raw: bytes, rank: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """The part of a job that is in the file of an exported rank."""
+    """The part of a job that the file of an exported rank contains."""
 
     start_ns: int
     end_ns: int
@@ -88,7 +88,7 @@ def stated_export_part(metadata: Mapping[str, Any]) -> ExportPart | None:
 
 
 def parse_export_part(entry: object) -> ExportPart | None:
-    """Return the part that an entry of the mark describes; None if it is invalid."""
+    """Return the part described by an entry of the mark; None if it is invalid."""
     try:
         part = ExportPart(**entry) if isinstance(entry, Mapping) else None
     except TypeError:
@@ -100,12 +100,12 @@ def parse_export_part(entry: object) -> ExportPart | None:
 
 
 def windows_mark(windows_ns: Iterable[tuple[int, int]]) -> dict[str, Any]:
-    """Return windows of a recording as an entry of the file's mark, in the file's times."""
+    """Return recording windows as an entry of the file's mark, in the file's times."""
     return {WINDOWS_KEY: [[int(low), int(high)] for low, high in windows_ns]}
 
 
 def stated_windows(metadata: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return the windows stated in a file's top-level keys, in order; empty for one window."""
+    """Return the windows stated in a file's top-level keys, in order; empty for a single window."""
     mark = metadata.get(MARK_KEY)
     entry = mark.get(WINDOWS_KEY) if isinstance(mark, Mapping) else None
     if not isinstance(entry, list) or len(entry) < 2:

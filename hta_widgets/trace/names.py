@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile, zip_longest
 
-#: Kernels that only apply a functor, and the suffix to add to its name.
+#: Kernels that only apply a functor, and the suffix for its name.
 _WRAPPERS = {
     "vectorized_elementwise_kernel": "", "unrolled_elementwise_kernel": "",
     "unrolled_elementwise_kernel_for_multi_outputs": "", "elementwise_kernel": "",
@@ -39,7 +39,7 @@ _TYPES = {
 }  # fmt: skip
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous\)::")
-#: The type that some functions return: `enable_if<condition, void>::type`.
+#: The return type of some functions: `enable_if<condition, void>::type`.
 _RETURN_TYPE = re.compile(r"^(?:typename )?std::enable_if(?:_t)?<.*?>(?:::type)? (?=[\w:]+[<(])")
 _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
@@ -47,7 +47,7 @@ _NCCL_OLD = re.compile(
 )
 #: Values in the brackets of a range, such as ``decode(bs=4)``; functions have types there.
 _VALUES = re.compile(r"=|[\s(,]\d")
-#: One kernel for all collectives; its name does not contain the operation.
+#: A single kernel for all collectives, whose name does not state the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
 _NCCL_REDUCTIONS = {"sum", "prod", "min", "max", "minmax", "premulsum", "sumpostdiv", "avg"}
@@ -58,10 +58,10 @@ _XMMA_LAYOUT = re.compile(r"_([nt]{2})_[nt]_tilesize")
 _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
-#: Short names of libraries' kernels, and the patterns of their names. Words in patterns have no
-#: underscores: if names could be split in several ways, all of them would be tried.
+#: Short names of library kernels, and patterns of their full names. In the patterns, words contain
+#: no underscores; otherwise a name could be split in several ways, and all of them would be tried.
 _LIBRARY_NAMES = {
-    # Tensile: `Ailk` is A as stored, `Alik` is A transposed; `Bljk` and `Bjlk` likewise.
+    # Tensile: `Ailk` is A as stored, `Alik` is A transposed; likewise `Bljk` and `Bjlk`.
     "gemm {dtype} {tile} {layout}": (
         r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)"
     ),
@@ -78,7 +78,7 @@ _LIBRARY_NAMES = {
     "fmha {what}": r"fmhaSm\d+\w?Kernel_(?P<what>\w+)",
     "triton {what} {more}": r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$",
 }
-#: Parts of libraries' names, as they are written in short names.
+#: Parts of library names, as written in short names.
 _PARTS = {
     "S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "c64", "Z": "c128",
     "tst": "bf16", "hsh": "f16", "Ailk_Bljk": "nn", "Ailk_Bjlk": "nt", "Alik_Bljk": "tn",
@@ -86,13 +86,12 @@ _PARTS = {
     "F8": "f8", "B8": "b8", "I8": "i8",
 }  # fmt: skip
 _ATTENTION_PASSES = {"F": "fwd", "B": "bwd"}
-#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16 and accumulates
-#: in f32.
+#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` uses the instruction 16x8x16 and accumulates in f32.
 _MATRIX_WORD = re.compile(r"(?P<sum>g?[shdczi])\d*(?P<what>gemm|gemv|fprop|dgrad|wgrad|cudnn)")
 _PRECISION = re.compile(r"bf16|f16|fp16|tf32|f32|fp32|f64|fp64|[isu]8|e4m3|e5m2")
 _SUMS = {"s": "f32", "h": "f16", "d": "f64", "c": "c64", "z": "c128", "i": "i8", "gc": "c64"}
 _LAYOUT = re.compile(r"[nt]{2}|nhwc|nchw")
-#: Words that state how a kernel is implemented, not what it computes.
+#: Words that describe how a kernel is implemented instead of what it computes.
 _IMPLEMENTATION = re.compile(
     r"cutlass|tensorop|wmma|simt|\d+|sm\d+|ldg\d+|f2f|stages|align\w+|v\d+"
     r"|optimized|analytic|unity|stride"
@@ -107,12 +106,12 @@ _ELEMENTS = {
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
-#: Maximum number of characters read of a name, and maximum length of a short name.
+#: At most this many characters of a name are read; maximum length of a short name.
 _MAX_READ, _MAX_SHORT = 1 << 15, 200
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
-#: Words, and parts of words with underscores, that distinguish the variants of a kernel.
+#: Words, and parts of words with underscores, that distinguish variants of a kernel.
 _VARIANT = (
     r"(?:bf16|[Bb]float16|tf32|(?:f|fp)(?:4|6|8|16|32|64)|mxfp[468]|[iu](?:8|16|32|64)|int8"
     r"|c(?:64|128)|(?:Mx)?[eE]\dm\d)"
@@ -127,12 +126,12 @@ _VARIANT_WORD = re.compile(rf"d?\d+|{_VARIANT_PART.pattern}")
 def kernel_family(short: str) -> str:
     """Return the part of a kernel's short name that all its variants have in common.
 
-    These are the words before the first type, tile or layout: ``gemm bf16 128x64 nn`` is ``gemm``,
-    ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu`` is ``matmul_ogs``.
+    This is the text before the first type, tile or layout: ``gemm`` for ``gemm bf16 128x64 nn``,
+    ``matmul_ogs`` for ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu``.
     """
     words = list(takewhile(lambda word: not _VARIANT_WORD.fullmatch(word), short.split(" ")))
     if words[:1] == ["triton"]:
-        words[-1] = re.sub(r"_\d+$", "", words[-1])  # its number in the program
+        words[-1] = re.sub(r"_\d+$", "", words[-1])  # the kernel's number in the program
     if words:
         parts = words[-1].split("_")
         words[-1] = "_".join(takewhile(lambda part: not _VARIANT_PART.fullmatch(part), parts))
@@ -140,7 +139,7 @@ def kernel_family(short: str) -> str:
 
 
 def short_operator(name: str) -> str:
-    """Return an operator's name without ``aten::`` and underscores before it."""
+    """Return an operator's name without ``aten::`` and leading underscores."""
     return name.removeprefix("aten::").lstrip("_")
 
 
@@ -165,7 +164,7 @@ def short_name(full: str) -> str:
 
 
 def _limit_length(text: str) -> str:
-    """Return a string of limited length; a checksum distinguishes long equal beginnings."""
+    """Return a string of limited length; a checksum distinguishes equal beginnings."""
     if len(text) <= _MAX_SHORT:
         return text
     return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"
@@ -176,7 +175,7 @@ def _join(*words: str) -> str:
 
 
 def _short_host_name(text: str) -> str:
-    """Shorten names of autograd and optimizers, and of functions of Python."""
+    """Shorten names of autograd, optimizers and Python functions."""
     if text.startswith("autograd::engine::evaluate_function: "):
         return text.partition(": ")[2]
     if text.startswith("Optimizer.") and "#" in text:
@@ -186,7 +185,7 @@ def _short_host_name(text: str) -> str:
 
 
 def _short_byteps_name(text: str) -> str:
-    """Return the stage, which is drawn in the row of its tensor; without a stage, the tensor."""
+    """Return the stage, since its row names the tensor; without a stage, the tensor."""
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
@@ -196,7 +195,7 @@ def _short_byteps_name(text: str) -> str:
 
 
 def _short_nccl_name(text: str) -> str:
-    """Return operation, algorithm, protocol, reduction and type of a kernel of NCCL or RCCL."""
+    """Return operation, algorithm, protocol, reduction and type of an NCCL or RCCL kernel."""
     generic = _NCCL_GENERIC.match(text)
     if generic:
         return f"{generic[1].upper()} collective"
@@ -226,7 +225,7 @@ def _short_nccl_name(text: str) -> str:
 
 
 def _type(word: str) -> str:
-    """Return the short name of a type of C++, else the word: ``float`` is ``f32``."""
+    """Return the short name of a C++ type (``f32`` for ``float``), or the word itself."""
     return _TYPES.get(word) or _TYPES.get(f"{word}_t") or word
 
 
@@ -236,7 +235,7 @@ def _short_copy_name(text: str) -> str:
 
 
 def _short_mangled_name(text: str) -> str:
-    """Shorten a mangled name: ``_ZN2at6native13reduce_kernelILi512E…`` is ``reduce``."""
+    """Shorten a mangled name: ``_ZN2at6native13reduce_kernelILi512E…`` becomes ``reduce``."""
     if not text.startswith("_Z"):
         return ""
     tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", text)
@@ -265,9 +264,9 @@ _LENGTH = re.compile(r"\d+")
 
 
 def _source_names(text: str) -> list[str]:
-    """Return the identifiers of a mangled name; the first is the function's own."""
+    """Return the identifiers in a mangled name; the first is that of the function itself."""
     names: list[str] = []
-    head: list[str] = []  # the function's qualified name, up to I (arguments) or E (end)
+    head: list[str] = []  # qualified name of the function, up to I (arguments) or E (end)
     position = 3 if text.startswith("_ZN") else 2
     in_head = True
     while position < len(text):
@@ -286,7 +285,7 @@ def _source_names(text: str) -> list[str]:
 
 
 def _short_xmma_name(text: str) -> str:
-    """Return operation, algorithm, precision, tile and layout of a kernel of XMMA."""
+    """Return operation, algorithm, precision, tile and layout of an XMMA kernel."""
     match = _XMMA.match(text)
     if not match:
         return ""
@@ -298,7 +297,7 @@ def _short_xmma_name(text: str) -> str:
 
 def _short_library_name(text: str) -> str:
     for template, pattern in _LIBRARY_NAMES.items():
-        match = re.match(pattern, text)  # compiled once, as `re` caches patterns
+        match = re.match(pattern, text)  # compiled only once, because `re` caches patterns
         if match:
             return _fill_template(template, match.groupdict(default=""))
     architecture = _ARCHITECTURE.match(text)
@@ -309,9 +308,9 @@ def _short_library_name(text: str) -> str:
 
 
 def _fill_template(template: str, parts: dict[str, str]) -> str:
-    """Fill a template of `_LIBRARY_NAMES` with the parts of a name, as short names write them.
+    """Fill a template of `_LIBRARY_NAMES` with parts of a name in their short form.
 
-    ``gemm {dtype} {layout}`` with the parts ``B`` and ``Alik_Bljk`` is ``gemm bf16 tn``.
+    ``gemm {dtype} {layout}`` with the parts ``B`` and ``Alik_Bljk`` becomes ``gemm bf16 tn``.
     """
     words = {key: _PARTS.get(part, part) for key, part in parts.items()}
     words["layout"] = words.get("layout", "").lower()
@@ -324,9 +323,9 @@ def _fill_template(template: str, parts: dict[str, str]) -> str:
 def _short_matrix_name(symbol: str) -> str:
     """Return operation, precision, tile, layout and other words of a cuBLAS or CUTLASS kernel.
 
-    ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` is ``gemm bf16 64x64 tn relu``: a tile has 64
-    rows and columns. The label omits that the kernel reads 64 elements of the inner dimension at a
-    time, in 6 stages.
+    ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` becomes ``gemm bf16 64x64 tn relu``. Its tile
+    has 64 rows and columns. The label omits that the kernel reads 64 elements of the inner
+    dimension at a time, in 6 stages.
     """
     what, dtype, sums, tile, layout, more = "", "", "", "", "", []
     for word in symbol.split("_"):
@@ -372,9 +371,9 @@ def _short_kernel_name(text: str) -> str:
 
 
 def _is_signature(text: str) -> bool:
-    """Return whether a string is nothing but the bracketed types of a function's arguments.
+    """Return whether a string only consists of a function's argument types in brackets.
 
-    ``context_1(512)_generation_0(0)`` is a range: its values identify it, and are not left out.
+    ``context_1(512)_generation_0(0)`` is a range: its values identify it and are kept.
     """
     depth = 0
     for position, character in enumerate(text):
@@ -385,7 +384,7 @@ def _is_signature(text: str) -> bool:
 
 
 def _short_wrapped_name(arguments: list[str]) -> str:
-    """Return the short name of the kernel that CUTLASS or CK start through a common function."""
+    """Return the short name of a kernel that CUTLASS or CK start through a common function."""
     # Composable Kernel passes numbers first, FlashAttention 3 a check of the architecture.
     inner = next((argument for argument in arguments if not argument.isdigit()), arguments[0])
     head = _QUALIFIED.match(inner)
@@ -394,7 +393,7 @@ def _short_wrapped_name(arguments: list[str]) -> str:
         return _short_wrapped_name(_template_arguments(inner, inner.find("<")) or [name])
     if name.startswith("cutlass"):
         return _short_matrix_name(name) or name
-    # Shapes of clusters of blocks have the same form as tiles, and are smaller.
+    # Cluster shapes have the same form as tiles, but are smaller.
     shapes, element = _TILE_SHAPE.findall(inner), _ELEMENT.search(inner)
     if not name.startswith("Gemm") or not shapes:
         return _tidy(name)
@@ -440,7 +439,7 @@ def _functor(arguments: list[str], wrappers: int = 0) -> str:
 
 
 def _functor_name(name: str) -> str:
-    """Return the operation that a functor is named after: ``CUDAFunctor_add`` is ``add``."""
+    """Return the operation after which a functor is named: ``add`` for ``CUDAFunctor_add``."""
     name = re.sub(r"^CUDAFunctor(?:OnSelf)?_|^launch_", "", name)
     name = re.sub(r"(?:CUDA|Cuda)?Kernel(?:Impl)?$", "", name) or name
     name = re.sub(r"(?:_?[Ff]unctor_?|Ops?|_scalar)$", "", name) or name
@@ -468,8 +467,8 @@ def disambiguate(
 ) -> list[str]:
     """Return the labels; equal labels get a distinguishing suffix.
 
-    The suffix is their kind. Labels of one kind get the first word in which their full names
-    differ, such as a template's type, and otherwise a number.
+    The suffix is the kind. Labels of the same kind get the first word in which their full names
+    differ, such as a template's type, or else a number.
     """
     texts, tags = list(labels), [""] * len(labels)
     if kinds is not None:
@@ -495,7 +494,7 @@ def disambiguate(
 
 
 def _duplicates(labels: Sequence[str]) -> list[list[int]]:
-    """Return the positions of each label that occurs more than once, as a list per label."""
+    """Return the positions of each label that occurs more than once, one list per label."""
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
@@ -507,11 +506,11 @@ def _append_word(label: str, word: str) -> str:
 
 
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
-    """Return for each name the first word in which it differs from the others."""
+    """Return, for each name, the first word in which it differs from the others."""
     words: list[list[str]] = [[] for _ in names]
     for words_of_name, name in zip(words, names, strict=True):
         for word in _WORDS.findall(name[:_MAX_READ]):
-            # The words of names without brackets are joined by underscores.
+            # In names without brackets, underscores join the words.
             words_of_name.extend(word.split("_") if len(word) > _MAX_SUFFIX else [word])
     chosen = [""] * len(names)
     for words_at_place in zip_longest(*words, fillvalue=""):

@@ -16,7 +16,7 @@ ProblemKind = Literal[
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
-#: Kinds of problems that lose no events.
+#: Kinds of problems that do not lose events.
 LOSSLESS_KINDS = frozenset(
     {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged", "capture"}
 )
@@ -67,7 +67,7 @@ class CompactFrame(pd.DataFrame):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Number of problems of one kind in a file."""
+    """A number of problems of one kind in a file."""
 
     kind: ProblemKind
     count: int
@@ -84,13 +84,13 @@ class Problem:
 
     @property
     def is_note(self) -> bool:
-        """Whether no figure is affected: nothing is lost, combined or perhaps loaded twice."""
+        """Whether figures are unaffected: nothing is lost, combined or possibly loaded twice."""
         is_in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
         return self.is_harmless and not is_in_doubt and self.kind != "merged"
 
 
 class Problems:
-    """Collects problems; the counts of equal problems of the same file are added up."""
+    """Collects problems, adding up the counts of equal problems in the same file."""
 
     __slots__ = ("_counts",)
 
@@ -134,7 +134,7 @@ class Problems:
         return f"Problems({list(self)!r})"
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
+        """Return one row per problem: ``rank`` (-1 if none), ``file, kind, count, detail``."""
         rows = [(-1 if p.rank is None else p.rank, p.file, p.kind, p.count, p.detail) for p in self]
         columns = ["rank", "file", "kind", "count", "detail"]
         frame = pd.DataFrame(rows, columns=columns, dtype=object)
@@ -145,12 +145,12 @@ class Problems:
 
 
 class NoteCounts:
-    """Counts of problems by kind and reason, and the byte offset of the first of each."""
+    """Counts of problems by kind and reason, with the byte offset of the first of each."""
 
     __slots__ = ("_notes",)
 
     def __init__(self) -> None:
-        #: number of notes, and offset of the first, by kind and reason
+        #: number of notes and offset of the first, by kind and reason
         self._notes: dict[tuple[ProblemKind, str], tuple[int, int | None]] = {}
 
     def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Parse queries, and check them before pandas evaluates them."""
+"""Parses queries, and checks them before pandas evaluates them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Only lists of strings as `repr` writes them become a clause; others stay in `QueryClauses.rest`.
+# Only lists of strings in `repr` form become a clause; others stay in `QueryClauses.rest`.
 _TEXT = (
     r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
 )
 _CLAUSE = re.compile(rf"(name|kind) in \[((?:(?:{_TEXT})(?:, (?:{_TEXT}))*)?)\]")
 
-#: Tokens that matter for splitting a query at ``and``.
+#: Tokens that are relevant to splitting a query at ``and``.
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)"""
     r"|(?P<word>\w+)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<other>.)",
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QueryClauses:
-    """A query split into names, kinds and the rest."""
+    """A query, split into names, kinds and the rest."""
 
     rest: str | None = None
     names: tuple[str, ...] | None = None
@@ -73,7 +73,7 @@ def parse_clauses(query: str | None) -> QueryClauses:
 
 
 def _parse_texts(literals: str) -> tuple[str, ...] | None:
-    """Return the values of string literals, separated by commas; None if Python refuses one."""
+    """Return the values of comma-separated string literals; None if Python rejects one."""
     try:
         return tuple(ast.literal_eval(f"[{literals}]"))
     except (SyntaxError, ValueError):
@@ -119,19 +119,19 @@ _METHODS = frozenset({
     "abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round",
     "count", "max", "mean", "median", "min", "quantile", "std", "sum",
 })  # fmt: skip
-#: Methods of `.str` that return numbers or booleans, and methods that return strings.
+#: Methods of `.str` that return numbers or booleans, and those that return strings.
 _TEXT_PREDICATES = frozenset({
     "contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len",
     "isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper",
 })  # fmt: skip
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
-#: Methods that return numbers or booleans for strings as well.
+#: Methods that return numbers or booleans also for strings.
 _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})
 #: Methods that return one of the column's values.
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
-#: Maximum number of operators of a query; the time that pandas takes grows with its square.
+#: Maximum number of operators in a query; the time that pandas takes grows with its square.
 _MAX_OPERATORS = 200
 _MAX_VALUES = 20_000
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
@@ -139,9 +139,10 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
-    # pandas evaluates any attribute and any call, so it runs any code. Queries also come from
-    # pages, files and saved selections. The query is written from the tree that was checked:
-    # pandas splits its input at more characters than Python does, and could evaluate hidden lines.
+    # pandas evaluates any attribute and any call, and hence any code. Queries also come from pages,
+    # files and saved selections. The returned query is generated from the checked syntax tree,
+    # because pandas splits its input at more characters than Python does and could evaluate hidden
+    # lines.
     try:
         tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -192,7 +193,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests strings for a pattern; `form` may anchor the pattern."""
 
-    # pandas has the same parameters.
+    # The parameters are those of pandas.
     def test(
         texts: pd.Series,
         pat: str,
@@ -227,7 +228,7 @@ REGEXES: dict[str, Callable[..., pd.Series]] = {
 
 
 def _re2_pattern(pattern: object, flags: int) -> str:
-    """Return a valid pattern of RE2 with Python's `flags`."""
+    """Return a valid RE2 pattern with Python's `flags`."""
     if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
         raise ValueError(
             "expected a string as the pattern, and only the flags re.I, re.M and re.S,"
@@ -242,7 +243,7 @@ def _re2_pattern(pattern: object, flags: int) -> str:
 def _map_with_arrow(
     function: Callable[..., Any], texts: pd.Series, pattern: str, *, ignore_case: bool = False
 ) -> pd.Series:
-    """Return the results of a function of Arrow, None for values that are not strings."""
+    """Return the results of an Arrow function; None for values that are not strings."""
     texts.str  # noqa: B018 - raises for columns of numbers
     if isinstance(texts.dtype, pd.CategoricalDtype):
         codes, values = texts.cat.codes.to_numpy(), texts.cat.categories
@@ -261,14 +262,14 @@ def _map_with_arrow(
 
 
 def _python_token(token: re.Match[str]) -> str:
-    """Return a token in Python's syntax; in pandas, ``&`` and ``|`` mean ``and`` and ``or``."""
+    """Return a token in Python syntax; in pandas, ``&`` and ``|`` mean ``and`` and ``or``."""
     if token[0].startswith("`"):
         return token[0].strip("`")
     return {"&": " and ", "|": " or "}.get(token[0], token[0])
 
 
 def _validate_call(method: ast.expr) -> list[ast.expr]:
-    """Check the name of a method of a column; return the attribute nodes of its call."""
+    """Check the name of a column method; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
         raise ValueError("a query can call only methods of columns")  # noqa: TRY004 - invalid text
     receiver = method.value
@@ -295,7 +296,7 @@ def _check_count(
 
 
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
-    """Refuse arithmetic on strings and lists, which could fill the memory."""
+    """Reject arithmetic on strings and lists, which could exhaust the memory."""
     if not all(_is_numeric(operand, text_columns) for operand in operands):
         raise ValueError("arithmetic in a query is possible with numbers only")
 

@@ -1,4 +1,4 @@
-"""Times in the text of records: microseconds as JSON writes them, exact to the nanosecond.
+"""Times in the text of records: JSON microseconds, exact to the nanosecond.
 
 >>> move_record(b'{"ts": 1.5, "name": "a"}', 250)
 b'{"ts":1.75,"name":"a"}'
@@ -13,11 +13,12 @@ from typing import Any
 
 from hta_widgets.trace.columns import decode_fields, encode_fields
 
-#: Key of a file's base time, in ns; the file's times are relative to it.
+#: Key of a file's base time in ns, to which the file's times are relative.
 BASE_KEY = "baseTimeNanoseconds"
-#: Times of events: 36 years before 0 to 109 years after it, so that no difference overflows.
+#: Range of event times: 36 years before 0 to 109 years after it, so that differences do not
+#: overflow.
 FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
-#: Times since the start of a recording are smaller than this, and times since 1970 are larger.
+#: Times since the start of a recording are below this, and times since 1970 are above it.
 MIN_UTC_NS = 100_000_000_000_000_000
 
 _NANOSECOND = Decimal(1)
@@ -36,7 +37,7 @@ def parse_base_time(text: str) -> int:
 
 
 def base_time_ns(metadata: Mapping[str, Any]) -> int:
-    """Return the time to which a file's times are relative; 0 if it states no valid one."""
+    """Return the time to which a file's times are relative; 0 if no valid one is stated."""
     with suppress(ValueError, OverflowError):
         return parse_base_time(str(metadata.get(BASE_KEY, 0)))
     return 0
@@ -59,20 +60,20 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
 
 
 def add_ns(raw: bytes, move_ns: int) -> bytes:
-    """Return a JSON time in µs plus `move_ns`, exact in whole ns; anything else unchanged."""
+    """Return a JSON time in µs plus `move_ns`, exact in whole ns; other values unchanged."""
     whole, _, decimals = raw.partition(b".")
     if raw.replace(b".", b"", 1).isdigit() and whole and len(decimals) <= 3:
         return micros(int(whole) * 1000 + int(decimals.ljust(3, b"0")) + move_ns)
     time_ns = nanoseconds_of_text(raw)
     if time_ns is None:
         return raw
-    # Digits below a nanosecond are kept, unless they would now be rounded the other way.
+    # Digits below a nanosecond are kept unless they would now round in the other direction.
     moved_ns, all_digits = time_ns + move_ns, shift_time(raw, move_ns)
     return all_digits if nanoseconds_of_text(all_digits) == moved_ns else micros(moved_ns)
 
 
 def shift_time(raw: bytes, shift_ns: int) -> bytes:
-    """Return a JSON time in µs plus `shift_ns`, with all its digits; anything else unchanged."""
+    """Return a JSON time in µs plus `shift_ns`, with all its digits; other values unchanged."""
     try:
         time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
     except (ArithmeticError, UnicodeDecodeError):
@@ -82,7 +83,7 @@ def shift_time(raw: bytes, shift_ns: int) -> bytes:
 
 
 def move_record(text: bytes, move_ns: int) -> bytes:
-    """Return the record with its time moved, except for metadata, whose time has no meaning."""
+    """Return the record with its time shifted, except for metadata, whose time is meaningless."""
     fields = decode_fields(text)
     if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
         return text

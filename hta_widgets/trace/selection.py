@@ -1,4 +1,4 @@
-"""`Selection`: a part of a set of traces, and the rows of its events."""
+"""`Selection`: a part of a trace set, and the rows of its events."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from hta_widgets.trace.trace import (
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet
 
-#: Writes a selection to a trace file; set by the package, because `export` is above this module.
+#: Writes a selection to a trace file. The package sets it, because `export` is above this module.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids", "launches")
-#: Number of events per block of `OverlapIndex`, which has the latest end of each block.
+#: Number of events per block of `OverlapIndex`, which stores the latest end of each block.
 _BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A part of a `TraceSet`; each field is None for "all".
+    """A part of a `TraceSet`; a field of None means "all".
 
     Parameters
     ----------
     start_ns, end_ns : int or str, optional
-        In ns, or a string such as ``"12.3ms"``, which is converted to ns. Half-open window; events
-        that overlap it are members. An event without duration is a member if its instant is in the
-        window. An empty window has no members.
+        In ns, or a string such as ``"12.3ms"``, which is converted to ns. The window is half-open,
+        and events that overlap it are members. An event without duration is a member if its instant
+        is in the window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column; a pair chooses the track on its rank only.
+        Values of the ``track`` column; a pair selects the track on its rank only.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
     launches : bool, default False
-        Whether to include the device work that the chosen operators, or operators below them,
-        launched. This work must overlap the window, the operators need not.
+        Whether to include the device work launched by the selected operators or by operators below
+        them. This work must overlap the window; the operators need not.
     """
 
     start_ns: int | None = None
@@ -94,7 +94,7 @@ class Selection:
         if self.ids is not None:
             put("ids", _checked_ids(self.ids))
         if self.query is None and self.ids is None and self.tracks is None:
-            put("launches", False)  # without these conditions, all device work is chosen
+            put("launches", False)  # without these conditions, all device work is selected
         if self.traces is not None and not hasattr(type(self.traces), "span_ns"):
             raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
@@ -105,12 +105,12 @@ class Selection:
 
     @check_arguments
     def rows(self, trace: Trace) -> Rows:
-        """Return the ids of the events of `trace` that are members, ascending."""
+        """Return the ids of the member events of `trace`, in ascending order."""
         return member_rows(self, trace)
 
     @check_arguments
     def mask(self, trace: Trace) -> Bools:
-        """Return which events of `trace` are members, by id."""
+        """Return a mask of the member events of `trace`, by id."""
         return mask_of_rows(member_rows(self, trace), len(trace))
 
     @cached_property
@@ -123,7 +123,7 @@ class Selection:
 
     @check_arguments
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the member events, uncut, with their ``rank``; the index is ``id``."""
+        """Return the member events, not clipped, with their ``rank``; the index is ``id``."""
         return events_of(list(self.owner.values()), columns, self.rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -133,7 +133,7 @@ class Selection:
 
     @check_arguments
     def export(self, path: str | Path, **options: object) -> Any:
-        """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
+        """Write the member events as a trace file; for options see `hta_widgets.export_trace`."""
         if exporter is None:
             raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
         return exporter(self.owner, path, selection=self, **options)
@@ -150,12 +150,12 @@ class Selection:
 
     @check_arguments
     def of(self, traces: TraceSet) -> Selection:
-        """Return the same selection of other `traces`."""
+        """Return the same selection for other `traces`."""
         return replace(self, traces=traces)
 
     @check_arguments
     def to_code(self, name: str = "traces") -> str:
-        """Return the Python expression that makes this selection of the set called `name`."""
+        """Return a Python expression that makes this selection from the trace set `name`."""
         arguments = [] if self.query is None else [repr(self.query)]
         for key, value in self.to_json().items():
             if key in {"tracks", "ids"} and value is not None:
@@ -168,7 +168,7 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces.
 
-        It has the key ``launches`` only if that is True.
+        It has the key ``launches`` only if this is True.
         """
         tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
         listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
@@ -187,7 +187,7 @@ class Selection:
     def from_json(
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
-        """Return the selection that `to_json` described; None and missing keys mean "all"."""
+        """Return the selection described by `to_json`; None and missing keys mean "all"."""
         fields = dict(value or {})
         unknown = set(fields).difference(_FIELDS)
         if unknown:
@@ -203,7 +203,7 @@ class Selection:
 
 
 def normalize_ranks(ranks: object) -> list[int]:
-    """Return one rank or several as an ascending list without duplicates."""
+    """Return one or more ranks as an ascending list without duplicates."""
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]
     if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
@@ -220,13 +220,13 @@ def normalize_ranks(ranks: object) -> list[int]:
 
 
 def window_in_table_time(selection: Selection, trace: Trace) -> tuple[int | None, int | None]:
-    """Return the window of a selection in times of the table of `trace`."""
+    """Return the window of a selection on the time axis of `trace`'s table."""
     start, end, shift = selection.start_ns, selection.end_ns, trace.shift_ns
     return None if start is None else start - shift, None if end is None else end - shift
 
 
 def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
-    """Return `ranks` as an ascending list, all if None; raise `TraceError` for a missing rank."""
+    """Return `ranks` as an ascending list (None: all); raise `TraceError` for a missing rank."""
     if ranks is None:
         return traces.ranks
     requested = normalize_ranks(ranks)
@@ -244,14 +244,14 @@ def select_events(
     query: str | pd.DataFrame | Selection | None,
     conditions: Mapping[str, Any],
 ) -> Selection:
-    """Return the selection of the events that meet all conditions; see `TraceSet.select`.
+    """Return the selection of events that satisfy all conditions; see `TraceSet.select`.
 
     `conditions` has fields of the selection; a field may be None.
     """
     fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its traces, for example that of a view.
+            # The window of `query` is on the clock of its traces, which may be that of a view.
             traces = traces.with_clock(query.traces.clock)
         return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
@@ -266,7 +266,7 @@ def select_events(
 
 
 def _check_query(traces: TraceSet, query: str) -> None:
-    """Raise a `TraceError` if the query fails on a frame without rows, and so on any events."""
+    """Raise a `TraceError` if the query fails on a frame without rows, and hence on any events."""
     no_events = events_of([])
     for trace in list(traces.values())[:1]:
         columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
@@ -276,7 +276,7 @@ def _check_query(traces: TraceSet, query: str) -> None:
 
 
 def format_ranks(ranks: list[int]) -> str:
-    """Return ranks in words; if there are more than 16, the first twelve and the last."""
+    """Return ranks as text; of more than 16, the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
@@ -285,7 +285,7 @@ def format_ranks(ranks: list[int]) -> str:
 def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
     """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
-    An event of length 0 overlaps if its instant is in the window.
+    An event without duration overlaps if its instant is in the window.
     """
     inside = np.full(len(start), low is None or low != high)
     if high is not None:
@@ -317,7 +317,7 @@ class OverlapIndex:
         return np.concatenate((earlier, np.arange(first, stop)))
 
     def positions_running_at(self, time: int) -> tuple[Rows, int]:
-        """Return the events that start before a time and run then, and the first later event."""
+        """Return the events that start before a time and run at it, and the first later event."""
         first = int(np.searchsorted(self._start, time, "left"))
         # Few blocks have an event that still runs.
         blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > time)
@@ -330,7 +330,7 @@ _WORK_KINDS = KINDS[:3]
 
 
 class TraceIndex:
-    """Events of one rank by kind, window and name; `kind` replaces the kinds of the table."""
+    """Events of a rank by kind, window and name; `kind` overrides the kinds in the table."""
 
     def __init__(self, trace: Trace, kind: Codes | None = None) -> None:
         self._table = trace.table
@@ -339,7 +339,7 @@ class TraceIndex:
 
     @property
     def kind(self) -> Codes:
-        """Codes of the events' kinds."""
+        """Kind codes of the events."""
         return self._table.kind if self._kind is None else self._kind
 
     @cached_property
@@ -349,7 +349,7 @@ class TraceIndex:
 
     @memoize
     def rows_of_kinds(self, kinds: tuple[str, ...]) -> Rows:
-        """Return the events of some kinds, ascending; all events if `kinds` is empty."""
+        """Return the events of some kinds, in ascending order; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
         is_chosen = np.array([kind in kinds for kind in KINDS])
@@ -363,14 +363,14 @@ class TraceIndex:
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None
     ) -> Rows:
-        """Return the events of some kinds that overlap a window, ascending."""
+        """Return the events of some kinds that overlap a window, in ascending order."""
         rows = self.rows_of_kinds(kinds)
         if low is None and high is None:
             return rows
         return rows[self._overlap_index(kinds).positions_within(low, high)]
 
     def rows_running_at(self, time: int) -> Rows:
-        """Return the events that start before a time and run then, ascending."""
+        """Return the events that start before a time and still run then, in ascending order."""
         return self._overlap_index(()).positions_running_at(time)[0]
 
     @memoize
@@ -381,7 +381,7 @@ class TraceIndex:
 
     @memoize
     def union_of_kinds(self, kinds: tuple[str, ...]) -> Intervals:
-        """Return the times at which any event of some kinds runs."""
+        """Return the times during which any event of some kinds runs."""
         rows = self.rows_of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
@@ -391,7 +391,7 @@ class TraceIndex:
         return order_and_bounds(self._table.name, len(self._table.names))
 
     def rows_named(self, names: Iterable[str]) -> Rows:
-        """Return the events of some names, ascending."""
+        """Return the events with some names, in ascending order."""
         order, bounds = self._by_name()
         wanted = set(names)
         codes = [code for code, name in enumerate(self._table.names.values) if name in wanted]
@@ -409,9 +409,9 @@ def trace_index(trace: Trace) -> TraceIndex:
 
 @memoize
 def device_trace_index(trace: Trace) -> TraceIndex:
-    """Return a rank's index that does not count host collectives as communication.
+    """Return an index of a rank that does not count host collectives as communication.
 
-    They keep no device busy, and the time between them is not idle time of a device.
+    They do not keep a device busy, and the time between them is not device idle time.
     """
     table, index = trace.table, trace_index(trace)
     if any(track.stream >= 0 for track in table.tracks):
@@ -423,7 +423,7 @@ def device_trace_index(trace: Trace) -> TraceIndex:
 
 
 def member_rows(selection: Selection, trace: Trace) -> Rows:
-    """Return the events of a rank that are in a selection, ascending."""
+    """Return the events of a rank that are in a selection, in ascending order."""
     rows = _matching_rows(selection, trace)
     if not selection.launches:
         return rows
@@ -472,7 +472,7 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
 
 
 def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
-    """Return pairs (rank, id) as ints; raise a `TraceError` for anything else."""
+    """Return pairs (rank, id) as ints; raise a `TraceError` for other values."""
     try:
         return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
     except (TypeError, ValueError, OverflowError):
@@ -490,7 +490,7 @@ def _int64(number: Any) -> int:
 
 
 def _checked_track(item: object) -> str | tuple[int, str]:
-    """Return a track, or a pair (rank, track); raise a `TraceError` for anything else."""
+    """Return a track, or a pair (rank, track); raise a `TraceError` for other values."""
     if isinstance(item, str):
         return item
     if isinstance(item, (tuple, list)) and len(item) == 2:
@@ -503,7 +503,7 @@ def _checked_track(item: object) -> str | tuple[int, str]:
 
 
 def _ids_of_frame(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
-    """Return rank and id of each event of a frame; `ranks` are the ranks of the set."""
+    """Return rank and id of each event in a frame; `ranks` are the ranks of the trace set."""
     if "rank" in frame.columns:
         rank = frame["rank"].to_numpy(dtype=np.int64)
     elif len(ranks) == 1:

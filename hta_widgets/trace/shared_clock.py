@@ -1,10 +1,10 @@
-"""The time axis that the ranks of a job share, from the times that their files state.
+"""The time axis shared by the ranks of a job, based on the times in their files.
 
-Ranks of one job start together, so files whose times are close are on one clock, and keep their
-times as recorded. Ranks far from the others are on another clock, such as one that counts from the
-start of a host. They are moved to start with the largest group. For example, if three ranks start
-at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, and a problem of the kind ``clock``
-reports the difference.
+Ranks of a job start together, so files whose times are close use the same clock and keep their
+recorded times. Ranks far from the others use another clock, for example one that counts from the
+start of the host. They are shifted to start with the largest group. For example, if three ranks
+start at 1700.0 s, 1700.1 s and 5.2 s, the third is shifted by 1694.8 s, and a problem of the kind
+``clock`` reports the difference.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
-#: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
+#: 2005-01-01 and 2100-01-01; a clock with times between them counts from the epoch.
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
-#: Ranks of one job start together. Ranks whose starts are farther apart than `_FAR_NS` and than ten
-#: times the length of the longest rank are on different clocks or from different runs.
+#: Ranks of a job start together. If starts are farther apart than `_FAR_NS` and than ten times the
+#: duration of the longest rank, the ranks use different clocks or belong to different runs.
 _FAR_NS = 60_000_000_000
 
 
@@ -47,7 +47,7 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | Non
 
 
 def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    """Group traces by clock: groups are too far apart to belong to one recording."""
+    """Group traces by clock; groups are too far apart to belong to the same recording."""
     max_distance_ns = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
     end_ns = 0

@@ -1,12 +1,12 @@
-r"""Remove folders, which name users and machines, from paths in strings of a trace.
+r"""Removes folders, which name users and machines, from paths in the strings of a trace.
 
-What remains is the path within a package, which identifies the code::
+The path within a package remains, because it identifies the code::
 
     C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
     /home/ann/project/train.py(31): step                          →  train.py(31): step
     in /home/ann                                                  →  in ~
 
-Relative paths, URLs and names such as ``jit(f)/mul`` and ``Foo::~Foo()`` stay as they are.
+Relative paths, URLs and names such as ``jit(f)/mul`` and ``Foo::~Foo()`` are not changed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import msgspec
 
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
-#: Beginning of an absolute path; ``file:`` or a drive may precede it, but no word.
+#: Beginning of an absolute path; ``file:`` or a drive may precede it, but not a word.
 _BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
-#: A user's name may contain blanks if a separator follows.
+#: A user name may contain blanks if a separator follows.
 _USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""
 _HOME = re.compile(
     rf"{_BEGIN}(?:{_SEPARATOR}{_WORD}){{0,8}}?{_SEPARATOR}(?:home\d*|users|people)"
     rf"{_SEPARATOR}{_USER}",
     re.IGNORECASE,
 )
-#: A user's home; after a colon ``~Foo`` is a destructor unless a separator follows.
+#: A user's home. After a colon, ``~Foo`` is a destructor unless a separator follows.
 _TILDE = re.compile(
     r"""(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*(?=[/\\])|(?<![\w./\\~)\]>:-])~[A-Za-z_][\w.-]*(?=["'\s,;]|$)"""
 )
@@ -45,7 +45,7 @@ _PACKAGES = re.compile(
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(r"(?<![\w.)\]>-])[/\\~]")
-#: A slash that may begin an absolute path, in JSON. The pattern begins with it to be fast.
+#: A slash that may begin an absolute path in JSON. For speed, the pattern begins with the slash.
 _IN_JSON = re.compile(rb'/(?:(?<=[^\w./\\)\]>-]/)|(?<=\\[nrt"/]/)|(?<=\\/))')
 #: Other signs of paths in JSON: homes, backslashes, and escapes of ASCII characters.
 _SIGNS_IN_JSON = (b"~", b"\\\\", b"\\u00")
@@ -59,7 +59,7 @@ def package_part(path: str) -> str | None:
 
 @lru_cache(maxsize=1 << 12)
 def shorten_paths(text: str) -> str:
-    """Return a string without the folders of absolute paths, and without names of users."""
+    """Return a string without the folders of absolute paths and without user names."""
     if _IN_TEXT.search(text) is None:
         return text
     text = _TILDE.sub("~", _HOME.sub("~", text))
@@ -67,7 +67,7 @@ def shorten_paths(text: str) -> str:
 
 
 class VerbatimNumber(str):
-    """A number as written in a JSON text, with all its digits."""
+    """A number as written in JSON, with all its digits."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(float_hook=VerbatimNumber).decode
 
 
 def shorten_record(record: bytes) -> bytes:
-    """Return the JSON of a record with short paths in all strings; numbers stay as written."""
+    """Return the JSON of a record with short paths in all strings; numbers keep their digits."""
     if not any(sign in record for sign in _SIGNS_IN_JSON) and _IN_JSON.search(record) is None:
         return record
     encode: Callable[[Any], bytes] = msgspec.json.encode

@@ -42,7 +42,7 @@ EVENT_COLUMNS: tuple[str, ...] = (
     "start_ns", "dur_ns", "name", "category", "kind", "track", "pid", "tid", "depth", "parent",
     "stream", "correlation", "step", "phase",
 )  # fmt: skip
-#: Further columns, computed on request and in queries.
+#: Additional columns, computed on request and for queries.
 _ON_DEMAND = ("prelaunched",)
 
 _PHASES = ("X", "B")
@@ -83,14 +83,14 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
 def event_column(
     trace: Trace, column: str, rows: _RowSelector
 ) -> tuple[Array, Sequence[str] | None]:
-    """Return the values of a column, or the codes and the strings of a column of strings."""
+    """Return the values of a column or, for a string column, its codes and strings."""
     if column in STRING_COLUMNS:
         return _categorical_column(trace, column, rows)
     return _plain_column(trace, column, rows), None
 
 
 def _concat_columns(parts: list[Array]) -> Array:
-    """Concatenate columns into new memory, because users may write into frames."""
+    """Concatenate columns into new memory, because users may write to frames."""
     if len(parts) == 1:
         return parts[0] if parts[0].base is None else parts[0].copy()
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -101,7 +101,7 @@ def drop_unused_texts(
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return the codes renumbered for the strings that occur, and these strings.
 
-    Grouping by a categorical would have empty groups for the other strings.
+    Otherwise, grouping by a categorical would give empty groups for the other strings.
     """
     is_used = mask_of_rows(codes, len(texts))
     new_code = np.cumsum(is_used, dtype=np.int32) - 1
@@ -127,11 +127,11 @@ def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Ca
 
 
 def categorical_dtype(values: Sequence[str]) -> pd.CategoricalDtype:
-    """Return the categorical dtype of some strings."""
+    """Return a categorical dtype for strings."""
     try:
         return pd.CategoricalDtype(pd.Index(values))
     except UnicodeError:
-        # Arrow-backed strings refuse invalid Unicode, which files may contain.
+        # Arrow-backed strings reject invalid Unicode, which files may contain.
         return pd.CategoricalDtype(pd.Index(values, dtype=object))
 
 
@@ -154,7 +154,7 @@ def _validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()
 def event_frame(
     trace: Trace, rows: _RowSelector | None = None, columns: Iterable[str] | None = None
 ) -> pd.DataFrame:
-    """Return `rows` and `columns` of the events of one rank; by default all."""
+    """Return `rows` and `columns` of the events of a rank. Default: all."""
     wanted = _validate_columns(columns)
     count = len(trace.table)
     if rows is None:
@@ -168,7 +168,7 @@ def events_of(
     columns: Iterable[str] | None = None,
     rows_of: Callable[[Trace], _RowSelector] = lambda _: slice(None),
 ) -> pd.DataFrame:
-    """Return events of several ranks, concatenated, with their ``rank`` in front."""
+    """Return events of several ranks, concatenated, with ``rank`` as the first column."""
     wanted = [name for name in _validate_columns(columns, ("rank",)) if name != "rank"]
     pairs = [(trace, rows_of(trace)) for trace in traces]
     ids = [np.arange(len(trace.table), dtype=np.int64)[rows] for trace, rows in pairs]
@@ -204,7 +204,7 @@ def table_frame(data: dict[str, Any]) -> pd.DataFrame:
 
 
 def columns_in(query: str) -> list[str]:
-    """Return the event columns that a query may use: columns whose names occur in it as words."""
+    """Return the event columns whose names occur as words in a query."""
     words = set(re.findall(r"[A-Za-z_]\w*", query))
     columns = (*EVENT_COLUMNS, *_ON_DEMAND)
     return [column for column in columns if column in words] or ["start_ns"]
@@ -248,23 +248,23 @@ _COPY_FRAMES = int(pd.__version__.partition(".")[0]) < 3
 class Trace:
     """One rank of a job.
 
-    Users get it as a value of a `TraceSet`. Times in its frames are nanoseconds since the
-    earliest event of that set.
+    Users get it as a value of a `TraceSet`. Times in its frames are nanoseconds since the earliest
+    event of that set.
 
     Attributes
     ----------
     rank : int
-        The key in the set.
+        Key in the trace set.
     path : str
-        The file that it was read from.
+        The file from which it was read.
     format : str
         Name of the file's format, for example ``"kineto"``.
     metadata : dict
-        The file's own top-level keys, without the events.
+        Top-level keys of the file, without the events.
     zero_ns : int
-        Absolute time of the rank's earliest event on the clock that the file records.
+        Absolute time of the rank's earliest event, on the clock recorded in the file.
     shift_ns : int
-        Time that is added to times of `table` to get times in frames.
+        Time added to the times of `table` to get those in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -281,7 +281,7 @@ class Trace:
     format: str = "kineto"
     resolution_ns: int = 1
     shift_ns: int = 0
-    #: how much smaller `shift_ns` is than for the recorded clock; see `TraceSet.with_clock`
+    #: difference between the shift for the recorded clock and `shift_ns`; see `TraceSet.with_clock`
     clock_offset_ns: int = 0
     stated_rank: int | None = None
     job: str | None = None
@@ -291,12 +291,12 @@ class Trace:
     server: int = -1
     #: tables of totals, for example from an MPI profile
     profile: Any = None
-    #: the file of `profile`, if it is not `path`
+    #: file of `profile`, if it is not `path`
     profile_path: str | None = None
-    #: whether the file holds events of this rank that are not in `table`
+    #: whether the file has events of this rank that are not in `table`
     part: bool = False
     copy_table: CopyTable = field(default_factory=CopyTable)
-    #: a trace of the capture of this rank's graphs; see `hta_widgets.trace.graph_captures`
+    #: trace of the capture of this rank's graphs; see `hta_widgets.trace.graph_captures`
     capture: Trace | None = None
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
@@ -306,7 +306,7 @@ class Trace:
 
     @property
     def table(self) -> EventTable:
-        """The columns of `events`; their times are relative to `zero_ns`."""
+        """The columns of `events`; times are relative to `zero_ns`."""
         version = taxonomy.version()
         if self._rules_version != version:
             table = self._table
@@ -326,7 +326,7 @@ class Trace:
     @property
     @memoize
     def launch_of(self) -> Ints:
-        """For each event the id of the host call that launched it, -1 for none."""
+        """For each event, the id of the host call that launched it; -1 if there is none."""
         call = np.full(len(self), -1, dtype=np.int64)
         flows = self.flow_table
         if "launch" in flows.kinds:
@@ -339,8 +339,8 @@ class Trace:
     def prelaunched(self) -> Bools:
         """Mask of device work that was launched before recording began.
 
-        Such work has no launch in the file and starts before the first launched work of its stream
-        or, if the stream has none, of the rank. All False in a file without launches.
+        Such work has no launch in the file. It starts before the first launched work of its stream
+        or, if the stream has none, of the rank. All values are False in a file without launches.
         """
         table = self.table
         result = np.zeros(len(self), dtype=bool)
@@ -367,7 +367,7 @@ class Trace:
 
     @property
     def is_totals(self) -> bool:
-        """Whether the file is a profile: totals of a run, without events."""
+        """Whether the file is a profile, which has totals of a run instead of events."""
         return self.profile is not None and not len(self)
 
     @property
@@ -418,7 +418,7 @@ class Trace:
 
     @property
     def recorded_ns(self) -> list[tuple[int, int]]:
-        """The windows that several files of this rank recorded, in the times of `table`.
+        """The windows of this rank recorded in several files, on the time axis of `table`.
 
         Empty for a single window.
         """
@@ -427,13 +427,13 @@ class Trace:
 
     @property
     def recorded_marks_ns(self) -> Ints:
-        """The middle of each gap between neighbours of `recorded_ns`, ascending."""
+        """The middle of each gap between successive windows of `recorded_ns`, ascending."""
         edges = np.array(self.recorded_ns, np.int64).reshape(-1, 2)
         return edges[:-1, 1] + (edges[1:, 0] - edges[:-1, 1] + 1) // 2
 
     @property
     def stated_work_ns(self) -> tuple[int, int] | None:
-        """First start and last end of device work in the exported job, in the times of `table`.
+        """First start and last end of device work in the exported job, on the time axis of `table`.
 
         None if the file does not state them.
         """
@@ -449,12 +449,12 @@ class Trace:
         Returns
         -------
         DataFrame
-            ``start_ns, dur_ns``; ``name, category``, ``kind`` (see `hta_widgets.taxonomy`) and
-            ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track, and
-            ``parent``, the id of the enclosing event on the track; the device ``stream``, the
-            ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (for device
-            events: around their launch), renumbered if numbers repeat; ``phase`` (``X`` or ``B``).
-            -1 stands for none.
+            ``start_ns, dur_ns``; ``name, category``; ``kind`` (see `hta_widgets.taxonomy`) and
+            ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track;
+            ``parent``, the id of the enclosing event on the track; the device ``stream``; the
+            ``correlation`` id; ``step``, the n of the enclosing ``ProfilerStep#n`` (for device
+            events, around their launch), renumbered if numbers repeat; and ``phase`` (``X`` or
+            ``B``). Missing values are -1.
         """
         table = self.table
         if self._frame is None or len(self._frame) != len(table):
@@ -542,12 +542,12 @@ class Trace:
         Parameters
         ----------
         id : int
-            The event's index in `events`.
+            Index of the event in `events`.
 
         Returns
         -------
         dict
-            If the event has two records, begin and end, the args of both.
+            For an event of two records, begin and end, the args of both.
         """
         if not 0 <= id < len(self):
             id_range = f"Ids go from 0 to {len(self) - 1}."
@@ -575,7 +575,7 @@ class Trace:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
-        from hta_widgets.trace.arrow import event_stream  # it imports this module
+        from hta_widgets.trace.arrow import event_stream  # the imported module imports this one
 
         return event_stream([self]).__arrow_c_stream__(requested_schema)
 
@@ -585,20 +585,20 @@ class Trace:
         return False
 
     def require_whole(self) -> None:
-        """Raise a `TraceError` if the columns are mapped from a file that was truncated since.
+        """Raise a `TraceError` if the columns are mapped from a file that has since been truncated.
 
-        Views call it before each request: they have columns that were mapped earlier, and the
-        system ends a process that reads a mapped file beyond its end.
+        Views call this before each request, because they hold columns that were mapped earlier, and
+        the system kills a process that reads a mapped file beyond its end.
         """
 
     def release(self) -> None:
-        """Release memoized results; they are computed again when they are next needed."""
-        # The dict is replaced, not cleared, since other threads may be using it.
+        """Release memoized results, which are computed again when needed."""
+        # The dict is replaced instead of cleared, because other threads may be using it.
         self.memo = {}
         self._frame = None
 
     def replace(self, **changes: Any) -> Trace:
-        """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
+        """Return a copy with some fields changed, for example ``rank=3``; arrays are shared."""
         return replace(self, **changes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -649,7 +649,7 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The elapsed time is the longest one. Profiles left over from other runs are ignored.
+    The elapsed time is the longest one. Profiles left by other runs are ignored.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
 

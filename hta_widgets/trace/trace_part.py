@@ -11,7 +11,7 @@ from hta_widgets.trace.trace import Trace
 
 
 def trace_within(trace: Trace, is_member: Bools, window: Selection) -> Trace:
-    """Return a trace of the member events, with new ids, and the other records of the window."""
+    """Return a trace of the member events, with new ids, and the other records in the window."""
     edges = window_in_table_time(window, trace)
 
     def inside(start: Ints, end: Ints) -> Rows:

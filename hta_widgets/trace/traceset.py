@@ -33,14 +33,14 @@ from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
 ClockName = Literal["host", "fitted"]
-#: Key of the result of `_fitted_offsets`; it is the same on each clock of a set.
+#: Key of the result of `_fitted_offsets`, which is the same on each clock of a trace set.
 FITTED_OFFSETS = "fitted offsets"
 
 
 class TraceSet(Mapping[int, Trace]):
     """The loaded ranks, by number.
 
-    Times are nanoseconds since the earliest loaded event; parts made with `subset` keep that
+    Times are nanoseconds since the earliest loaded event; parts made with `subset` keep this
     origin.
 
     Parameters
@@ -50,7 +50,7 @@ class TraceSet(Mapping[int, Trace]):
     problems : Problems, optional
         Problems found while the traces were read.
     like : TraceSet, optional
-        A set whose time axis these traces share.
+        A trace set whose time axis these traces share.
     """
 
     HOW_TO_GET = "Pass what hw.load returns; for an analysis of one rank, add ranks=[number]."
@@ -87,7 +87,7 @@ class TraceSet(Mapping[int, Trace]):
         self.executor: Executor | None = None if like is None else like.executor
 
     def __getstate__(self) -> dict[str, Any]:
-        # Results are quicker to compute again than to send.
+        # Computing results again is faster than sending them.
         return {**self.__dict__, "memo": {}, "executor": None}
 
     @classmethod
@@ -100,7 +100,7 @@ class TraceSet(Mapping[int, Trace]):
         origin_ns: int | None,
         origin_offset_ns: int,
     ) -> TraceSet:
-        """Return a stored set, whose traces are already shifted onto its time axis."""
+        """Return a stored trace set, whose traces are already shifted to its time axis."""
         restored_set = cls((), problems=problems)
         restored_set._traces = {trace.rank: trace for trace in traces}
         restored_set._clock, restored_set._origin_ns = clock, origin_ns
@@ -133,12 +133,12 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def formats(self) -> list[str]:
-        """Names of the formats found."""
+        """Names of the formats in the set."""
         return sorted({trace.format for trace in self.values()})
 
     @property
     def format(self) -> str:
-        """Name of the format, ``"mixed"``, or ``"none"`` without ranks."""
+        """Name of the format; ``"mixed"`` for several, ``"none"`` without ranks."""
         return "mixed" if len(self.formats) > 1 else next(iter(self.formats), "none")
 
     @property
@@ -148,7 +148,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def clock(self) -> ClockName:
-        """``"host"``, the clock that the hosts recorded, or ``"fitted"``."""
+        """``"host"``, the clock recorded by the hosts, or ``"fitted"``."""
         return self._clock
 
     @property
@@ -177,16 +177,16 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """The windows of time that were recorded, in order; one unless ranks have several files.
+        """The recorded time windows, in order; one unless ranks have several files.
 
         A profiler with ``schedule(repeat=2)`` records two windows of the same ranks. Analyses cover
-        all of them and do not count the time between them. An analysis of one window takes it as
+        all windows and exclude the time between them. To analyze one window, pass
         ``window=traces.windows[1]``.
 
         Returns
         -------
         list of (int, int)
-            Start and end of each window in ns, on the clock of the set.
+            Start and end of each window in ns, on the clock of the trace set.
         """
         edges: list[tuple[int, int]] = []
         has_several = False
@@ -212,15 +212,15 @@ class TraceSet(Mapping[int, Trace]):
         return Problems(self._problems)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per rank: its file, host and contents; `files` has a row per file.
+        """Return one row per rank: its file, host and contents. `files` has a row per file.
 
         ``start_ns, end_ns`` are the start of the first event and the end of the last, within an
-        export's window. Profiles are totals of a run. They have no events, and their times are -1.
-        ``comm_s`` is the seconds in MPI, ``elapsed_s`` the seconds of the run. ``profile`` is the
-        file of a profile that was merged with a time line. ``asyncs`` is the number of async
-        intervals. Columns without values are not displayed.
+        export's window. Profiles are totals of a run; they have no events, and their times are -1.
+        ``comm_s`` is the time in MPI in seconds, ``elapsed_s`` the duration of the run in seconds.
+        ``profile`` is the file of a profile that was merged with a time line. ``asyncs`` is the
+        number of async intervals. Columns without values are not displayed.
 
-        ``hta-widgets summary`` and `Dashboard.findings` report what costs the job time.
+        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
         """
         ranks = list(self.values())
 
@@ -291,7 +291,7 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         folder : path-like
-            Created if it does not exist. Files of the same names are replaced.
+            Created if it does not exist. Files with the same names are replaced.
 
         Returns
         -------
@@ -313,8 +313,8 @@ class TraceSet(Mapping[int, Trace]):
         ----------
         query : str
             One SELECT. Its tables are ``events`` (with ``rank`` and ``id``), ``args`` (``rank, id,
-            key, value``), ``instants, asyncs, counters, flows, ranks, problems``, and each
-            analysis that needs no argument but traces, with its defaults.
+            key, value``), ``instants, asyncs, counters, flows, ranks, problems``, and each analysis
+            that requires no argument except traces, with its defaults.
 
         Returns
         -------
@@ -324,7 +324,7 @@ class TraceSet(Mapping[int, Trace]):
         ------
         TraceError
             If DuckDB is not installed (the extra ``sql``), or the query fails, or reads anything
-            but these tables.
+            other than these tables.
 
         Examples
         --------
@@ -346,12 +346,12 @@ class TraceSet(Mapping[int, Trace]):
         ----------
         ranks : iterable of int, optional
         columns : iterable of str, optional
-            Columns of `Trace.events`; the ``rank`` is always included.
+            Columns of `Trace.events`; ``rank`` is always included.
 
         Returns
         -------
         DataFrame
-            Rank by rank, by start within a rank; the index ``id`` is unique within a rank.
+            Rank by rank, ordered by start within a rank; the index ``id`` is unique within a rank.
         """
         if isinstance(ranks, Selection | str):
             raise TraceError(
@@ -362,19 +362,19 @@ class TraceSet(Mapping[int, Trace]):
 
     @check_arguments
     def event(self, id: int, rank: int | None = None) -> Event:
-        """Return one event, with its operator and the device work that it launched.
+        """Return an event, with its operator and the device work that it launched.
 
         Parameters
         ----------
         id : int
             As in the index of `events`.
         rank : int, optional
-            Needed if the set has several ranks.
+            Required if the trace set has several ranks.
 
         Returns
         -------
         Event
-            With ``name``; ``operator``, an event or None; ``kernels``, a frame like `events`.
+            With ``name``; ``operator``, an event or None; and ``kernels``, a frame like `events`.
         """
         if rank is None and len(self) != 1:
             raise TraceError(f"event() needs rank=, as this set has {len(self)} ranks")
@@ -390,10 +390,10 @@ class TraceSet(Mapping[int, Trace]):
         start_ns: Time | None = None,
         end_ns: Time | None = None,
     ) -> TraceSet:
-        """Return some ranks, or the events that overlap a window, as a new set.
+        """Return some ranks, or the events that overlap a window, as a new trace set.
 
         Times are in ns, or strings such as ``"12.3ms"``; their origin does not change. Events are
-        not cut at the window's edges. With a window, events get new ids.
+        not clipped at the edges of the window. With a window, events get new ids.
         """
         chosen = [self[rank] for rank in resolve_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
@@ -410,18 +410,18 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         clock : {"host", "fitted"}
-            ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset from
+            ``"host"``: as recorded. ``"fitted"``: each rank is shifted by its offset from
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
-            lowest rank does not move, unless an event of another rank would start before 0: in that
-            case all ranks and `origin_ns` move. Ranks that no collective connects do not move.
-            BytePS workers and servers are moved onto the first worker's clock, by
+            lowest rank is not shifted, unless an event of another rank would start before 0; in
+            this case all ranks and `origin_ns` are shifted. Ranks that no collective connects are
+            not shifted. BytePS workers and servers are shifted to the clock of the first worker, by
             `hta_widgets.analysis.byteps_clock`.
 
         Returns
         -------
         TraceSet
-            The set on that clock. ``with_clock("host")`` restores recorded times; exports contain
-            the recorded times unless requested otherwise.
+            The trace set on that clock. ``with_clock("host")`` restores recorded times. Exports
+            contain the recorded times unless requested otherwise.
 
         Raises
         ------
@@ -453,20 +453,20 @@ class TraceSet(Mapping[int, Trace]):
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
-        """Return the same set, with its analyses of individual ranks run on an executor.
+        """Return the same trace set, with analyses of individual ranks run on an executor.
 
         Parameters
         ----------
         executor : concurrent.futures.Executor or None
-            For example ``client.get_executor()`` of Dask's ``distributed``. With None, or after
-            the executor was shut down, analyses run in this process. A loaded set has the executor
-            that `hta_widgets.load` was given.
+            For example ``client.get_executor()`` of Dask's ``distributed``. With None, or after the
+            executor was shut down, analyses run in this process. A loaded trace set has the
+            executor that was passed to `hta_widgets.load`.
 
         Returns
         -------
         TraceSet
-            Its analyses return the same. Other processes map stored and cached ranks; ranks that
-            are only in memory are analysed in this process.
+            Its analyses return the same results. Other processes map stored and cached ranks; ranks
+            that are only in memory are analyzed in this process.
 
         Raises
         ------
@@ -493,13 +493,13 @@ class TraceSet(Mapping[int, Trace]):
         ids: Iterable[tuple[int, int]] | None = None,
         launches: bool | None = None,
     ) -> Selection:
-        """Return the selection of the events that meet all conditions.
+        """Return the selection of events that satisfy all conditions.
 
         Parameters
         ----------
         query : str, DataFrame or Selection, optional
-            A pandas query over event columns; or a frame of events, by ``rank`` and ``id``; or
-            a selection to narrow.
+            A pandas query over event columns; a frame of events with ``rank`` and ``id``; or a
+            selection to restrict.
         start_ns, end_ns, ranks, tracks, ids, launches
             See `Selection`; times are in ns, or strings such as ``"12.3ms"``. For example,
             ``select("name == 'aten::mm'", launches=True)`` includes the kernels of that operator.
@@ -519,8 +519,8 @@ class TraceSet(Mapping[int, Trace]):
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
 
-        A store holds the contents of the trace files and everything derived from them: events,
-        args, small tables, the clock and the problems. It does not need the trace files.
+        A store has the contents of the trace files and everything derived from them: events, args,
+        small tables, the clock and the problems. It does not need the trace files.
 
         Parameters
         ----------
@@ -561,7 +561,7 @@ def _fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
 
 
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
-    """Return problems of files; a file with a single rank gets its rank."""
+    """Return problems of files; a problem of a file with a single rank gets that rank."""
     ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
     for trace in traces:
         for path in filter(None, (trace.path, trace.profile_path)):
@@ -574,7 +574,7 @@ def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problem
 
 
 def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
-    """Return the set with other traces for some of its ranks."""
+    """Return the trace set with other traces for some of its ranks."""
     ranks = [changed.get(rank, trace) for rank, trace in traces.items()]
     return TraceSet(ranks, problems=traces.problem_list, like=traces)
 
@@ -600,10 +600,10 @@ _CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
 
 
 def device_word(traces: Iterable[Trace]) -> str:
-    """Return the word for the devices of a job, such as ``NPU``; by default ``GPU``.
+    """Return the word for the devices of a job, such as ``NPU``. Default: ``GPU``.
 
-    It is derived from the names of device tracks and the categories of events, on the first rank
-    with device work.
+    It is derived from names of device tracks and categories of events on the first rank with device
+    work.
     """
     for trace in iter_ranks(traces):
         devices = [track.process for track in trace.tracks if track.stream >= 0]
@@ -616,19 +616,19 @@ def device_word(traces: Iterable[Trace]) -> str:
 
 
 def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
-    """Return the attribute of frames that gives charts the word, unless the word is ``GPU``."""
+    """Return the frame attribute with the word for charts; empty if the word is ``GPU``."""
     word = device_word(traces.values())
     return {} if word == "GPU" else {"device_word": word}
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the most frequent positive size; of several, the largest; 0 if there is none."""
+    """Return the most frequent positive size, the largest of several; 0 if there is none."""
     counts = Counter(size for size in sizes if size > 0)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
 
 def rank_coverage_text(traces: TraceSet) -> str:
-    """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
+    """Return, for example, ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
     rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
     stated_ranks = (trace.stated_rank for trace in traces.values())
@@ -640,7 +640,7 @@ def rank_coverage_text(traces: TraceSet) -> str:
 
 
 def _part_text(traces: TraceSet) -> str:
-    """Describe which part of the job exported files hold; empty if they hold all of it."""
+    """Describe which part of the job exported files contain; empty if it is all."""
     window_ns, part = traces.window_ns, part_of_job(traces)
     if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
         return ""

@@ -1,8 +1,8 @@
 """Tracks (host threads, device streams) of a rank, and the lane and parent of each event.
 
-On a track, an event that begins and ends within another one is its child, one lane below. An event
-that begins within another but ends after it *spills* into a lane below all nested ones, so no two
-events of a lane overlap::
+On a track, an event that begins and ends within another is its child, one lane below. An event that
+begins within another but ends after it *spills* into a lane below all nested lanes, so events of a
+lane do not overlap::
 
     lane 0   ├──── aten::mm ────┤
     lane 1     ├─ launch ─┤
@@ -37,17 +37,17 @@ from hta_widgets.trace.problems import Problems
 
 @dataclass(slots=True)
 class ResolvedNesting:
-    """Nesting of the events of one track, if some cross the end of another."""
+    """Nesting of a track's events, if some cross the end of another."""
 
-    spilled: Ints  # rows of events that overlap another without nesting, ascending
-    around: Ints  # the nested event that encloses each spilled one, -1 for none
-    rounded: int  # number of events that nest only within the resolution
-    stop: Ints  # end of the subtree of each event: the position after its last descendant
+    spilled: Ints  # rows of events that overlap another without nesting, in ascending order
+    around: Ints  # the nested event that encloses each spilled event; -1 if none
+    rounded: int  # number of events that are nested only within the resolution
+    stop: Ints  # end of each event's subtree: the position after its last descendant
 
     def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
         """Set the parents of spilled events, and of the events that these enclose.
 
-        `parent` has the rows of one track, which begin at row `low` of the table.
+        `parent` has the rows of one track, beginning at row `low` of the table.
         """
         parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
         last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
@@ -56,10 +56,10 @@ class ResolvedNesting:
 
 
 def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
-    """Return the nesting of one track's events; edges within `unit` ns are taken as equal.
+    """Return the nesting of a track's events; edges within `unit` ns count as equal.
 
     Only events that another event outlasts, or that contain the end of such an event, are nested
-    one by one: the nesting of all others is known.
+    one by one. The nesting of all others is known.
     """
     is_outlasted = _is_outlasted(end, stop)
     outlasted_ends = np.sort(end[is_outlasted])
@@ -70,7 +70,7 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return for each event the last of `rows` before it that ends at or after the event's `until`.
+    """Return the last of `rows` before each event that ends at or after the event's `until`.
 
     The result is -1 for events without such a row. `ends` has the end of each of `rows`.
     """
@@ -83,7 +83,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     has_row = np.flatnonzero(latest_end[rows_before - 1] >= until[first:])
     until, stop = until[first:][has_row], rows_before[has_row]
     # Move `stop` back over rows that end too early, 2^k rows at a time, the largest k first.
-    latest_of = [ends]  # by k: the latest end of the 2^k rows that begin at each row
+    latest_of = [ends]  # by k: latest end of the 2^k rows that begin at each row
     while 2 << (len(latest_of) - 1) <= len(ends):
         half = 1 << (len(latest_of) - 1)
         latest_of.append(np.maximum(latest_of[-1][:-half], latest_of[-1][half:]))
@@ -101,7 +101,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one begins where it begins, one ends where it ends.
+    # Two ranges of 2^k events cover a subtree: one begins at its begin, the other ends at its end.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
     latest_end = end.copy()  # of the 2^k events that begin at each event
@@ -119,13 +119,13 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
 def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
     """Nest events one by one, with a stack of the open events.
 
-    An event that starts at most `unit` before the top of the stack ends follows it as a sibling.
-    An event that ends at most `unit` after the top is nested in it. Both are counted as rounded.
-    An event that ends later is spilled.
+    An event that starts at most `unit` before the end of the stack's top follows it as a sibling.
+    An event that ends at most `unit` after the top is nested in it. Both count as rounded. An event
+    that ends later is spilled.
     """
     begins, ends = begin[rows].tolist(), end[rows].tolist()
     row_list, stops = rows.tolist(), stop[rows].tolist()
-    stack: list[int] = []  # positions in `rows`, the innermost last
+    stack: list[int] = []  # positions in `rows`, innermost last
     spilled: list[int] = []
     around: list[int] = []
     rounded: set[int] = set()
@@ -171,12 +171,12 @@ class LaneAssignment:
     """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row, -1 for none
-    nested: Ints  # by track: lanes of properly nested events
-    lanes: Ints  # by track: all lanes
-    overlaps: int  # events put into spill lanes
-    rounded: int  # events that nest only within the resolution
-    too_deep: int  # events that share the last lane because depths are int16
+    parent: npt.NDArray[np.int32]  # row; -1 if there is none
+    nested: Ints  # by track: number of lanes with properly nested events
+    lanes: Ints  # by track: number of all lanes
+    overlaps: int  # events placed in spill lanes
+    rounded: int  # events that are nested only within the resolution
+    too_deep: int  # events in the last lane, which they share because depths are int16
 
 
 def assign_lanes(
@@ -184,7 +184,7 @@ def assign_lanes(
 ) -> LaneAssignment:
     """Return lanes of events that are sorted by (start, longest first, file order).
 
-    Starts are not negative. Edges that differ by at most `resolution_ns` are taken as equal.
+    Starts must not be negative. Edges that differ by at most `resolution_ns` count as equal.
     """
     count = len(start)
     if not count:
@@ -217,7 +217,7 @@ def assign_lanes(
     result_depth = np.empty(count, dtype=np.int16)
     result_depth[order] = np.minimum(depth, _MAX_DEPTH) if too_deep else depth
     result_parent = np.empty(count, dtype=np.int32)
-    # Wrong for events without a parent (-1), which the next line overwrites.
+    # This is wrong for events without a parent (-1), which the next line overwrites.
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
     return LaneAssignment(
@@ -248,7 +248,7 @@ def _apply_nesting(
     nested_parent = _parents(nested_depth)
     depth[nested_rows] = nested_depth
     parent[nested_rows] = np.where(nested_parent >= 0, low + nested_rows[nested_parent], -1)
-    # The spilled events follow: they may enclose nested ones, and their lanes are below all others.
+    # Spilled events follow: they may enclose nested ones, and their lanes are below all others.
     nesting.write_parents(begin, end, low, parent)
     spill_lane = first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
     depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane
@@ -256,11 +256,11 @@ def _apply_nesting(
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
-    """Return the next event of the track that begins when each event has ended."""
+    """Return the first event of the track that begins after each event has ended."""
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
-        # Put the tracks one after the other in time, so that one search serves all of them.
+        # The tracks are placed one after the other in time, so that a single search suffices.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
         return _subtree_ends_of_track(begin + offset, end + offset)
     stop = np.empty(len(begin), dtype=np.int64)
@@ -272,14 +272,14 @@ def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
 
 def _subtree_ends_of_track(begin: Ints, end: Ints) -> Ints:
     stop = np.arange(1, len(begin) + 1)
-    # Only few events still run when the next one starts; the others need no search.
+    # Few events still run when the next one starts; the others need no search.
     open_rows = np.flatnonzero(end[:-1] > begin[1:])
     stop[open_rows] = np.searchsorted(begin, end[open_rows], side="left")
     return stop
 
 
 def _depth(stop: Ints) -> Ints:
-    """Return the number of subtrees that contain each event, by the ends of all subtrees."""
+    """Return the number of subtrees that contain each event, from the ends of all subtrees."""
     count = len(stop)
     closed = np.bincount(stop, minlength=count + 1)[:count]
     np.cumsum(closed, out=closed)
@@ -296,7 +296,7 @@ def _parents(depth: Ints) -> Ints:
     by_depth = group_order(depth, deepest + 1)
     is_first_child = np.zeros(count, dtype=bool)
     is_first_child[1:] = depth[1:] > depth[:-1]
-    # In the order by depth, a first child is followed by its siblings.
+    # In the order by depth, the siblings of a first child follow it.
     first_child = np.flatnonzero(is_first_child[by_depth])
     child_count = np.diff(first_child, append=count)
     parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, child_count)
@@ -323,14 +323,14 @@ def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
 
 
 def first_free_lanes(begin: Ints, end: Ints) -> Ints:
-    """Return the first lane that is free when each event starts; events are sorted by start."""
+    """Return the first free lane at each event's start; events are sorted by start."""
     busy: list[tuple[int, int]] = []  # (end, lane)
     free: list[int] = []
     lanes = []
     for start_ns, end_ns in zip(begin.tolist(), end.tolist(), strict=True):
         while busy and busy[0][0] <= start_ns:
             heappush(free, heappop(busy)[1])
-        # Without a free lane, the lanes 0 to len(busy) - 1 are busy.
+        # If no lane is free, the lanes 0 to len(busy) - 1 are busy.
         lane = heappop(free) if free else len(busy)
         heappush(busy, (end_ns, lane))
         lanes.append(lane)
@@ -338,11 +338,11 @@ def first_free_lanes(begin: Ints, end: Ints) -> Ints:
 
 
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19}|0x[\da-f]{1,16})\s*", re.IGNORECASE)
-#: Since 2026, waits of the host for a stream have their own thread, as they overlap its work.
+#: Since 2026, host waits for a stream have a thread of their own, because they overlap its work.
 _SYNC_THREAD = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
 
-#: Order of processes if a file gives none: programs (0), devices, spans of the profiler itself.
+#: Order of processes if a file states none: programs (0), devices, spans of the profiler.
 _DEVICE_SORT = 1 << 24
 _SPANS_SORT = 1 << 29
 
@@ -364,7 +364,7 @@ class TrackAssignment:
 
     track: npt.NDArray[np.int32]  # position in `tracks`
     tracks: list[Track]
-    #: (pid code, tid code) → the track on which flow records find their events
+    #: track on which flow records find their events, by (pid code, tid code)
     of_thread: dict[tuple[int, int], int]
 
 
@@ -404,10 +404,10 @@ def device_streams(
     columns: RankColumns,
     problems: Problems,
 ) -> StreamIds:
-    """Return the device stream of every event, -1 for host events.
+    """Return the device stream of each event; -1 for host events.
 
-    The arg ``stream`` is used only for events on a `device`, since Triton's operators on the host
-    have it, too. Device events without the arg get the stream of other events of their thread. If
+    The arg ``stream`` only applies to events on a `device`, because Triton's operators on the host
+    also have it. Device events without the arg get the stream of other events of their thread. If
     there are none, the stream is the number in the tid, or a new number if the thread `works`.
     """
     result = np.where(device, stream, stream.dtype.type(-1))
@@ -427,7 +427,7 @@ def device_streams(
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
     unnumbered = np.unique(missing_work[stream_of_thread[missing_work] < 0])
-    # New numbers are the smallest ones that no stream has.
+    # New numbers are the smallest unused ones.
     candidates = np.arange(len(stream_of_thread) + len(unnumbered))
     stream_of_thread[unnumbered] = np.setdiff1d(candidates, stream_of_thread)[: len(unnumbered)]
     result = result.astype(np.int64)
@@ -436,7 +436,7 @@ def device_streams(
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
-    """Return ids; ids below -1 are read as unsigned numbers of 32 or 63 bits."""
+    """Return ids, reading values below -1 as unsigned numbers of 32 or 63 bits."""
     has_32_bits = (ids < -1) & (ids >= -(1 << 31))
     has_64_bits = ids < -(1 << 31)
     problems.add(
@@ -458,7 +458,7 @@ def _number_of_thread(tid: str, default: int) -> int:
 
 
 def integer_of(text: str) -> int:
-    """Return an integer in decimal or, with ``0x``, hexadecimal digits."""
+    """Return an integer from decimal or, with ``0x``, hexadecimal digits."""
     return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
@@ -475,8 +475,8 @@ def find_tracks(
 ) -> TrackAssignment:
     """Return the tracks of events that are sorted by start.
 
-    A track is the events of a thread. The annotations of a device are a second track of their
-    thread. The masks select events on a device, annotations of a device, and calls of MPI.
+    A track has the events of a thread. Device annotations are a second track of their thread. The
+    masks select events on a device, device annotations, and MPI calls.
     """
     threads = len(columns.tids)
     track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
@@ -515,7 +515,7 @@ def find_tracks(
     position[order] = np.arange(count, dtype=np.int32)
     of_thread: dict[tuple[int, int], int] = {}
     for number, thread in enumerate(thread_of_track):
-        # The track of a thread's annotations comes after the thread's other track.
+        # The track of a thread's annotations follows the thread's other track.
         of_thread.setdefault(thread, int(position[number]))
     return TrackAssignment(
         position[track],
@@ -551,14 +551,14 @@ def _track(
         default_sort = _SPANS_SORT
     process_sort = names.process_sort.get(pid, default_sort)
     thread_sort = names.thread_sort.get((pid, tid), _number_of_thread(tid, 0))
-    # Annotations are above the stream, waits of the host for the stream below.
+    # Annotations are above the stream, and host waits for the stream are below it.
     role_sort = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
     sort = process_sort, thread_sort, role_sort, first_ns
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
 def _process_name(pid: str, names: TrackNames, *, device: bool) -> str:
-    """Return the name of a process, or of the device that its events are on."""
+    """Return the name of a process, or of the device on which its events are."""
     label, name = names.labels.get(pid, ""), names.process.get(pid, "")
     if device and label not in {"", "CPU"}:
         return label
@@ -574,9 +574,9 @@ def _default_thread_name(tid: str, stream: int) -> str:
 
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
-    """Make the names of `tracks` unique, and return them.
+    """Make the names of `tracks` unique, and return the tracks.
 
-    Equal names get the tid; names that are still equal get the pid, and then a number.
+    Equal names get the tid. Names that are still equal get the pid, and then a number.
     """
     for number, track in _tracks_of_same_name(tracks):
         tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
@@ -588,6 +588,6 @@ def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
 
 
 def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
-    """Return the tracks whose name another track has too, with their numbers."""
+    """Return the tracks whose name another track also has, with their numbers."""
     count_of_key = Counter(track.key for track in tracks)
     return [(number, track) for number, track in enumerate(tracks) if count_of_key[track.key] > 1]

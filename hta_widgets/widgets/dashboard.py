@@ -65,11 +65,11 @@ from hta_widgets.widgets.view import (
     traces_to_draw,
 )
 
-#: The traits that a saved page has unchanged.
+#: Traits that a saved page has unchanged.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
-#: The charts in outputs of notebooks, and their width in px.
+#: Charts in notebook outputs, and their width in px.
 _DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)
-#: Maximum time that the output of a notebook waits for the headline.
+#: Maximum time that a notebook output waits for the headline.
 _HEADLINE_MS = 2000
 
 T = TypeVar("T")
@@ -126,12 +126,12 @@ class Dashboard(LinkedView):
     panels : list of str, or list of lists of str, optional
         The panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
-        names is arranged by the available width; in a list of lists, each inner list is a row of
-        panels. Default: all panels with data; a line below the panels lists those without. Users
-        can also hide and show panels.
+        names is arranged according to the available width; in a list of lists, each inner list is a
+        row of panels. Default: all panels with data; a line below the panels lists those without.
+        Users can also hide and show panels.
     height : int, optional
-        Maximum height of the timeline's drawing in CSS pixels. Default: by its ranks, within
-        limits.
+        Maximum height of the timeline's drawing in CSS pixels. Default: depends on its ranks,
+        within limits.
     color : {"kind", "name", "bound"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
@@ -142,28 +142,28 @@ class Dashboard(LinkedView):
     Attributes
     ----------
     selection : Selection
-        What is selected; a `Selection` of everything if nothing is selected. Assign it, or call
-        `select`. A clicked event does not filter figures, so it is only in `selected_events`.
+        The current selection; a `Selection` of everything if nothing is selected. Assign it, or
+        call `select`. A clicked event does not filter figures, so it is only in `selected_events`.
     scope : {"selection", "view", "job"}
         What figures cover: the selection, which is the whole job if nothing is selected; all events
         in the window of the timeline; or the whole job.
     view : tuple of int
         Window of the timeline, ns since ``TraceSet.origin_ns``.
     panels : list
-        The panels that are shown, as above.
+        The shown panels, as above.
     metric : str
         The metric of the heatmap.
     frames : mapping of str to DataFrame
         ``frames["kernel_breakdown"]`` is that analysis of the current selection, without the part
-        that its own panel selects; ids of panels work as well. Computed on access, kept until the
-        selection changes.
+        that its own panel selects; ids of panels also work. Frames are computed on access and kept
+        until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        The charts of the current selection, by panel, each usable on its own.
+        The charts of the current selection by panel, each usable on its own.
     headline : str
-        The most important facts of the whole job, as sentences.
+        The most important facts about the whole job, as sentences.
     findings : list of HeadlineFinding
-        The causes of lost time, the most important first. Each has a `kind`, its `share` of the
-        run, a `text`, and the `selection` that shows it.
+        The causes of lost time, most important first. Each has a `kind`, its `share` of the run, a
+        `text`, and the `selection` that shows it.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 
@@ -250,7 +250,7 @@ class Dashboard(LinkedView):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The timeline as a separate view, linked with this dashboard."""
+        """The timeline as a separate view, linked to this dashboard."""
         return Timeline(
             self.traces, color=self.color, clock=None, _engine=self.engine, _state=self.state
         )
@@ -262,7 +262,7 @@ class Dashboard(LinkedView):
         Parameters
         ----------
         panel : str
-            The id of a panel, such as ``"breakdown"``; or ``"summary"``, the number of selected
+            The id of a panel, such as ``"breakdown"``; or ``"summary"`` for the number of selected
             events.
         """
         return self._panel_frames[panel]
@@ -292,12 +292,12 @@ class Dashboard(LinkedView):
 
     @property
     def headline(self) -> str:
-        """The most important facts of the whole job, as sentences."""
+        """The most important facts about the whole job, as sentences."""
         return str(self.panel_engine.job_headline)
 
     @property
     def findings(self) -> list[HeadlineFinding]:
-        """The causes of lost time, the most important first."""
+        """The causes of lost time, most important first."""
         return self.panel_engine.job_headline.findings
 
     def _dashboard_part(self) -> dict[str, Any]:
@@ -391,7 +391,7 @@ class Dashboard(LinkedView):
         return metric
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol-requests.md."""
+        """Answer a request of docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.panel_engine, self.engine)

@@ -1,13 +1,13 @@
-"""One history for the two timelines of a comparison.
+"""A single history for the two timelines of a comparison.
 
-The state of each timeline has a history: ``past`` and ``future``, lists of its earlier and undone
+The state of each timeline has a history: ``past`` and ``future`` list its earlier and undone
 values. The history of the pair only has the order of their entries: acts, and the sides that each
-act changed. For example, after a selection on both sides and a zoom of the left one, it has the
-sides ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, and the undo after it on both
-sides. The changes of one act arrive one side at a time, and are added to the same entry.
+act changed. For example, after a selection on both sides and a zoom on the left, it has the sides
+``(0, 1)`` and ``(0,)``. The next undo steps back on side 0, and the one after it on both sides. The
+changes of one act arrive one side at a time and are added to the same entry.
 
 The page also changes histories, and sends them with the values. `history_move` infers the last
-action from the history before, the history after, and the new values.
+action from the histories before and after it and from the new values.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 def history_move(
     old: Mapping[str, Any], new: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Literal["undo", "redo", "change"] | None:
-    """Return the action that changed a view's history from `old` to `new`; the view has `values`.
+    """Return the action that changed a view's history from `old` to `new`, given its `values`.
 
-    None if no step was added or taken, for example after the windows moved onto another clock.
+    Return None if no step was added or taken, for example after windows moved to another clock.
     """
     past, future = len(new["past"]) - len(old["past"]), len(new["future"]) - len(old["future"])
     if past < 0:
         return "undo" if future > 0 else None
     if new["future"]:
         return "redo" if future < 0 else None
-    # The future is empty after a change, and after the redo of the last undone entry. Only the
-    # redo restores that entry.
+    # The future is empty after a change, and after the redo of the last undone entry. Only the redo
+    # restores that entry.
     if future == -1 and {**values, **old["future"][-1]} == values:
         return "redo"
-    # A full history does not grow: its first entry is dropped.
+    # A full history does not grow; its first entry is dropped.
     is_shifted = (
         len(old["past"]) == HISTORY_LENGTH
         and new["past"] != old["past"]
@@ -57,14 +57,14 @@ class PairHistory:
     """The order of the changes of several views, whose states have the values.
 
     It observes the histories of the views and records which view changed, whether Python or a page
-    changed it. `js/src/compare/history.ts` does the same for the page's buttons.
+    changed it. `js/src/compare/history.ts` does the same for the buttons on the page.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
         self._past: list[_Act] = []
         self._future: list[_Act] = []
-        #: The sides that changed within `group_changes`, else None.
+        #: The sides that changed within `group_changes`, otherwise None.
         self._group: list[int] | None = None
         for side, view in enumerate(views):
             view.state.observe(partial(self._on_change, side), names="_history")
@@ -73,7 +73,7 @@ class PairHistory:
     def group_changes(self) -> Iterator[None]:
         """Group all changes in this block, on either side, into one step."""
         self._group = []
-        self._name_act(uuid4().hex)  # the page's history groups changes of one act, too
+        self._name_act(uuid4().hex)  # the page's history also groups the changes of an act
         try:
             yield
         finally:
@@ -88,11 +88,11 @@ class PairHistory:
             view.state.act = act
 
     def undo(self) -> bool:
-        """Go back one step; False if there is none."""
+        """Go back one step; return False if there is none."""
         return self._step(self._past, self._future, "undo")
 
     def redo(self) -> bool:
-        """Redo one undone step; False if there is none."""
+        """Redo one undone step; return False if there is none."""
         return self._step(self._future, self._past, "redo")
 
     def _step(

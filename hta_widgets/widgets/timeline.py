@@ -34,53 +34,53 @@ from hta_widgets.widgets.view import (
 class Timeline(LinkedView):
     """Draw every rank of a job on one zoomable timeline.
 
-    Every pixel shows the exact share of its time that a lane is busy, and events with a duration
-    are visible at every zoom. Press ``?`` in the timeline for its keys and gestures.
+    Every pixel shows the exact share of its time during which a lane is busy, and events with a
+    duration are visible at every zoom. Press ``?`` in the timeline for its keys and gestures.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what hta_widgets.load takes
         What to draw. For a `Selection`, its ranks and window are drawn.
     tracks : str or sequence of str, optional
-        Show only tracks whose key matches this regular expression, or is in this sequence.
+        Show only tracks whose key matches this regular expression or is in this sequence.
     height : int, default 480
         Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. The
         drawing is lower if its rows need less. Users set it by dragging the lower edge.
     color : {"kind", "name", "bound"}, default "kind"
-        Colour events by kind, or give each name its own shade of the kind's colour. With
-        ``"kind"``, calls of the host are coloured by name in views shorter than a step. With
-        ``"bound"``, the colour shows what limits the work, FLOPs or bytes, and how close it comes
-        to that limit; jobs without shapes are coloured by kind.
+        Color events by kind, or give each name its own shade of the kind's color. With ``"kind"``,
+        host calls are colored by name in views shorter than a step. With ``"bound"``, the color
+        shows what limits the work, FLOPs or bytes, and how close it is to that limit; jobs without
+        shapes are colored by kind.
     folded : bool, optional
         Draw each group of similar ranks (`analysis.rank_clusters`) as one row, and outliers as
-        rows of their own; numbers still cover all ranks. Default: above 16 ranks.
+        separate rows; numbers still cover all ranks. Default: above 16 ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
-        (`TraceSet.with_clock`). ``"auto"`` matches all collectives, and takes the fitted clock if
+        (`TraceSet.with_clock`). ``"auto"`` matches all collectives, and uses the fitted clock if
         the residual of a rank on the recorded clock exceeds twice that on the fitted one plus 1 µs.
         None: the clock of the traces.
 
     Attributes
     ----------
     view : tuple of int
-        Shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
+        The shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
     selection : Selection
-        What is selected; if nothing is, the clicked event, or else everything.
+        The selection; if nothing is selected, the clicked event, or else everything.
     selected_event : tuple of int or None
         ``(rank, id)`` of the event whose details are shown.
     search : str
-        Marked names: plain text, or ``/regular expression/``.
+        Names to mark: plain text, or ``/regular expression/``.
     color : {"kind", "name", "bound"}
         How events are coloured.
     pinned : list of str
-        ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
+        ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` pins one of its tracks.
     folded : bool
-        Whether similar ranks are folded; linked views do not share it, and undo ignores it.
+        Whether similar ranks are folded; not shared between linked views, and ignored by undo.
     clock : {"recorded", "fitted"}
         The clock that is drawn; assign it, or press its badge in the page. All times of `view`,
-        `selection` and frames are on this clock. So are the ``traces`` of this view: pass them to
-        analyses and `export_trace`. Windows keep their place on the lowest rank. Linked views share
-        the clock, and undo ignores it.
+        `selection` and frames are on this clock, and so are the ``traces`` of this view: pass them
+        to analyses and `export_trace`. Windows keep their position on the lowest rank. Linked views
+        share the clock, and undo ignores it.
 
     Examples
     --------
@@ -138,17 +138,17 @@ class Timeline(LinkedView):
     ) -> str:
         """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
 
-        The picture is drawn in Python, so it needs no browser. Ranks are folded as in this
-        timeline. Ranks that a user opened in a page are only drawn by the page's own export.
+        The picture is drawn in Python, without a browser. Ranks are folded as in this timeline.
+        Ranks that a user opened in a page are only drawn by the page's own export.
 
         Parameters
         ----------
         path : path-like
         width : float, default 1200
-            In px. A picture of at least 900 px has totals per rank; one below 760 px has no names
-            of lanes.
+            In px. A picture of at least 900 px shows totals per rank; below 760 px, names of lanes
+            are omitted.
         view : tuple of int, optional
-            The window since the origin, in ns or as in ``"12.3ms"``. Default: the one shown.
+            The window since the origin, in ns or as in ``"12.3ms"``. Default: the shown window.
         theme : {"light", "dark"}
 
         Returns
@@ -159,8 +159,8 @@ class Timeline(LinkedView):
         Raises
         ------
         TraceError
-            If the picture is too narrow, the window has no length, the theme is unknown, or the
-            file cannot be written.
+            If the picture is too narrow, the window is empty, the theme is unknown, or the file
+            cannot be written.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class Timeline(LinkedView):
         state = self.state.snapshot()
         if view is not None:
             state["view"] = list(as_window(view))
-        # Ranks that another panel of a dashboard selected are the only ones shown.
+        # If another panel of a dashboard selected ranks, only these are shown.
         ranks = (state["selection"] or {}).get("ranks")
         is_chosen_elsewhere = state["ranks_from"] not in {"", "timeline"}
         text = timeline_svg(

@@ -1,4 +1,4 @@
-"""The view of two runs: both timelines, tables, findings, and one history."""
+"""The view of two runs: both timelines, tables, findings, and a common history."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 class SideTimeline(Timeline):
     """The timeline of one run, which opens a comm only when it is displayed separately.
 
-    The page of a comparison draws both runs, and needs only the state of each timeline.
+    The page of a comparison draws both runs and only needs the state of each timeline.
     """
 
     def open(self) -> None:
@@ -73,7 +73,7 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return both sides as selections of sets that are on the same kind of clock."""
+    """Return both sides as selections of trace sets that use the same kind of clock."""
     sides = [_as_selection(load_if_needed(side, "TraceDiff")) for side in (before, after)]
     owners = with_same_clock(clock, *(side.owner for side in sides))
     return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
@@ -105,7 +105,7 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side shows at first: its steps, or None for everything."""
+    """Return the window that a side initially shows: its steps, or None for everything."""
     starts, ends = side.envelope()
     start_ns = int(starts.min())
     end_ns = max(int(ends.max()), start_ns + 1)
@@ -117,7 +117,7 @@ def first_window(
 def aligned_window(
     comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the window of the other side that corresponds to a window of the side `lead`."""
+    """Return the other side's window that corresponds to a window of the side `lead`."""
     alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
@@ -125,18 +125,18 @@ def aligned_window(
     return window[0] + offset_ns, window[1] + offset_ns
 
 
-#: The frames of any two runs with events.
+#: Frames of any two runs with events.
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: The traits that a saved page has unchanged.
+#: Traits that a saved page has unchanged.
 _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
 class TraceDiff(anywidget.AnyWidget):
     """Show the changes between two runs, on one time axis, call by call.
 
-    The view has a headline; the aligned steps of both runs; the causes of the difference; names
-    that changed; the operator tree of both runs; and both timelines, each rank of the second run
+    The view has a headline, the aligned steps of both runs, the causes of the difference, names
+    that changed, the operator tree of both runs, and both timelines, each rank of the second run
     below the same rank of the first. If a call is selected on one side, the other side shows its
     partner.
 
@@ -155,10 +155,10 @@ class TraceDiff(anywidget.AnyWidget):
     height : int, default 820
         Maximum height of the drawing of both timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
-        Colour events by their change, or as a `Timeline` does.
+        Color events by their change, or as in a `Timeline`.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
-        The clock of both sides, as in `Timeline`. ``"auto"`` takes the fitted clock for both if
-        it is clearly better for one of them.
+        The clock of both sides, as in `Timeline`. ``"auto"`` uses the fitted clock for both if it
+        is clearly better for one of them.
 
     Attributes
     ----------
@@ -255,7 +255,8 @@ class TraceDiff(anywidget.AnyWidget):
             )
             if window is not None:
                 timeline.state.view = window
-            # Classes of change belong to this comparison; a run may be part of several comparisons.
+            # Classes of change belong to this comparison, because a run may be part of several
+            # comparisons.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
 
@@ -274,7 +275,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The changes as sentences, most important first; empty if there are none."""
+        """The changes as sentences, most important first; empty if nothing changed."""
         return diff.findings(self.comparison)
 
     def _check_frame_name(self, name: str) -> str:
@@ -312,7 +313,7 @@ class TraceDiff(anywidget.AnyWidget):
         Parameters
         ----------
         what : str, pair or None
-            A pandas query over the event columns, for both sides; two arguments of
+            A pandas query over event columns, for both sides; a pair of arguments for
             `Timeline.select`, for before and after; or None to select everything.
 
         Returns
@@ -327,20 +328,20 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
-        """Show a window of one side, and the corresponding window of the other.
+        """Show a window of one side and the corresponding window of the other.
 
         Parameters
         ----------
         start_ns, end_ns : int or str
-            The window since the origin of that side: ns, or text such as ``"12.3ms"``.
+            The window since the origin of that side, in ns or as text such as ``"12.3ms"``.
         side : {"before", "after"}, default "before"
-            The side of these times. If the sides are coupled, the other one follows by the chosen
-            alignment.
+            The side of these times. If the sides are coupled, the other one follows according to
+            the chosen alignment.
 
         Raises
         ------
         TraceError
-            If the window has no length, or the side is unknown.
+            If the window is empty, or the side is unknown.
         """
         lead = SIDES.index(side)
         window = validate_window(start_ns, end_ns)
@@ -380,9 +381,10 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
+        """Write both sides as one trace, each under its name; see `hta_widgets.export.export_pair`.
 
-        Only the selection is written. For a side without a selection, it is all compared events.
+        Only the selection is written. For a side without a selection, all compared events are
+        written.
         """
         chosen = [
             source if view.selection.is_everything else view.selection.of(source.traces)
@@ -397,14 +399,14 @@ class TraceDiff(anywidget.AnyWidget):
         return self._history.undo()
 
     def redo(self) -> bool:
-        """Redo one undone step; False if there is none."""
+        """Redo one undone step; return False if there is none."""
         return self._history.redo()
 
     @check_arguments
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
-        """Write both timelines as one vector picture, coloured as shown, before above after.
+        """Write both timelines as one vector picture, colored as shown, before above after.
 
         Parameters
         ----------
@@ -421,7 +423,7 @@ class TraceDiff(anywidget.AnyWidget):
         Raises
         ------
         TraceError
-            As `Timeline.to_svg`; and if the runs have no events.
+            As `Timeline.to_svg`; also if the runs have no events.
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
@@ -454,7 +456,7 @@ class TraceDiff(anywidget.AnyWidget):
         ----------
         path : path-like
         max_mb : float, default 25
-            Embed detail until the page would be larger than this; the page states what is left out.
+            Embed detail until the page would exceed this size; the page states what was omitted.
 
         Returns
         -------
@@ -492,7 +494,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # Half as wide as usual: two full pictures are often too large for a notebook.
+        # Half the usual width, because two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title,
@@ -501,7 +503,7 @@ class TraceDiff(anywidget.AnyWidget):
         )
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol-requests.md."""
+        """Answer a request of docs/protocol-requests.md."""
         if isinstance(request, Mapping) and "side" in request:
             side = request["side"]
             if side not in (0, 1):

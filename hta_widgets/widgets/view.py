@@ -1,4 +1,4 @@
-"""Shared parts of all views: the state with its history, loading, requests, saved files."""
+"""Common parts of all views: state with history, loading, requests, saved files."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: The traits that linked views share; an entry of the history has a value for each.
+#: Traits that linked views share; a history entry has a value for each.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
 #: What figures cover.
 SCOPES = ("selection", "view", "job")
-#: Traits of views with the same values as in the state; the other values are converted.
+#: Traits of views with the same values as in the state; other values are converted.
 _SIMPLE_TRAITS = ("clock", "selected_event", "search", "color", "pinned", "scope")
-#: Name of each clock in views, and its name in `TraceSet.with_clock`.
+#: Names of clocks in views, and their names in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
@@ -81,8 +81,8 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 class State(anywidget.AnyWidget):
     """The shared state of linked views, as a widget without a view.
 
-    Views in the page observe it directly, so that links work while the kernel is busy or
-    disconnected. Views in Python observe the same traits.
+    Views in the page observe it directly, so links work while the kernel is busy or disconnected.
+    Views in Python observe the same traits.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -93,7 +93,7 @@ class State(anywidget.AnyWidget):
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
     scope = t.Enum(SCOPES, default_value="selection").tag(sync=True)
-    #: Also shared, but not in the history.
+    #: Shared as well, but not part of the history.
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
@@ -108,7 +108,7 @@ class State(anywidget.AnyWidget):
         self.observe(self._record, names=list(SHARED))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the shared values as JSON: an entry of the history."""
+        """Return the shared values as JSON, which form a history entry."""
         values = {name: getattr(self, name) for name in SHARED}
         return {
             name: list(value) if isinstance(value, (tuple, list)) else value
@@ -116,11 +116,11 @@ class State(anywidget.AnyWidget):
         }
 
     def undo(self) -> bool:
-        """Go back one change of the shared state; False if there is none."""
+        """Go back one change of the shared state; return False if there is none."""
         return self._step("past", "future")
 
     def redo(self) -> bool:
-        """Redo one undone change; False if there is none."""
+        """Redo one undone change; return False if there is none."""
         return self._step("future", "past")
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class State(anywidget.AnyWidget):
 
     @contextmanager
     def group_changes(self) -> Iterator[None]:
-        """Group several assignments into one entry of the history."""
+        """Group several assignments into one history entry."""
         before = self.snapshot()
         with self.without_history(), self.hold_sync():
             yield
@@ -195,7 +195,7 @@ class State(anywidget.AnyWidget):
 
 
 def validate_window(start: Time, end: Time) -> tuple[int, int]:
-    """Return a window in ns; raise a `TraceError` if it has no length."""
+    """Return a window in ns; raise a `TraceError` if it is empty."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
         raise TraceError(
@@ -206,7 +206,7 @@ def validate_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """Trait for a selection of a view's traces, which takes what `LinkedView.select` takes."""
+    """Trait for a selection of a view's traces, which accepts what `LinkedView.select` accepts."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -229,7 +229,7 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class WindowTrait(t.Tuple):
-    """Trait for a window, which takes times as `LinkedView.zoom_to` does."""
+    """Trait for a window, which accepts times like `LinkedView.zoom_to`."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -241,7 +241,7 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    It draws what `Timeline` takes. `engine` may be the engine of another view of the same traces,
+    It draws what `Timeline` accepts. `engine` may be the engine of another view of the same traces,
     and `state` a state to follow; both are new by default. `traits` are the traits that only the
     subclass has.
     """
@@ -294,7 +294,8 @@ class LinkedView(anywidget.AnyWidget):
 
     def _switch(self, _change: object) -> None:
         """Draw on the other clock; windows keep their position on the rank that does not move."""
-        # The clock of the state is set first: each change below copies the state into this view.
+        # The clock of the state is set first, because each change below copies the state into this
+        # view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -325,7 +326,7 @@ class LinkedView(anywidget.AnyWidget):
         return int(start_ns), max(int(end_ns), 1)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol-requests.md."""
+        """Answer a request of docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.engine)
@@ -336,12 +337,12 @@ class LinkedView(anywidget.AnyWidget):
         Parameters
         ----------
         start_ns, end_ns : int or str
-            The window since the origin: ns, or text such as ``"12.3ms"``.
+            The window since the origin, in ns or as text such as ``"12.3ms"``.
 
         Raises
         ------
         TraceError
-            If the window has no length.
+            If the window is empty.
         """
         self.view = validate_window(start_ns, end_ns)
 
@@ -358,13 +359,13 @@ class LinkedView(anywidget.AnyWidget):
         Parameters
         ----------
         what : str, DataFrame or Selection, optional
-            A pandas query over the event columns, a frame of events (with ``rank`` and ``id``) or
-            a `Selection`.
+            A pandas query over event columns, a frame of events (with ``rank`` and ``id``) or a
+            `Selection`.
         sql : str, optional
-            Instead of `what`, a query of `TraceSet.sql` that returns ``rank`` and ``id``.
+            Instead of `what`: a query for `TraceSet.sql` that returns ``rank`` and ``id``.
         **conditions
-            ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as
-            `TraceSet.select` takes them. Without `what` and conditions everything is selected.
+            ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as in
+            `TraceSet.select`. Without `what` and conditions, everything is selected.
 
         Returns
         -------
@@ -381,13 +382,13 @@ class LinkedView(anywidget.AnyWidget):
         return self.selection
 
     def selected_events(self) -> pd.DataFrame:
-        """Return the events of the selection, uncut, as ``TraceSet.events`` does.
+        """Return the events of the selection, not clipped, like ``TraceSet.events``.
 
         Returns
         -------
         DataFrame
-            The columns of ``Trace.events`` and ``rank``. If nothing is selected: the event that
-            was clicked, else all events.
+            The columns of ``Trace.events`` and ``rank``. If nothing is selected: the clicked event,
+            or else all events.
         """
         return (self._clicked_event() or self.selection).events()
 
@@ -404,8 +405,8 @@ class LinkedView(anywidget.AnyWidget):
         ----------
         path : path-like
         max_mb : float, default 25
-            Embed detail level by level until the page would be larger than this; the page states
-            where detail was left out.
+            Embed detail level by level until the page would exceed this size; the page states where
+            detail was omitted.
 
         Returns
         -------
@@ -430,12 +431,12 @@ class LinkedView(anywidget.AnyWidget):
         return bool(self.state.undo())
 
     def redo(self) -> bool:
-        """Redo one undone change; False if there is none."""
+        """Redo one undone change; return False if there is none."""
         return bool(self.state.redo())
 
     @check_arguments
     def link(self, other: LinkedView) -> None:
-        """Link two views: they share window, selection, search, colours and pins.
+        """Link two views so that they share window, selection, search, colors and pins.
 
         Parameters
         ----------
@@ -446,7 +447,7 @@ class LinkedView(anywidget.AnyWidget):
             other._follow(self.state)
 
     def close(self) -> None:
-        """Close the widget; running requests of its page are cancelled."""
+        """Close the widget; running requests of its page are canceled."""
         self._stop()
         super().close()
 
@@ -526,7 +527,7 @@ class LinkedView(anywidget.AnyWidget):
 def traces_to_draw(
     source: object, viewer: str = "Timeline", clock: Clock | None = None
 ) -> TraceSet:
-    """Return the traces that a view draws, after loading; None leaves them on their clock."""
+    """Return the traces that a view draws, loading them if needed; a clock of None keeps theirs."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
         loaded = TraceSet([loaded])
@@ -538,20 +539,20 @@ def traces_to_draw(
 
 
 def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on one kind of clock; "auto" is the fitted one if any set needs it."""
+    """Return all trace sets on the same kind of clock; "auto" is fitted if any set needs it."""
     if clock is None:
         return sets
     if clock == "auto":
         if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
             return sets
         clock = "fitted"
-    # A set that is given twice stays one set.
+    # A trace set that is given twice remains one set.
     moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
     return tuple(moved[id(traces)] for traces in sets)
 
 
 def load_if_needed(source: object, viewer: str) -> TraceSet | Trace | Selection:
-    """Return a view's argument, loaded if it is a path or a similar source."""
+    """Return a view's argument, after loading it if it is a path or another source."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source
     if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):

@@ -1,4 +1,4 @@
-"""The critical path of a rank: the chain of dependencies that determines how long a step takes.
+"""The critical path of a rank: the chain of dependencies that determines a step's duration.
 
 The modules, in order of dependency:
 

@@ -1,11 +1,11 @@
-"""The edges of the graph of dependencies: launches, streams, threads, and waits.
+"""Edges of the dependency graph: launches, streams, threads, and waits.
 
-For example, a thread launches two kernels on a stream and waits for them. The edges join the calls
-of the thread, each call with its kernel, the first kernel with the second one, and the second
-kernel with the end of the call that waits.
+For example, a thread launches two kernels on a stream and waits for them. The edges connect the
+calls of the thread, each call with its kernel, the first kernel with the second, and the second
+kernel with the end of the waiting call.
 
-The functions that begin with ``add_`` add the edges of one kind; `find_wait_pairs` finds what calls
-and kernels waited for, in the file or by inference.
+Functions named ``add_…`` add the edges of one kind. `find_wait_pairs` determines for what calls and
+kernels waited, from the file or by inference.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
 #: Args of recorded waits for a CUDA event: its stream, and the correlation of its recording call.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
-#: The arg that names the stream that a call makes wait, in files without events of waits.
+#: Arg that names the stream that a call makes wait, in files without wait events.
 _WAITING_STREAM = "waiting stream"
-#: Number of calls whose args are read to find out whether calls state what they wait for.
+#: Number of calls whose args are read to determine whether calls state their waits.
 _PROBED_CALLS: Final = 8
-#: Names of operators that run in backward passes only.
+#: Names of operators that only run in backward passes.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: Usual maximum of the time from the end of awaited work to the start of a kernel that waited.
+#: Usual maximum time from the end of awaited work to the start of a kernel that waited.
 _LATENCY_NS: Final = 30_000
-#: Maximum of that time in files with slower waits, and the minimum number of waits to estimate it.
+#: Maximum of that time in files with slower waits, and number of waits required to estimate it.
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
-#: Minimum pause of a thread that counts as waiting for a kernel or another thread.
+#: Shortest pause of a thread that counts as waiting for a kernel or another thread.
 _MIN_PAUSE_NS: Final = 1_000_000
-#: Maximum time that such a thread needs to resume.
+#: Longest time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of the last events to end that are tried as what a kernel or thread waited for.
+#: How many of the last events to end are tried as what a kernel or thread waited for.
 _MAX_CANDIDATES: Final = 16
 
-#: The launching calls that HTA counts; it counts ``cuLaunchKernelEx`` since version 0.6.
+#: Launching calls counted by HTA, which counts ``cuLaunchKernelEx`` since version 0.6.
 _COUNTED_IN_HTA = {
     "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
     "cudaMemcpyAsync", "cudaMemsetAsync",
@@ -81,9 +81,10 @@ def add_device_work(
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it is launched, the kernel before it on its stream has ended, and the
-    # work that its stream waits for has ended. The last of these three delays the kernel, so only
-    # the time after it is weighed: since the call started, or since the previous kernel ended.
+    # A kernel can start once it is launched, the previous kernel on its stream has ended, and the
+    # work for which its stream waits has ended. The last of these three delays the kernel, so only
+    # the time after it has a weight: since the start of the call, or since the end of the previous
+    # kernel.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
@@ -95,7 +96,8 @@ def add_device_work(
     launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
     call_ns = np.zeros(len(rows), dtype=np.int64)
     if not rules.as_hta:
-        # If the call returned before the kernel started, the launch may have lasted to the return.
+        # If the call returned before the kernel started, the launch may have lasted until the
+        # return.
         has_returned = has_call & (end_ns[call] <= table.start_ns[rows])
         call_ns[has_returned] = table.dur_ns[call[has_returned]]
         launched_ns += call_ns
@@ -103,7 +105,7 @@ def add_device_work(
     if rules.as_hta:
         by_launch &= _had_empty_queue(nodes.trace, rows)
     has_launch_edge = by_launch if rules.as_hta else has_call
-    # A stream runs its work in order, so the edge stays if the kernel waited for something else.
+    # A stream executes in order, so the edge remains if the kernel waited for something else.
     has_previous_edge = ~by_launch & (previous >= 0)
     if rules.as_hta:
         has_previous_edge &= awaited_end < previous_end
@@ -140,9 +142,9 @@ def _add_kernel_waits(edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, I
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start.
 
-    As in HTA, a queue's length is the number of calls in `_COUNTED_IN_HTA` so far, less the work of
-    these calls that has started. All events of the rank are used, not only those in the analysed
-    range. For work without a counted call the length is unknown, and the result is False.
+    As in HTA, the length of a queue is the number of calls in `_COUNTED_IN_HTA` so far, minus the
+    work of these calls that has started. All events of the rank are used, not only those in the
+    analyzed range. For work without a counted call, the length is unknown and the result is False.
     """
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
@@ -166,14 +168,14 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
-        # Work that is not analysed may also keep a stream busy.
+        # Work that is not analyzed may also keep a stream busy.
         ends = DeviceWorkIndex.by_end(nodes.trace)
         return ends.last_until(table.track[rows], table.start_ns[rows], rows)
     return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
 
 
 class _ThreadChains:
-    """The nodes of the host by thread and time, and the number of open events after each node."""
+    """Host nodes by thread and time, and the number of open events after each node."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -187,10 +189,10 @@ class _ThreadChains:
 
 
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
-    """Join successive nodes of each thread; return how many pauses wait for something.
+    """Join successive nodes of each thread; return how many pauses are waits.
 
     Time within operators belongs to the innermost event and has a weight, except before the end of
-    a call that was `blocked` (by row) and in pauses in which the host waits for a kernel or for
+    a call that was `blocked` (by row) and in pauses during which the host waits for a kernel or
     another thread. Time between operators has no weight.
     """
     chains = _ThreadChains(nodes)
@@ -227,8 +229,8 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
 class _Pauses:
     """Long pauses of threads between two nodes, which may be waits that files do not record.
 
-    A kernel can write to memory that the host reads in a loop, and a thread can hand its work to
-    another one, which launches it. A pause is such a wait if what it waits for ends with it.
+    A kernel can write to memory that the host polls, and a thread can hand its work to another
+    thread, which launches it. A pause is such a wait if what it waits for ends at the same time.
     """
 
     def __init__(self, nodes: Nodes, source: Ints, target: Ints) -> None:
@@ -276,7 +278,7 @@ class _Pauses:
         events = nodes.row[ends]
         track = table.track[nodes.row[self._target]]
         joined = np.full(len(track), -1, dtype=np.int64)
-        # Try the events that ended before the end of each pause, the latest first.
+        # The events that ended before the end of each pause are tried, latest first.
         candidate = np.searchsorted(ends, self._target) - 1
         for _ in range(_MAX_CANDIDATES):
             pause = np.flatnonzero(within & (joined < 0) & (candidate >= 0))
@@ -298,8 +300,8 @@ class _Pauses:
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
     """Add edges between forward and backward threads; return their number."""
     # While the backward pass runs, the thread that started it waits. An outermost operator
-    # therefore depends on the last outermost operator of the other thread to end before it starts.
-    # Operators that overlap in time are not joined.
+    # therefore depends on the last outermost operator of the other thread that ended before it
+    # starts. Operators that overlap in time are not joined.
     chains = _ThreadChains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
@@ -315,14 +317,15 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: a thread of forward operators, and the thread of their backward."""
+    """Return pairs of tracks: a thread of forward operators and its backward thread."""
     trace = nodes.trace
     table = trace.table
     pairs = np.column_stack([table.track[rows] for rows in trace.flow_table.of_kind("fwdbwd")])
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     if len(pairs):
         return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows: the threads of the autograd engine, and the thread with the most operators.
+    # Without arrows, these are the threads of the autograd engine and the thread with most
+    # operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -333,12 +336,12 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
-    """Return awaited work and the kernels that waited for it, as inferred from calls and times."""
-    # A kernel waited if three conditions are met. Its stream was idle although the kernel had been
-    # launched. Since the previous launch into that stream, the host had called for a stream to wait
-    # for an event. Work of another stream of the device, launched before that call, ended just
-    # before the kernel started. The calls for work from before the recording are not in the file;
-    # for such work the second condition is that the stream was idle for longer than usual.
+    """Return awaited work and the kernels that waited for it, inferred from calls and times."""
+    # A kernel waited if three conditions hold. Its stream was idle although the kernel had been
+    # launched. Since the previous launch on that stream, the host had called for a stream to wait
+    # for an event. Work on another stream of the device, launched before that call, ended just
+    # before the kernel started. For work from before the recording, the calls are not in the file;
+    # its second condition is that the stream was idle for longer than usual.
     trace, rows = nodes.trace, nodes.device.astype(np.int64)
     table = trace.table
     call, start_ns = trace.launch_of[rows], table.start_ns[rows]
@@ -361,7 +364,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the last stream wait between the previous and each launch, -1 for none."""
+    """Return the time of the last stream wait between the previous launch and each; -1 if none."""
     # Calls on all threads are used, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
@@ -375,7 +378,7 @@ def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
 
 
 def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints) -> Ints:
-    """Return the last work of other streams to end in ``(after, start]``, -1 for none.
+    """Return the last work of other streams that ends in ``(after, start]``; -1 if none.
 
     Only work that was launched before `wait_call_ns` is considered.
     """
@@ -391,7 +394,7 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
     called = np.where(call >= 0, table.start_ns[call], -1)
 
     result = np.full(len(rows), -1, dtype=np.int64)
-    # Try the work that ended before each row started, the latest first.
+    # The work that ended before each row started is tried, latest first.
     candidate = np.searchsorted(end, table.start_ns[rows], side="right") - 1
     for _ in range(_MAX_CANDIDATES):
         waiting = np.flatnonzero((result < 0) & (candidate >= 0))
@@ -409,18 +412,18 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
 
 @dataclass(frozen=True, eq=False)
 class WaitPairs:
-    """Pairs of awaited device work and the calls, or kernels, that waited for it."""
+    """Pairs of awaited device work and the calls or kernels that waited for it."""
 
-    work: Ints  # what calls waited for
+    work: Ints  # the work for which calls waited
     call: Ints
-    awaited: Ints  # what kernels waited for
+    awaited: Ints  # the work for which kernels waited
     waiting: Ints
     recorded: int  # number of waits of calls in the file
     inferred: int
 
 
 def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
-    """Return the waits in the file and, unless the rules are those of HTA, inferred waits."""
+    """Return the waits in the file and, unless the rules are HTA's, inferred waits."""
     trace, table = nodes.trace, nodes.trace.table
     sync_categories = [
         code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
@@ -443,7 +446,7 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     ]
     inferred: list[tuple[Ints, Ints]] = []
     if not rules.as_hta:
-        # A recorded wait for a stream without work has waited for nothing.
+        # A recorded wait for a stream without work did not wait for anything.
         on_stream = call[is_stream & (table.stream[rows] >= 0)]
         calls_with_work = [calls[work >= 0] for work, calls in recorded]
         recorded_calls = np.concatenate([on_stream, *calls_with_work])
@@ -466,7 +469,7 @@ def _kernel_waits(
     """Return awaited work and the kernels that waited for it.
 
     These are the waits in the file, `rows` on the streams `track`. If there are none, they are the
-    waits that calls state, or else inferred ones. By HTA's rules, waits are those in the file only.
+    waits stated by calls, or else inferred ones. By HTA's rules, only waits in the file count.
     """
     trace = nodes.trace
     if len(rows) or rules.as_hta:
@@ -509,12 +512,12 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 
 
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
-    """Return the track of a stream on the device of each row, -1 for none.
+    """Return the track of a stream on the device of each row; -1 if none.
 
-    Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a call on
-    the host may be of any device.
+    Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a host call may
+    be on any device.
     """
-    # In reverse order, so that the first track of a stream is the one that remains.
+    # The order is reversed, so that the first track of a stream remains.
     number_of = {
         (track.pid, track.stream): number
         for number, track in reversed(list(enumerate(trace.tracks)))
@@ -532,9 +535,9 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
 
 
 def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
-    """Return the work that each wait for a CUDA event, in `rows`, has waited for; -1 for none.
+    """Return the work for which each wait for a CUDA event, in `rows`, waited; -1 if none.
 
-    It is the work launched last into the stream of the event before the event was recorded.
+    It is the work launched last on the event's stream before the event was recorded.
     """
     work = np.full(len(rows), -1, dtype=np.int64)
     if not len(rows):
@@ -549,20 +552,20 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
 
 
 def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
-    """Return the last call with each correlation id that recorded a CUDA event, -1 for none."""
+    """Return the last call with each correlation id that recorded a CUDA event; -1 if none."""
     table = trace.table
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
     calls = host[names_match(trace, host, lambda name: "EventRecord" in name)]
-    # Rows are in order of time, so the dict keeps the last call of an id that repeats.
+    # Rows are in order of time, so the dict keeps the last call for a repeated id.
     call_of = dict(zip(table.correlation[calls].tolist(), calls.tolist(), strict=True))
     return np.array([call_of.get(number, -1) for number in correlations.tolist()], np.int64)
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work that synchronizing calls without a recorded wait have waited for.
+    """Return the work for which synchronizing calls without a recorded wait waited.
 
-    A call has waited for the last work of any stream that ended while it ran, provided that the
-    work was launched before the call.
+    A call waited for the last work on any stream that ended while it ran, if that work was launched
+    before the call.
     """
     trace = nodes.trace
     table = trace.table
@@ -578,7 +581,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
 
 
 def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return copies that ended before their launching call returned, so that the call blocked."""
+    """Return copies that ended before their launching call returned, so the call blocked."""
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]

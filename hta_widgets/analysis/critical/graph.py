@@ -1,7 +1,7 @@
-"""The graph of one rank's dependencies, with the longest chain to each of its nodes.
+"""The dependency graph of a rank, with the longest chain to each node.
 
-Edges have weights in ns, 0 for waits. For example, of two chains into a node, one of an operator of
-4 µs and one of a kernel of 9 µs that waited for 2 µs, the second is the longest, with 9 µs.
+Edges have weights in ns, 0 for waits. For example, two chains lead to a node, one of an operator of
+4 µs, the other of a kernel of 9 µs that waited for 2 µs. The second is the longest, with 9 µs.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Chains:
 
 
 def longest_chains(count: int, edges: Edges) -> Chains:
-    """Return the chain of the greatest total weight to each of `count` nodes.
+    """Return the chain with the greatest total weight to each of `count` nodes.
 
-    Of equally long chains, the one from the latest node is taken. Edges are sorted by target and
+    Of equally long chains, the one from the latest node is used. Edges are sorted by target and
     lead to higher nodes.
     """
     length_ns = [0] * count
     last_edge = [-1] * count
-    # All edges into a source come before the edges from it.
+    # All edges to a source precede the edges from it.
     for edge, (source, target, weight) in enumerate(
         zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
     ):
@@ -75,9 +75,9 @@ def longest_chains(count: int, edges: Edges) -> Chains:
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
-    """Dependencies between the events of one rank, and the longest path through them.
+    """Dependencies between the events of a rank, and the longest path through them.
 
-    Times are in the rank's table; add ``trace.shift_ns`` for times shown to users.
+    Times are on the axis of the rank's table; add ``trace.shift_ns`` for times shown to users.
     """
 
     trace: Trace
@@ -116,17 +116,17 @@ class CriticalPath:
 
     @cached_property
     def path_events(self) -> Ints:
-        """Ids of the events that start or end on the path, ascending."""
+        """Ids of the events that start or end on the path, in ascending order."""
         return np.unique(self.nodes.row[self.path_nodes]).astype(np.int64)
 
     @cached_property
     def length_ns(self) -> int:
-        """The total weight of the path: its time less waits and time between operators."""
+        """Total weight of the path: its time without waits and time between operators."""
         return int(self.chains.length_ns.max(initial=0))
 
     @cached_property
     def span_ns(self) -> tuple[int, int]:
-        """The start and the end of the analysed range, extended to the last end of its events."""
+        """Start and end of the analyzed range, extended to the last end of its events."""
         times = self.nodes.time_ns
         first = int(times[0]) if len(times) else 0
         start = first if self.within.start_ns is None else self.within.start_ns
@@ -164,7 +164,7 @@ class CriticalPath:
         return bound
 
     def _loads_data(self, rows: Ints) -> Bools:
-        """Return whether each event or an event around it loads data; HTA checks the event only."""
+        """Return whether each event or an event around it loads data; HTA only checks the event."""
         parent = self.trace.table.parent
         result = np.zeros(len(rows), dtype=bool)
         positions = np.arange(len(rows))[rows >= 0]
@@ -180,7 +180,7 @@ class CriticalPath:
 
 
 def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
-    """Return the graph of a time range of one rank, with its longest path."""
+    """Return the graph of a time range of a rank, with its longest path."""
     nodes = find_nodes(trace, within, rules)
     edges = EdgeList(nodes)
     waits = find_wait_pairs(nodes, rules)
@@ -230,7 +230,7 @@ def critical_path_of(
     data_load_events: Iterable[str] | None = None,
     rules: GraphRules = EXACT_RULES,
 ) -> CriticalPath | None:
-    """Return the graph and critical path of one rank; None if it has no range of that name.
+    """Return the graph and critical path of a rank; None if it has no range of that name.
 
     Unless the rules are HTA's, a rank without ``ProfilerStep`` has the path of a step of its
     inference engine or of the whole rank.

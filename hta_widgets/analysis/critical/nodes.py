@@ -1,7 +1,7 @@
-"""The graph of dependencies: its terms, its nodes, and lists of edges.
+"""The dependency graph: terms, nodes, and edge lists.
 
-The nodes are the starts and ends of events, in topological order: an edge leads from a lower node
-to a higher one.
+The nodes are the starts and ends of events, in topological order: every edge leads from a lower
+node to a higher one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )  # fmt: skip
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: Kinds of time on the path: HTA's terms, then those that HTA does not have.
+#: Kinds of time on the path: HTA's terms, then those that HTA lacks.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound", "data_loading", "gpu_compute_bound", "gpu_communication_bound", "gpu_memory_bound",
     "gpu_kernel_kernel_overhead", "gpu_kernel_launch_overhead", "cpu_outside_operators",
@@ -45,18 +45,18 @@ _STEPS: Final = {
     "[bs=": ("prefill[bs=", "decode[bs="),
 }  # fmt: skip
 
-#: Patterns of the names of events that load data by default: PyTorch's own ranges.
+#: Default name patterns of events that load data: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
 #: Names of calls that may wait for their own copy.
 COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
-#: The calls that HTA treats as blocking.
+#: Calls that HTA treats as blocking.
 BLOCKING_IN_HTA: Final = {
     "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventQuery", "cudaEventSynchronize",
     "cudaMemcpy", "cudaMemcpyAsync",
 }  # fmt: skip
 
-#: Maximum time that a device needs between two kernels, and between a launch and its kernel. Longer
+#: Longest time that a device needs between two kernels, and between a launch and its kernel. Longer
 #: times are waits for something that the file does not show.
 KERNEL_GAP_NS: Final = 30_000
 LAUNCH_GAP_NS: Final = 1_000_000
@@ -65,7 +65,7 @@ NO_LIMIT: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class GraphRules:
-    """Options for building the graph of dependencies."""
+    """Options for building the dependency graph."""
 
     as_hta: bool = False
     data_loading: tuple[str, ...] = DATA_LOADING
@@ -93,12 +93,12 @@ _NO_WORK = codes_of(("sync", "annotation"))
 
 @dataclass(frozen=True)
 class AnalysisRange:
-    """The time range whose host events are analysed, with the device work that they launched."""
+    """A time range whose host events are analyzed, with the device work that they launched."""
 
     start_ns: int | None
     end_ns: int | None
-    rows: Rows  # the events that delimit the range; none for the whole rank
-    is_closed: bool = False  # whether events that start at the end are analysed
+    rows: Rows  # events that delimit the range; empty for the whole rank
+    is_closed: bool = False  # whether events that start at the end are analyzed
 
     def contains(self, time: Ints) -> Bools:
         """Return whether each instant is in the range."""
@@ -113,7 +113,7 @@ class AnalysisRange:
 def analysis_range(
     trace: Trace, annotation: str, instance: int | tuple[int, int] | None, *, closed: bool = False
 ) -> AnalysisRange | None:
-    """Return the time range of instances of an annotation, None if the rank has no instance."""
+    """Return the time range of instances of an annotation; None if the rank has no instance."""
     first, last = instance_numbers(instance)
     if annotation == "":
         return AnalysisRange(None, None, np.empty(0, dtype=np.intp), closed)
@@ -140,7 +140,7 @@ def find_ranges(trace: Trace, annotation: str) -> Rows:
 
 
 def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
-    """Return the annotation to analyse: the engine's steps or ``""`` without ``ProfilerStep``."""
+    """Return the annotation to analyze: the engine's steps or ``""`` without ``ProfilerStep``."""
     if annotation != PROFILER_STEP:
         return annotation
     for part, starts in _STEPS.items():
@@ -152,7 +152,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return a clause on what is analysed instead of the requested annotation, "" if nothing."""
+    """Return a clause about what replaces the requested annotation; "" if it is analyzed."""
     if requested == annotation:
         return ""
     steps = f"the steps have {annotation!r} in their names" if annotation else ""
@@ -160,7 +160,7 @@ def without_steps_note(requested: str, annotation: str) -> str:
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first and last instance; 0 by default."""
+    """Return the first and last instance. Default: 0."""
     if instance is None:
         return 0, 0
     if isinstance(instance, (int, np.integer)) and not isinstance(instance, bool):
@@ -184,9 +184,9 @@ class Nodes:
     trace: Trace
     host: Rows  # the host events
     device: Rows  # the device work
-    row: Rows  # the event of each node
+    row: Rows  # event of each node
     time_ns: Ints
-    is_start: Bools  # else the node is an end
+    is_start: Bools  # otherwise, the node is an end
     on_host: Bools
 
     def __len__(self) -> int:
@@ -194,12 +194,12 @@ class Nodes:
 
     @cached_property
     def of_start(self) -> Ints:
-        """The node of each event's start, -1 for none."""
+        """The node of each event's start; -1 if none."""
         return self._lookup(self.is_start)
 
     @cached_property
     def of_end(self) -> Ints:
-        """The node of each event's end, -1 for none."""
+        """The node of each event's end; -1 if none."""
         return self._lookup(~self.is_start)
 
     def _lookup(self, is_counted: Bools) -> Ints:
@@ -213,7 +213,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched.
 
     Unless the rules are HTA's, work that was launched before the range and is unfinished at its
-    start also takes part, because the work of the range queues behind it.
+    start is included, because work of the range queues behind it.
     """
     inside = within.contains(trace.table.start_ns)
     device = _device_rows(trace, inside, rules)
@@ -234,9 +234,9 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return the work that is unfinished at the range's start, launched before or without a call.
+    """Return work unfinished at the range's start, launched before it or without a call.
 
-    Work that ends after the `device` work of the range is left out.
+    Work that ends after the `device` work of the range is excluded.
     """
     table = trace.table
     if within.start_ns is None or within.end_ns is None:
@@ -250,18 +250,18 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the operators, calls and events of data loading that start in the range."""
+    """Return the operators, calls and data-loading events that start in the range."""
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
     is_call = np.isin(table.category, codes)
     is_candidate = (table.stream < 0) & inside
     if rules.as_hta:
-        # HTA drops events without duration, which cannot be in its call stacks.
+        # HTA drops events without duration, which its call stacks cannot contain.
         is_candidate &= table.dur_ns > 0
     rows = np.flatnonzero(is_candidate & is_call)
     if not len(rows) and not rules.as_hta:
-        # Other tools' formats have no such categories: use the first kinds that occur.
+        # Formats of other tools have no such categories; the first kinds that occur are used.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
             rows = np.flatnonzero(is_candidate & np.isin(table.kind, codes_of(kinds)))
             if len(rows):
@@ -274,7 +274,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; without a known call, the work that starts in it."""
+    """Return the work launched in the range; without a known call, the work starting in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
@@ -288,7 +288,7 @@ def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
     """Return the nodes in topological order.
 
-    At one instant the order is: ends on the device, ends on the host, starts on the host, starts on
+    The order at one instant is: ends on the device, ends on the host, starts on the host, starts on
     the device. Both nodes of an event without duration count as starts.
     """
     table = trace.table
@@ -297,8 +297,9 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     is_instant = table.dur_ns[rows] == 0
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
-    # Rows are ordered by start, longest first. So, of host events that end together, the later row
-    # is the inner one and ends first. An event without duration ends before later rows start.
+    # Rows are ordered by start, longest first. Of host events that end together, the later row is
+    # therefore the inner one and ends first. An event without duration ends before later rows
+    # start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     if within.end_ns is not None and not within.is_closed:
@@ -317,13 +318,13 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Dependencies between nodes, sorted by target; `source` < `target` always."""
+    """Dependencies between nodes, sorted by target; `source` is always below `target`."""
 
     source: Ints
     target: Ints
     weight_ns: Ints
     type: Codes  # into `EDGE_TYPES`
-    event: Ints  # the event that the time belongs to, -1 for none
+    event: Ints  # event to which the time belongs; -1 if none
 
     def __len__(self) -> int:
         return len(self.source)
@@ -331,10 +332,10 @@ class Edges:
 
 @dataclass(eq=False)
 class EdgeList:
-    """Edges, collected before they are sorted; edges back in time are only counted."""
+    """Edges collected before sorting; edges back in time are only counted."""
 
     nodes: Nodes
-    backward: int = 0  # the number of edges back in time
+    backward: int = 0  # number of edges back in time
     _parts: list[tuple[Ints, Ints, Ints, Codes, Ints]] = field(default_factory=list)
 
     def add(
@@ -347,10 +348,10 @@ class EdgeList:
         counts: Bools | bool,
         limit_ns: Ints | int = NO_LIMIT,
     ) -> int:
-        """Add edges between nodes (-1: not analysed); return how many were added.
+        """Add edges between nodes (-1: not analyzed); return how many were added.
 
-        The weight is the time between the nodes, at most `limit_ns`, for edges that `counts`,
-        else 0.
+        Edges that `counts` have as weight the time between the nodes, at most `limit_ns`; others
+        have 0.
         """
         is_analysed = (source >= 0) & (target >= 0)
         is_forward = is_analysed & (source < target)
@@ -369,7 +370,7 @@ class EdgeList:
         return len(forward)
 
     def build(self) -> Edges:
-        """Return all edges by target; edges into the same node by source, latest first."""
+        """Return all edges by target; edges to the same node by source, latest first."""
         source, target, weight, kind, event = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
@@ -391,17 +392,18 @@ class DeviceWorkIndex:
 
     @classmethod
     def by_end(cls, trace: Trace) -> DeviceWorkIndex:
-        """Return all work of the rank's devices by its end, cached with the trace."""
+        """Return all work of the rank's devices by end, cached with the trace."""
         rows = device_work_rows(trace)
         return memo(
             trace, "ends of device work", lambda: cls(trace, rows, trace.table.end_ns[rows])
         )
 
     def last_until(self, track: Tracks, time: Ints, below: Rows | None = None) -> Ints:
-        """Return the last row on `track` at or before `time`, below row `below`; -1 for none."""
+        """Return the last row on `track` at or before `time`, below row `below`; -1 if none."""
         position = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Work without duration ends at its start, so later rows may also end by `time`.
+            # Events without duration end at their start, so rows after the one found may end at or
+            # before `time` as well.
             is_later = (position >= 0) & (self._row[position] >= below)
             is_later &= self._track[position] == track
             if not is_later.any():
@@ -410,11 +412,11 @@ class DeviceWorkIndex:
         return self._row_at(position, track)
 
     def last_before(self, track: Tracks, time: Ints) -> Ints:
-        """Return the last row on `track` before `time`, -1 for none."""
+        """Return the last row on `track` before `time`; -1 if none."""
         return self._row_at(self._position(track, time, "left") - 1, track)
 
     def first_from(self, track: Tracks, time: Ints) -> Ints:
-        """Return the first row on `track` at or after `time`, -1 for none."""
+        """Return the first row on `track` at or after `time`; -1 if none."""
         return self._row_at(self._position(track, time, "left"), track)
 
     def _position(self, track: Tracks, time: Ints, side: Literal["left", "right"]) -> Ints:

@@ -1,4 +1,4 @@
-"""The critical path of one rank as a frame, a selection, and arrows."""
+"""The critical path of a rank as a frame, a selection, and arrows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import categorical_dtype, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
-#: The kind of the arrows along a path.
+#: Kind of the arrows along a path.
 _KIND = "critical_path"
 #: Causes of time on the host.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
-#: Minimum share of the span for a note on time on the host while the device works.
+#: Time on the host while the device works is noted from this share of the span.
 _MIN_NOTED_SHARE = 0.1
 _FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
@@ -46,12 +46,12 @@ def with_critical_path(
     *,
     data_load_events: Iterable[str] | None = None,
 ) -> TraceSet:
-    """Return the set with the steps of a critical path as arrows of kind ``critical_path``.
+    """Return the trace set with a critical path as arrows of kind ``critical_path``.
 
-    For a selected event on the path, a timeline of the result shows the arrows from and to it; the
-    keys that follow arrows walk along the path. Arrows lead from event to event wherever the path
-    leaves one: launches, waits, the next kernel, the next operator. `Trace.flows` has them after
-    the file's arrows.
+    For a selected event on the path, a timeline of the result shows the arrows from and to it, and
+    the keys that follow arrows move along the path. Arrows lead from event to event wherever the
+    path leaves an event: launches, waits, the next kernel, the next operator. `Trace.flows` lists
+    them after the file's arrows.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def with_critical_path(
     Returns
     -------
     TraceSet
-        The same ranks and events; the set is unchanged if the rank has no such range.
+        The same ranks and events; the trace set is unchanged if the rank has no such range.
     """
     path = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -88,9 +88,9 @@ def critical_path(
     *,
     data_load_events: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the chain of dependencies that determines the length of a step, by segment.
+    """Return the chain of dependencies that determines a step's duration, by segment.
 
-    The path consists of the work that determined the time of a step. It shows which operator,
+    The path consists of the work that determined the duration of a step. It shows which operator,
     kernel, launch or wait to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
@@ -109,9 +109,9 @@ def critical_path(
     any threads. Only the last of the dependencies of a kernel counts: time since then is launch
     overhead or delay between kernels.
 
-    The path is the chain through this graph with the most time accounted for. Time between
-    operators and in waits does not count when chains are compared; the result has rows for it, with
-    its cause. Before and after that chain the result continues with the chains of other events.
+    The path is the chain through this graph that accounts for the most time. Time between operators
+    and in waits does not count when chains are compared; the result has rows for it, with its
+    cause. Before and after that chain, the result continues with chains of other events.
 
     Parameters
     ----------
@@ -124,54 +124,55 @@ def critical_path(
         of a step of its inference engine (``step[…]``, ``execute_…``, ``decode[…]``) or else of the
         whole rank.
     instance : int or (first, last), default 0
-        Number of the range among the ranges of that name, from 0 by start; or the numbers of the
-        first and the last range.
+        Number of the range among those with that name, counted from 0 by start; or the numbers of
+        the first and last range.
     data_load_events : iterable of str, optional
-        Regular expressions of host events that load data, searched for in names; PyTorch's
-        ``DataLoader`` by default.
+        Regular expressions for host events that load data, searched for in names. Default:
+        PyTorch's ``DataLoader``.
 
     Returns
     -------
     DataFrame
-        One row per segment, in order of time without gaps. The values of ``dur_ns`` add up to the
-        analysed span: from the start of the range to its end, or to the end of the last device work
-        that it launched if that is later.
+        One row per segment, in order of time and without gaps. ``dur_ns`` adds up to the analyzed
+        span: from the start of the range to its end, or to the end of the last device work that it
+        launched if that is later.
 
-        ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1
-        for none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
-        ``type``, the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
+        ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
+        none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``; ``type``,
+        the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
         ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the chain); and
         ``bound_by``:
 
         - ``cpu_bound``, ``data_loading``: the host works in an operator or a call;
         - ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_memory_bound``: the device
           computes, communicates, copies;
-        - ``gpu_kernel_launch_overhead``: from the start of a launching call to that of its kernel,
-          at most 1 ms after the call;
-        - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next, at most
+        - ``gpu_kernel_launch_overhead``: from the start of a launching call to the start of its
+          kernel, at most 1 ms after the call;
+        - ``gpu_kernel_kernel_overhead``: from the end of a kernel to the start of the next, at most
           30 µs;
-        - ``unknown_wait``: one of these two delays that is longer than its maximum, so the kernel
-          waited for something that is not in the file; only the maximum counts;
+        - ``unknown_wait``: one of these two delays that exceeds its maximum, so the kernel waited
+          for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
-        - ``cpu_blocked``: a call waits for the device, perhaps for work that is not in the file;
-        - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
-          start of the kernel, that waited;
+        - ``cpu_blocked``: a call waits for the device, possibly for work that is not in the file;
+        - ``sync_overhead``: from the end of awaited work to the return of the waiting call, or to
+          the start of the waiting kernel;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
           it runs Python or sleeps;
         - ``outside_path``: nothing is recorded.
 
-        ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
+        ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analyzed (start, end);
         ``matched``, the number of events and dependencies of each class; ``note``, which also
         states for how much of the span the path is on the host while the device works.
 
     Notes
     -----
-    The definition is that of HTA's critical path analysis, whose terms `bound_by` keeps, except
-    that copies are ``gpu_memory_bound`` (HTA: compute); every kernel of a launched CUDA graph takes
-    part, not only the last; calls that block are found by the work they waited for, so
-    ``cudaMemcpyAsync`` that did not wait counts; a kernel that found its stream idle is bound by
-    its launch whichever call launched it; no edge goes back in time; events without duration and
-    the calls of all vendors take part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
+    The definition is that of HTA's critical path analysis, whose terms `bound_by` keeps, with these
+    exceptions. Copies are ``gpu_memory_bound`` (HTA: compute). Every kernel of a launched CUDA
+    graph is included, not only the last. Blocking calls are recognized by the work for which they
+    waited, so a ``cudaMemcpyAsync`` that did not wait counts. A kernel that found its stream idle
+    is bound by its launch, whichever call launched it. No edge goes back in time. Events without
+    duration, and the calls of all vendors, are included. `hw.TraceAnalysis.critical_path_analysis`
+    keeps HTA's rules.
     """
     trace = traces[rank]
     path = critical_path_of(trace, annotation, instance, data_load_events=data_load_events)
@@ -191,12 +192,12 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        From `critical_path`; concatenated frames are summed up rank by rank.
+        From `critical_path`; concatenated frames are summed rank by rank.
 
     Returns
     -------
     DataFrame
-        One row per rank and cause that occurs, the most time first: ``rank, bound_by, count``
+        One row per rank and cause that occurs, most time first: ``rank, bound_by, count``
         (segments), ``dur_ns``, ``share`` (0..1 of the span).
     """
     require_columns(frame, _FROM, ("rank", "bound_by", "dur_ns"))
@@ -215,14 +216,14 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
-    These are the events that the path's time belongs to, and the calls that launched its kernels.
+    These are the events to which the path's time belongs, and the calls that launched its kernels.
 
     Parameters
     ----------
     frame : DataFrame
         From `critical_path`.
     traces : TraceSet
-        The set that the frame was made from.
+        The trace set from which the frame was made.
     """
     require_columns(frame, _FROM, ("id", "rank", "type"))
     on_events = frame[frame["id"] >= 0]
@@ -269,7 +270,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a note on the path's time on the host while the device works; "" if it is short."""
+    """Return a note about host time on the path while the device works; "" if it is short."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])

@@ -1,17 +1,17 @@
-"""The walk along a critical path, from the end of a span back to its start.
+"""Walks along a critical path, from the end of a span back to its start.
 
 The longest chain of dependencies rarely covers the whole span: it starts at an event that depends
-on nothing in the file, and may end before the last event. Outside of it, the walk continues along
-other chains, so that each instant at which something is recorded has a segment. From the end of the
-span, the walk follows the chain of the last event until it meets the end of the longest chain. At
-the start of a chain, it continues with the longest of the chains that end earlier:
+on nothing in the file, and may end before the last event. Outside of it, the walk follows other
+chains, so that each instant at which something is recorded has a segment. From the end of the span,
+the walk follows the chain of the last event until it meets the end of the longest chain. At the
+start of a chain, it continues with the longest of the chains that end earlier:
 
     thread    [launch][ op        ]          [ op ]
     stream 7     [ kernel            ]
     walk      [  ][ kernel           ][ none ][ op ]
 
 Here the kernel's chain is the longest. The last operator is on another chain, so the walk goes from
-the start of that operator to the end of the kernel; no operator runs in between.
+the start of that operator to the end of the kernel; between them, no operator runs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _ROWS = _IS_LONGEST + 1
 
 
 class RankGraph:
-    """The steps of a walk back through the nodes of one rank.
+    """The steps of a walk back through the nodes of a rank.
 
     A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
-    The state determines the next step back. Chains are followed state by state in Python, so the
-    states before all others are listed in advance.
+    The state determines the next step back. Chains are followed state by state in Python, so each
+    state's predecessor is computed in advance.
     """
 
     def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
         self.path = path
         self.time = time_ns
-        #: Nodes at which a trail stops, because the walk may go to another rank there.
+        #: Nodes at which a trail stops because the walk may go to another rank there.
         self.exits = exits
         self._relevant = last_true_positions(_relevant_nodes(path))
         length_ns = path.chains.length_ns
@@ -64,9 +64,9 @@ class RankGraph:
         return before
 
     def first_node(self, until: int) -> int:
-        """Return the node from which to walk back from an instant, -1 for none."""
-        # This is the last node of the threads that launch work and of the device, or a later end of
-        # the longest chain.
+        """Return the node at which a walk back from an instant begins; -1 if there is none."""
+        # This is the last node of the device or of threads that launch work, or a later end of the
+        # longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 
@@ -75,11 +75,11 @@ class RankGraph:
         return 2 * node + int(self._longest[node] != node)
 
     def trail(self, state: int) -> list[int]:
-        """Return the states from `state` back to the next exit, or to the first state."""
+        """Return the states from `state` back to the next exit or the first state."""
         states, before, exits = [state], self._before, self.exits
         while (state := before[state]) >= 0:
             states.append(state)
-            if exits and state >> 1 in exits:  # the node of the state
+            if exits and state >> 1 in exits:  # node of the state
                 break
         return states
 
@@ -90,7 +90,7 @@ class RankGraph:
         return CumulativeCoverage(*union(start, end))
 
     def running_between(self, before: int, after: int, start: int, end: int) -> tuple[int, int]:
-        """Return the event that runs between two nodes that no edge joins, and its bound.
+        """Return the event that runs between two nodes without an edge, and its bound.
 
         Node -1 is the start or the end of the span; `start` and `end` are the times of the nodes.
         """
@@ -103,7 +103,7 @@ class RankGraph:
                 edges = self.path.edges
                 work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == event))
                 return event, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
-        # Else, the event around one of the two nodes runs, if that node is on the host.
+        # Otherwise, the event around one of the two nodes runs, if that node is on the host.
         elif after >= 0 and nodes.on_host[after]:
             event = int(table.parent[nodes.row[after]])
         elif before >= 0 and nodes.on_host[before]:
@@ -119,7 +119,7 @@ class RankGraph:
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
-    """Return whether each node is on the device, the range's thread, or a thread that launches."""
+    """Return whether each node is on the device, the range's thread, or a launching thread."""
     # Other threads, such as watchdogs of collectives, do not affect the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]
@@ -131,15 +131,15 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
 
 
 class PathWalker:
-    """A walk back from the end of a span to its start, on one rank or over several."""
+    """A walk back from the end of a span to its start, on one rank or across several."""
 
     def __init__(self, low: int) -> None:
         self.low = low
-        #: Columns of segments, the last in time first.
+        #: Columns of segments, last in time first.
         self._blocks: list[Ints] = []
 
     def walk(self, place: int, graph: RankGraph, node: int, now: int) -> None:
-        """Walk from the instant `now` to the start of the span; `node` is the first to reach."""
+        """Walk from the instant `now` to the start of the span; `node` is reached first."""
         if node >= 0:
             begin = max(min(int(graph.time[node]), now), self.low)
             self._add_lead(begin, now, place, graph, (node, -1))
@@ -160,7 +160,7 @@ class PathWalker:
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
     ) -> tuple[int, RankGraph, int, int] | None:
-        """Return the rank, graph, node and instant to jump to; None to take the next step."""
+        """Return the rank, graph, node and instant of a jump, or None to take the next step."""
         del place, graph, node, now
         return None
 
@@ -188,20 +188,20 @@ class PathWalker:
     def _add_lead(
         self, start: int, end: int, place: int, graph: RankGraph, nodes: tuple[int, int]
     ) -> None:
-        """Add the segment between two nodes, -1 for the start and the end of the span."""
+        """Add the segment between two nodes; -1 means the start or the end of the span."""
         if end > start:
             event, bound = graph.running_between(*nodes, start, end)
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment along an edge; without length, set the type of the last segment."""
+        """Add a segment along an edge; without duration, set the type of the last segment."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:
             self._blocks[-1][_TYPE, -1] = type_
 
     def segments(self, paths: Mapping[int, CriticalPath]) -> Ints:
-        """Return the segments in order of time, given the graph of each rank by its place."""
+        """Return the segments in order of time, given the graph of each rank by place."""
         if not self._blocks:
             return np.empty((_ROWS, 0), dtype=np.int64)
         segments = np.concatenate(self._blocks, axis=1)[:, ::-1].copy()
@@ -214,9 +214,9 @@ class PathWalker:
 
 
 def path_segments(path: CriticalPath) -> Ints:
-    """Return start, length, event, type and cause of the segments of one rank's path, by time.
+    """Return start, duration, event, type and cause of the segments of a rank's path, by time.
 
-    The type is ``lead`` beyond the longest chain.
+    Beyond the longest chain, the type is ``lead``.
     """
     first, last = path.span_ns
     walker = PathWalker(first)

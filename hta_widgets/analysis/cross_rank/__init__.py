@@ -1,6 +1,6 @@
 """Collectives over all ranks, from their events to the ranks that keep the others waiting.
 
-Each module reads the results of earlier modules:
+Each module uses the results of earlier modules:
 
 ========================  ====================================================================
 `comm_events`             the communication of one rank, with the args that name its collective
@@ -16,5 +16,5 @@ Each module reads the results of earlier modules:
 `stragglers`              the verdict: which ranks keep the others waiting
 ========================  ====================================================================
 
-`collectives` and `parallel_groups` return frames of collectives and of process groups.
+`collectives` and `parallel_groups` return frames of collectives and process groups.
 """

@@ -1,18 +1,18 @@
-"""Align the sequences of collectives of two ranks whose files have no sequence numbers.
+"""Aligns the collectives of two ranks whose files have no sequence numbers.
 
 All ranks of a process group run the same collectives in the same order, but a file may begin later,
 end earlier, or lack events. One sequence is shifted along the other until contents (operation and
 size) agree. If several shifts fit, the ends decide: ranks leave a collective together, so all pairs
-differ by nearly the same time, the difference of the clocks.
+differ by nearly the same time, which is the difference between the clocks.
 
-For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, the second one A, B
-and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22 ms at the
-shift 0 and by 2 ms at the shift 2. Both are possible; the smaller difference is more likely, so the
-positions are 2, 3 and 4.
+For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, and the second
+leaves A, B and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22
+ms at shift 0 and by 2 ms at shift 2. Both are possible, but the smaller difference is more likely,
+so the positions are 2, 3 and 4.
 
-Ends of Gloo's collectives scatter by milliseconds on a busy host, so that a wrong shift may fit
-better by chance. Ranks usually give a step the same number, so a shift that pairs different ones
-must fit clearly better than the one that pairs equal steps.
+On a busy host, ends of Gloo's collectives scatter by milliseconds, so a wrong shift may fit better
+by chance. Ranks usually give a step the same number, so a shift that pairs different numbers must
+fit clearly better than the one that pairs equal steps.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ import numpy as np
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
-_MIN_AGREEING = 3  # agreeing ends needed to rule out chance
+_CLOSE_NS = 20_000  # most leave within this time; step durations differ by more
+_MIN_AGREEING = 3  # number of agreeing ends that rules out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _MAX_DRIFT_APART = 2e-4  # maximum drift of two clocks in opposite directions
-_MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
-_MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
+_MAX_APART_SHARE = 0.1  # largest share of pairs in a guess that cannot be the same collective
+_MAX_PAIRS_BY_TIME = 4_000_000  # number of event pairs; longer sequences are not aligned by time
 _MAX_FEW_PAIRS = 250_000  # pairs whose differences are all compared at once
-_MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
-_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
-_MIN_RIVAL_SHARE = 0.9  # minimum share of pairs at a shift that may be the right one as well
+_MAX_PAIRS_BY_SHIFT = 1 << 20  # pairs over all shifts; with more, shifts are selected on a sample
+_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs per shift in the first sample; shifts always tried
+_MIN_RIVAL_SHARE = 0.9  # smallest share of pairs at a shift that may also be the right one
 _SCATTER_NS = 1_000  # noise of ends
-_CLOCK_NS = 1_000_000  # maximum difference of clocks that NTP sets
+_CLOCK_NS = 1_000_000  # largest difference between clocks that NTP sets
 _FAR_CLOCK_NS = 1_000_000_000  # clocks that differ by more are not set by NTP at all
 _GOLDEN = 0.618033988749895
-_OTHER_STEPS_COST = 4  # factor of the cost of a shift that pairs events of different steps
-_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
+_OTHER_STEPS_COST = 4  # cost factor of a shift that pairs events of different steps
+_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # for hashes of contents
 
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
 
 
 class RankSequence(NamedTuple):
-    """The events of one rank in a sequence of collectives."""
+    """The events of a rank in a sequence of collectives."""
 
     content: Ints
     start: Ints
@@ -57,7 +57,7 @@ class RankSequence(NamedTuple):
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
-    """Return the position of each event in the longest sequence; `sure` if files name the group."""
+    """Return each event's position in the longest sequence; `sure` if files name the group."""
     place = align_sequences(
         *(longest.content, longest.end, sequence.content, sequence.end),
         sure=sure,
@@ -66,7 +66,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
         return place
-    # No event of a collective ends before another event of it begins, apart from the clocks' drift.
+    # Apart from clock drift, no event of a collective ends before another event of it begins.
     partners = place[rows]
     start, end = sequence.start[rows], sequence.end[rows]
     other_start, other_end = longest.start[partners], longest.end[partners]
@@ -81,7 +81,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
 
 
 def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
-    """Return the shift at which most steps begin together; None if no step is in both sequences."""
+    """Return the shift at which most steps begin together; None without a common step."""
     numbers, first = np.unique(step, return_index=True)
     other_numbers, other_first = np.unique(other_step, return_index=True)
     common, place, other_place = np.intersect1d(numbers, other_numbers, return_indices=True)
@@ -93,10 +93,10 @@ def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
 
 
 def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> bool:
-    """Return whether a shift other than the one of `place` explains the ends equally well.
+    """Return whether a shift other than the one in `place` explains the ends equally well.
 
-    Equal collectives at equal intervals look the same one interval later. Only the difference of
-    the clocks distinguishes such shifts, if it is at least `_CLOCK_NS`.
+    Equal collectives at equal intervals look the same one interval later. Only the difference
+    between the clocks distinguishes such shifts, if it is at least `_CLOCK_NS`.
     """
     first, second = len(longest.end), len(sequence.end)
     shift = place - np.arange(second)
@@ -116,7 +116,7 @@ def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> 
 
 
 def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> tuple[float, float]:
-    """Return the scatter of the differences at a shift, and the difference of the clocks."""
+    """Return the scatter of the differences at a shift, and the difference between the clocks."""
     low, high = _overlap(shift, len(longest.end), len(sequence.end))
     ends = longest.end[low:high]
     differences = sequence.end[low - shift : high - shift] - ends
@@ -133,13 +133,13 @@ def align_sequences(
     sure: bool,
     step_shift: int | None = None,
 ) -> Ints:
-    """Return for each event of the other rank its position in the first rank's sequence.
+    """Return each event's position, on the other rank, in the first rank's sequence.
 
     Both sequences are parts of the collectives of one process group. The second is shifted along
     the first to the position at which contents agree. If several positions fit, the one at which
-    all ends differ by nearly the same time is taken, however far apart the clocks are. If events
-    are missing in between, events match if their ends differ by the time that most pairs share.
-    `step_shift` is the shift at which events of equal steps meet, if steps are known.
+    all ends differ by nearly the same time is used, however far apart the clocks are. If events are
+    missing in between, events match if their ends differ by the time that most pairs have in
+    common. `step_shift` is the shift at which events of equal steps meet, if steps are known.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -149,14 +149,14 @@ def align_sequences(
     if shift is not None:
         in_order = np.arange(count) + shift
         pairs = min(len(content), shift + count) - max(0, shift)
-    # A few agreeing ends may be chance, unless all agree.
+    # If only a few ends agree, they may agree by chance, unless these are all the ends.
     min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
     if shift is not None and agreeing >= max(0.5 * pairs, min_agreeing):
         by_gaps = _align_over_gaps(content, end_ns, other_content, other_end_ns, shift)
         return in_order if by_gaps is None else by_gaps
     by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
     pairs_by_time = int((by_time != MISSING).sum())
-    # The order of a named group is better evidence than times that explain only a part of it.
+    # The order of a named group is better evidence than times that explain only part of it.
     min_pairs = max(0.75 * pairs, 2) if sure else _MIN_AGREEING
     if pairs_by_time >= min_pairs and pairs_by_time > 1.5 * agreeing:
         return by_time
@@ -171,7 +171,7 @@ def _best_shift(
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
         deviations, _, _ = _deviations(other_end_ns - end_ns, end_ns)
-        # If steps have equal lengths, other shifts agree as well, but ranks record the same steps.
+        # If steps have equal durations, other shifts also agree, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
     shorter = min(first, second)
@@ -193,19 +193,19 @@ def _best_shift(
 
 
 def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
-    """Return the positions in the first sequence between which the shifted second one lies."""
+    """Return the positions in the first sequence between which the shifted second one is."""
     return np.maximum(shift, 0), np.minimum(first, shift + second)
 
 
 def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
-    """Return how unlikely a shift is, and the deviations of its differences from their usual value.
+    """Return how unlikely a shift is, and how far its differences deviate from the usual one.
 
-    `differences` are differences of ends, on the last axis, and `time_ns` the ends on the first
-    clock. `share` is the part of the shorter sequence that has partners.
+    `differences` are differences between ends, on the last axis, and `time_ns` are the ends on the
+    first clock. `share` is the part of the shorter sequence that has partners.
     """
     deviations, middle, scatter = _deviations(differences, time_ns)
-    # The median difference counts little, since clocks may differ by many steps, or by hours. The
-    # scatter of a few pairs may be small by chance, so it does not show that the clocks differ.
+    # The median difference counts little, because clocks may differ by many steps, or by hours. A
+    # few pairs may scatter little by chance, so this does not show that the clocks differ.
     clock_ns = np.abs(middle)
     has_few = differences.shape[-1] < _SAMPLE * share
     near_ns = np.minimum(clock_ns, np.where(has_few, _FAR_CLOCK_NS, _CLOCK_NS))
@@ -228,7 +228,8 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
     )
     drift = np.clip(covariance / np.maximum(moment, 1), -_MAX_DRIFT_APART, _MAX_DRIFT_APART)
     drift = drift[..., None]
-    # A line and its median move no value by more than this, so less cannot halve the scatter.
+    # A line and its median move no value by more than this, so a smaller value cannot halve the
+    # scatter.
     moved_ns = 2 * np.abs(drift) * np.abs(elapsed).max(axis=-1, keepdims=True)
     rows = (scatter < 2 * moved_ns)[..., 0]
     if rows.any():
@@ -242,7 +243,7 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
 
 
 def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: int) -> Ints:
-    """Return the shifts at which at least `min_pairs` pairs meet, all of equal hashes."""
+    """Return the shifts at which at least `min_pairs` pairs overlap, all with equal hashes."""
     first, second = len(content), len(other_content)
     shifts = np.arange(min_pairs - second, first - min_pairs + 1)
     # The hash of a slice is the sum of content[k] · base^k. Multiplied by base^d, it is the hash of
@@ -262,13 +263,13 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
 
 
 def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
-    """Return the shifts with the lowest cost on a sample of pairs; all of them if there are few."""
-    # Each round keeps a quarter of the shifts and takes four times as many pairs of each, so that
-    # time grows with the length only, not with its square.
+    """Return the shifts with the lowest cost on a sample of pairs, or all if they are few."""
+    # Each round keeps a quarter of the shifts and uses four times as many pairs of each, so the
+    # time grows with the length instead of with its square.
     first, second = len(end_ns), len(other_end_ns)
     shorter, size = min(first, second), _SAMPLE
     while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_PAIRS_BY_SHIFT:
-        # Multiples of the golden ratio are spread evenly and have no period that steps may have.
+        # Multiples of the golden ratio are spread evenly and do not have the period of steps.
         parts = np.arange(size) * _GOLDEN % 1.0
         costs = []
         for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_PAIRS_BY_SHIFT + 1):
@@ -286,15 +287,16 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
 def _align_over_gaps(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, shift: int
 ) -> Ints | None:
-    """Match events at the difference of ends that most pairs have; None if the shift is as good.
+    """Match events at the difference that most pairs have; None if the shift is as good.
 
-    A file that lacks events in between has two parts, and a shift fits only one. The difference
-    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
+    If a file lacks events in between, it has two parts, and a shift fits only one of them. The
+    difference between ends fits both. In this example, at shift 0 the third pair is wrong, and the
+    event at 30 ms has no partner::
 
         ends in ms    10  20  30  40
         other ends    10  20  40
     """
-    # Equal sequences lack nothing; ends that differ are late, or their clocks were set.
+    # Equal sequences lack nothing; ends that differ are late, or the clocks were set.
     is_short = min(len(content), len(other_content)) < _MIN_AGREEING
     if is_short or np.array_equal(content, other_content):
         return None
@@ -315,7 +317,7 @@ def _align_over_gaps(
         nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
         is_match = nearest != MISSING
         is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
-        # Clocks that drift by more than the time between events have chance neighbours.
+        # Clocks that drift by more than the time between events have neighbors by chance.
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
         rows = np.flatnonzero(is_match & (deviations <= 2 * close_ns))
@@ -332,7 +334,7 @@ def _align_over_gaps(
 def _usual_difference(differences: Ints, close_ns: int) -> int:
     """Return the median of the largest group of differences within a range of `close_ns`.
 
-    Of groups of equal size, it is the one whose smallest difference is nearest to 0.
+    Of groups of equal size, it is the one whose smallest difference is closest to 0.
     """
     ordered = np.sort(differences)
     # One group begins at each difference.
@@ -343,9 +345,9 @@ def _usual_difference(differences: Ints, close_ns: int) -> int:
 
 
 def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
-    """Return the positions of events that are the nearest to each other, and how far they are.
+    """Return the positions of mutually nearest events, and the distances between them.
 
-    `middle` is the difference of the clocks; events without such a neighbour have `MISSING`.
+    `middle` is the difference between the clocks; events without such a neighbor have `MISSING`.
     """
     order, other_order = np.argsort(end_ns), np.argsort(other_end_ns)
     nearest = order[_nearest(end_ns[order], other_end_ns - middle)]
@@ -362,7 +364,7 @@ def _nearest(ascending: Ints, values: Ints) -> Ints:
 
 
 def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
-    """Return the positions of `align_sequences` by the difference of ends that most pairs share."""
+    """Return positions as `align_sequences`, by the difference that most pairs have in common."""
     matched_positions = np.full(len(other_content), MISSING)
     if len(content) * len(other_content) > _MAX_PAIRS_BY_TIME:
         return matched_positions

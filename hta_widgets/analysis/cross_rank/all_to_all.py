@@ -1,9 +1,10 @@
-"""Bytes between ranks in all-to-all collectives, by the splits that the files state.
+"""Bytes between ranks in all-to-all collectives, from the splits stated in the files.
 
-Splits are rows of the first dimension, so rank i sends member j ``nelems · split[j] / sum(split)``
-elements. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384, 24576
-and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares. A
-mixture of experts spreads its tokens unevenly, and the matrix shows which ranks receive the most.
+Splits are rows of the first dimension, so rank i sends ``nelems · split[j] / sum(split)`` elements
+to member j. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384,
+24576 and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares.
+A mixture of experts distributes its tokens unevenly, and the matrix shows which ranks receive the
+most.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SCHEMA: Any = {
 
 
 class _Exchange(NamedTuple):
-    """The bytes of one call between a rank and a peer, by the splits of one of them."""
+    """The bytes of one call between a rank and a peer, from the splits of one of them."""
 
     group: str
     sender: int
@@ -87,25 +88,25 @@ def all_to_all_matrix(
     ----------
     traces : TraceSet
     by : {"rank", "node"}
-        Rows of pairs of ranks, or of pairs of nodes.
+        Return rows for pairs of ranks, or for pairs of nodes.
     gpus_per_node : int, optional
-        Ranks of a node. By default host names in the files separate nodes, else the number of
-        devices that a file lists is assumed.
+        Ranks per node. By default, host names in the files separate nodes; without them, the number
+        of devices listed in a file is used.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication kernels, restricted by time and ranks. Default: all.
+        The communication kernels to analyze, restricted by time and ranks. Default: all.
 
     Returns
     -------
     DataFrame
         One row per ``group``, ``sender`` and ``receiver``, sorted by these. ``count``, the number
-        of collectives; ``bytes``; ``share``, the part of the sender's bytes; ``local``, whether a
+        of collectives; ``bytes``; ``share``, the share of the sender's bytes; ``local``, whether a
         rank sends to itself, which is a copy; ``same_node``; ``source``, whose splits were used:
         ``sender``, ``receiver``, or ``equal split`` if the splits are equal.
 
-        ``.attrs``: ``unknown``, collectives without splits or sizes; ``mismatches``, pairs for
-        which both ranks' sums are known and differ; ``imbalance``, the bytes of the rank or node
-        that receives the most, divided by the mean, without local copies, None if unknown;
-        ``inter_node_bytes``; ``nodes``: ``file``, ``given`` or ``assumed``.
+        ``.attrs``: ``unknown``, the number of collectives without splits or sizes; ``mismatches``,
+        the number of pairs for which both ranks' sums are known and differ; ``imbalance``, the
+        bytes of the rank or node that receives the most divided by the mean, without local copies,
+        None if unknown; ``inter_node_bytes``; ``nodes``: ``file``, ``given`` or ``assumed``.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def _matrix(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _imbalance(matrix: pd.DataFrame) -> float | None:
-    """Return the most bytes that one receives from others, divided by the mean; None if unknown."""
+    """Return the most bytes received from others, divided by the mean; None if unknown."""
     received = matrix[~matrix["local"]].groupby("receiver")["bytes"].sum()
     has_traffic = len(received) > 0 and received.mean() > 0
     return float(received.max() / received.mean()) if has_traffic else None
@@ -173,9 +174,11 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls is used, since lists of the other side are cut; else the sender's.
+    # The side with more calls is used, because lists of the other side are cut; in a tie, the
+    # sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
-    # In `both`, each pair has a row of either side; the two rows are duplicates if the sides agree.
+    # In `both`, each pair has a row from either side; the two rows are duplicates if the sides
+    # agree.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
     mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
     sums = sums.drop_duplicates(pair)
@@ -212,7 +215,7 @@ def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
 
 
 def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | None:
-    """Return the bytes for each member of a group, or None if the args do not state them.
+    """Return the bytes for each member of a group; None if the args do not state them.
 
     `way` is ``"In"`` for what the rank sends, and ``"Out"`` for what it receives.
 
@@ -225,7 +228,7 @@ def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | Non
     elements, item_bytes = args.get(f"{way} msg nelems"), bytes_of(str(args.get("dtype")))
     try:
         split = json.loads(str(args.get(f"{way} split size")))
-    except ValueError:  # the list is missing, or was cut
+    except ValueError:  # the list is missing or was truncated
         return None
     if type(elements) is not int or not 0 <= elements < MAX_ELEMENTS or item_bytes <= 0:
         return None

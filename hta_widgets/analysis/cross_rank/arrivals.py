@@ -1,7 +1,7 @@
 """When each rank arrives at a collective, and which rank is last.
 
 For example, four ranks arrive at 10, 14, 14 and 30 ns. The last arrival is that of rank 3 at 30 ns,
-and the ranks wait for 20, 16, 16 and 0 ns. If two ranks tie for last, ``last_rank`` is -1.
+and the ranks wait for 20, 16, 16 and 0 ns. If two ranks are last together, ``last_rank`` is -1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Clock = Literal["host", "fitted"]
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
 
-    clocks: list[RankClock]  # by rank, the line from its times to the clock
+    clocks: list[RankClock]  # by rank: the line from its times to the clock
     arrival_ns: Ints
     end_ns: Ints
-    last_ns: Ints  # the last arrival at the collective
+    last_ns: Ints  # last arrival at the collective
     last_rank: Ints  # -1 if several ranks arrive last
     is_last: Bools  # whether the entry alone arrives last
 
@@ -41,7 +41,7 @@ class Arrivals:
 
 
 def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
-    """Return when ranks arrive and leave; on fitted clocks, a drift is corrected."""
+    """Return when ranks arrive and leave; on fitted clocks, drift is corrected."""
     clocks = rank_clocks(traces, match, clock)
     arrival, end = np.empty((2, len(match)), dtype=np.int64)
     for rank_clock, events, entries in zip(clocks, match.events, match.of_trace, strict=True):
@@ -54,13 +54,13 @@ def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     last_rank = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
     last_rank = np.where(is_shared, -1, last_rank)
-    # A rank that may leave early does not wait for ranks that arrive after it left.
+    # A rank that may leave early does not wait for ranks that arrive after it has left.
     last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
     return Arrivals(clocks, arrival, end, last, last_rank, at_last & ~is_shared)
 
 
 def entry_steps(match: Matching) -> Ints:
-    """Return the step of each entry, -1 for none."""
+    """Return the step of each entry; -1 if none."""
     steps = np.full(len(match), -1, dtype=np.int64)
     for entries, of_rank in zip(match.of_trace, match.steps, strict=True):
         steps[entries] = of_rank[match.place[entries]]
@@ -68,7 +68,7 @@ def entry_steps(match: Matching) -> Ints:
 
 
 def device_intervals(trace: Trace, kind: str) -> Intervals:
-    """Return when a rank's device does work of a kind, in its table's times."""
+    """Return when a rank's device does work of a kind, on its table's clock."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index(kind)) & (table.stream >= 0))
     start = table.start_ns[rows]
@@ -77,7 +77,7 @@ def device_intervals(trace: Trace, kind: str) -> Intervals:
 
 @memoize
 def computing_intervals(trace: Trace) -> Intervals:
-    """Return when a rank's device computes, in its table's times."""
+    """Return when a rank's device computes, on its table's clock."""
     return device_intervals(trace, "compute")
 
 
@@ -87,11 +87,11 @@ def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
 
 
 def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return a rank's compute time in each interval of its table's times."""
+    """Return a rank's compute time in each interval on its table's clock."""
     covered = _cumulative_compute(trace)
     return covered(end_ns) - covered(start_ns)
 
 
 def shared_clock(traces: TraceSet) -> Clock:
-    """Return ``"fitted"`` if collectives connect the ranks' clocks, else the clock of the set."""
+    """Return ``"fitted"`` if collectives connect the ranks' clocks, else the set's clock."""
     return "fitted" if clock_fit(traces).collectives.any() else traces.clock

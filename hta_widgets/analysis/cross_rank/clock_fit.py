@@ -1,14 +1,14 @@
 """Offsets of the ranks' clocks, fitted from the ends of collectives.
 
-Ranks leave a collective together, so differences of ends are differences of clocks. For example,
-rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
-differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. After it is
-subtracted, the ends differ by 0, 1 and -1 ns. The median of these distances from 0, 1 ns, is the
-residual of both ranks.
+Ranks leave a collective together, so differences between ends are differences between clocks. For
+example, rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns.
+The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. After
+subtracting it, the ends differ by 0, 1 and -1 ns. The median of these distances from 0, 1 ns, is
+the residual of both ranks.
 
-Over seconds clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second, the
-clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected by a
-line for each rank (`RankClock`) in place of an offset.
+Over seconds, clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second,
+the clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected
+by a line per rank (`RankClock`) instead of an offset.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _COLUMNS = (
 _ROUNDS = 12  # maximum number of solutions; each gives less weight to outlying pairs
 _ROUNDS_OF_DRIFT = 30
 _SECOND_NS = 1e9
-MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
+MIN_COLLECTIVES = 3  # with fewer, a clock is not reported as skewed
 _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
-_MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
-_MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
-_MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
-_OUTLIER = 6.0  # maximum distance from a line, relative to the median distance
-_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, relative to the residual that a line leaves
+_MIN_SPAN_NS = 1_000_000_000  # shortest trace for which drift is estimated
+_MIN_FOR_DRIFT = 12  # fewest collectives for which drift is estimated
+_MIN_DRIFT_NS = 1_000  # smallest drift over a trace that a note states
+_OUTLIER = 6.0  # largest distance from a line, relative to the median distance
+_SIGNIFICANT_DRIFT = 6.0  # smallest drift over a trace, relative to the residual of a line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,15 +67,15 @@ class ClockFit:
     offset_ns: Ints
     residual_ns: Ints
     collectives: Ints  # number of collectives used
-    part: Ints  # number of the part, whose ranks collectives connect
+    part: Ints  # number of the part, within which collectives connect the ranks
     drift_ppm: Floats
     recorded_residual_ns: Ints
-    origin_offset_ns: int  # to be added, so that no time is negative
-    drift_ns: Ints  # how far the drift moves each clock over the trace, 0 if no drift is clear
+    origin_offset_ns: int  # added to all times so that none is negative
+    drift_ns: Ints  # how far drift moves each clock over the trace; 0 if no drift is clear
 
     @property
     def is_needed(self) -> bool:
-        """Whether a recorded clock is off by clearly more than the fit's residual."""
+        """Whether a recorded clock is off by clearly more than the residual of the fit."""
         # The residual of a fit to few collectives is always small.
         enough = self.collectives >= MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
@@ -112,7 +112,7 @@ class RankClock:
         return shifted
 
     def to_rank(self, time_ns: Ints) -> Ints:
-        """Return times of the rank's table, from those on the clock of the job."""
+        """Return times of the rank's table, from times on the clock of the job."""
         ahead = (self.rate * (time_ns - self.center_ns) + self.ahead_ns) / (1 - self.rate)
         shifted: Ints = time_ns + np.rint(ahead).astype(np.int64)
         return shifted - self.shift_ns
@@ -120,16 +120,16 @@ class RankClock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftFit:
-    """Lines of the ranks' clocks against the clock of the lowest rank of their part.
+    """Lines of the ranks' clocks relative to the clock of the lowest rank in their part.
 
-    Times are on fitted clocks: recorded, less the offset of `ClockFit`.
+    Times are on fitted clocks: recorded times minus the offset of `ClockFit`.
     """
 
     rate: Floats
     ahead_ns: Floats
     center_ns: float
     residual_ns: int
-    note: str  # how much the clocks drift, and how well lines fit; empty if offsets are enough
+    note: str  # how much the clocks drift, and how well lines fit; empty if offsets suffice
 
 
 @check_arguments
@@ -143,31 +143,32 @@ def clock_offsets(
     """Return each rank's clock offset, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
-    difference of their ends over common collectives. Ranks that share no process group are compared
-    through ranks that do: one least-squares fit uses the differences within all groups, weighted by
-    how little they scatter. Ranks that no chain of collectives connects are not compared.
-    Ranks may leave broadcasts, reductions and messages before others arrive, so these count only in
-    groups without other collectives; the note states it. Each connected component of the ranks
-    keeps the recorded time of its lowest rank, has a number in ``part``, and is listed in the note.
+    difference between their ends over common collectives. Ranks without a common process group are
+    compared through other ranks: a single least-squares fit uses the differences within all groups,
+    with larger weights for differences that scatter less. Ranks that no chain of collectives
+    connects are not compared. Ranks may leave broadcasts, reductions and messages before others
+    arrive, so these count only in groups without other collectives, as the note states. Each
+    connected component of the ranks keeps the recorded time of its lowest rank, has a number in
+    ``part``, and is listed in the note.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window : Selection, (start_ns, end_ns), optional
-        Only collectives with a selected event in the window are used.
+        Restricts the fit to collectives with a selected event in the window.
     ranks : iterable of int, optional
-        Only these ranks are returned; the fit uses all.
+        Restricts the rows to these ranks; the fit uses all.
 
     Returns
     -------
     DataFrame
-        One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
-        recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median
-        distance of the rank's ends from the median of the others' after that, -1 if unknown;
+        One row per rank. ``rank``; ``offset_ns`` (int64), to subtract from the rank's recorded
+        times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median distance
+        between the rank's ends and the median of the others' after that, -1 if unknown;
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
-        how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
-        faster than the median of the other clocks (NaN if the trace is shorter than a second or has
-        few collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
+        the number used; ``part`` (int64); ``drift_ppm`` (float64), how much faster the clock runs
+        than the median of the other clocks (NaN if the trace is shorter than a second or has few
+        collectives). Offsets, and `TraceSet.with_clock`, do not correct drift; analyses of
         collectives do.
 
     See Also
@@ -199,7 +200,7 @@ def clock_offsets(
 
 @memoize
 def clock_fit(traces: TraceSet) -> ClockFit:
-    """Return the fit from all collectives of the set; it does not depend on the set's clock."""
+    """Return the fit from all collectives; it does not depend on the clock of the trace set."""
     match = matching(traces)
     return _fit(match, np.ones(len(match), dtype=bool))
 
@@ -224,7 +225,7 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
 
 
 def _early_leavers_note(match: Matching) -> str:
-    """Return what limits the fit if groups have no collectives that all ranks leave together."""
+    """Return a note about groups without collectives that all ranks leave together."""
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     if (is_synchronizing | ~_usable_mask(match)).all():
         return ""
@@ -257,7 +258,7 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
 
 
 def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
-    """Return the smallest shift with which no event starts before 0 on the corrected clocks."""
+    """Return the smallest shift such that no event starts before 0 on the corrected clocks."""
     starts = [
         trace.start_ns + trace.clock_offset_ns - offset
         for trace, offset in zip(traces, offsets, strict=True)
@@ -267,9 +268,10 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable_mask(match: Matching) -> Bools:
-    """Return a mask of the entries to fit: entries of collectives that all ranks leave together.
+    """Return a mask of the entries to fit, which are in collectives that all ranks leave together.
 
-    A group without such collectives has all entries except those in which a rank may leave early.
+    In a group without such collectives, these are all entries except those in which a rank may
+    leave early.
     """
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
@@ -287,13 +289,14 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     last = np.searchsorted(group, group, side="right") - 1
 
     def skip_entry(middle: Ints) -> Ints:
-        # `middle` counts the other entries only: from the entry itself on, positions are one more.
+        # `middle` only counts the other entries, so positions at or after the entry itself are one
+        # higher.
         return np.clip(middle + (middle >= position), first, last)
 
-    # The median is the mean of the two values in the middle, which are equal for an odd number.
+    # The median is the mean of the two middle values, which are the same for an odd number.
     low, high = skip_entry((first + last - 1) // 2), skip_entry((first + last) // 2)
     deviations = np.empty(len(group))
-    # Halving comes last, so that integers stay exact.
+    # Halving comes last, so that integers remain exact.
     deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return deviations
 
@@ -301,7 +304,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
 def _solve_offsets(
     count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints]:
-    """Return the offset of each rank, and the number of the connected component that has it."""
+    """Return the offset of each rank, and the number of its connected component."""
     left, right, differences, weight = _median_differences(collective, trace, end, group)
     component = _connected_components(count, left, right)
     offset = np.zeros(count)
@@ -311,7 +314,7 @@ def _solve_offsets(
         position = positions_of_rows(members, count)
         first, second = position[left[pairs]], position[right[pairs]]
         solution = _least_squares(len(members), first, second, differences[pairs], weight[pairs])
-        # The pairs determine differences only, so the first rank of a component has offset 0.
+        # The pairs only determine differences, so the first rank of a component has offset 0.
         offset[members] = solution - solution[0]
     return np.rint(offset).astype(np.int64), component
 
@@ -319,7 +322,7 @@ def _solve_offsets(
 def _median_differences(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return pairs of ranks of a group, the median differences of their ends, and weights."""
+    """Return pairs of ranks of a group, the median differences between their ends, and weights."""
     blocks: list[tuple[Array, ...]] = []
     for entries in positions_by_code(group, int(group.max(initial=-1)) + 1):
         if not len(entries):
@@ -337,7 +340,7 @@ def _median_differences(
 
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with that of the most values, directly or through other columns."""
+    """Compare each column with the one with most values, directly or through other columns."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -364,7 +367,7 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
 
 
 def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
-    """Return the connected component of each rank; they are numbered by lowest rank."""
+    """Return the connected component of each rank; components are numbered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(left):
         low = np.minimum(part[left], part[right])
@@ -393,10 +396,11 @@ def _least_squares(
         np.add.at(right_side, right, current_weight * differences)
         np.add.at(right_side, left, -current_weight * differences)
         previous, solution = solution, np.zeros(count)
-        # The first rank's clock is the reference.
+        # The clock of the first rank is the reference.
         solution[1:] = np.linalg.solve(matrix[1:, 1:], right_side[1:])
         is_settled = np.abs(solution - previous).max(initial=0.0) < 0.5
-        # With fewer pairs than ranks, the pairs form a tree, and all equations hold exactly.
+        # If there are fewer pairs than ranks, the pairs form a tree, and all equations hold
+        # exactly.
         if is_settled or len(differences) < count:
             break
         error_ns = np.abs(solution[right] - solution[left] - differences)
@@ -408,7 +412,7 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
     """Return the drift rate of a rank (NaN if unknown) and its total drift (0 if not clear)."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan"), 0
-    # The slope is that between early and late collectives.
+    # The slope is computed between early and late collectives.
     order = np.argsort(end, kind="stable")
     third = len(order) // 3
     early, late = order[:third], order[-third:]
@@ -424,7 +428,7 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
 
 @memoize
 def drift_fit(traces: TraceSet) -> DriftFit:
-    """Return the lines of the ranks' clocks; all are level unless a drift is clear."""
+    """Return the lines of the ranks' clocks, which are level unless a drift is clear."""
     fit, match = clock_fit(traces), matching(traces)
     if not fit.drift_text:
         level = np.zeros(len(match.traces))
@@ -438,7 +442,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
-    # Below, the clock of the lowest rank of each part is the reference, not the mean clock.
+    # From here on, the clock of each part's lowest rank is the reference instead of the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     gain_of_first = 1 - rate[first] / _SECOND_NS
     level = (level - level[first]) / gain_of_first
@@ -456,12 +460,12 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return how much each rank's clock gains on the mean clock per second, and its lead at 0.
+    """Return each clock's gain on the mean clock per second, and its lead at 0.
 
-    `has_slope` is whether each rank has enough collectives for a slope of its own.
+    `has_slope` states whether each rank has enough collectives for a slope of its own.
     """
     rate, level = np.zeros((2, len(has_slope)))
-    # The lines of ranks that share no group are compared through ranks that do, round by round.
+    # Lines of ranks without a common group are compared through other ranks, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
         ahead = rate[trace] * time_s + level[trace]
         corrected_ns = end_ns - ahead
@@ -475,7 +479,7 @@ def _lines_from_mean(
 
 
 def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return slope and height at 0 of the line through the points of each group."""
+    """Return slope and intercept of the line through the points of each group."""
     count = np.maximum(np.bincount(group, minlength=size), 1)
     mean_x, mean_y = (np.bincount(group, values, size) / count for values in (x, y))
     from_mean = x - mean_x[group]
@@ -496,7 +500,7 @@ def drift_error_ns(traces: TraceSet) -> int:
 
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
-    """Return for each rank of a `Matching` the line to `clock`, ``"host"`` or ``"fitted"``."""
+    """Return, for each rank of a `Matching`, the line to `clock`, ``"host"`` or ``"fitted"``."""
     shifts = [trace.shift_ns for trace in match.traces]
     if clock != traces.clock:
         shifts = [recorded_shift(trace) for trace in match.traces]
@@ -512,8 +516,8 @@ def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
-    # Offsets that a format provides take precedence over those fitted from matched collectives.
+    """Return offsets to subtract from each rank's times, and the shift that keeps times >= 0."""
+    # Offsets provided by a format take precedence over those fitted from matched collectives.
     for offsets_of in load_references(
         format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
     ):

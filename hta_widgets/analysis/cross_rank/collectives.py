@@ -1,8 +1,8 @@
 """The frame of all matched collectives: arrivals, waits, transfers and bandwidths.
 
 For example, two ranks begin an all-reduce of 4000 bytes at 0 and 30 ns, and both end it at 80 ns.
-Rank 0 waits for 30 ns. The transfer takes 50 ns: 80 GB/s, as in nccl-tests, on the bus as well,
-since each link carries ``2(n-1)/n`` = 1 times the message.
+Rank 0 waits for 30 ns. The transfer takes 50 ns, which is 80 GB/s as defined by nccl-tests. The bus
+bandwidth is the same, because each link carries ``2(n-1)/n`` = 1 times the message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ROOTED = operation_codes("gather", "scatter")
 _ALL_REDUCE = operation_codes("all_reduce")
 _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 _UNSPLIT = operation_codes("broadcast", "reduce", "send_recv")
-#: Maximum bandwidth of slow ranks, relative to that of others.
+#: Largest bandwidth of slow ranks, relative to that of the others.
 _SLOW_RATIO = 2 / 3
 
 
@@ -62,52 +62,53 @@ def collectives(
 ) -> pd.DataFrame:
     """Return arrival, wait, transfer and bandwidth of each rank in each collective.
 
-    A collective moves data once the last of its ranks has arrived; until then the others wait.
-    Events of different ranks are matched by process group and sequence number, or by order, names,
-    sizes and times within the group if files have no numbers; sends are matched with their
+    A collective moves data once the last of its ranks has arrived; until then, the others wait.
+    Events of different ranks are matched by process group and sequence number or, if files have no
+    numbers, by order, names, sizes and times within the group. Sends are matched with their
     receives. Collectives are matched before anything is selected, so the last arrival is the last
-    one of all loaded ranks. A job without communication on devices has its hosts' collectives.
+    one among all loaded ranks. For a job without communication on devices, these are the
+    collectives on its hosts.
 
-    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's is this
-    multiplied by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
-    all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
-    send-receive. Size is the larger of a rank's input and output; time is the transfer, without the
-    wait.
+    Bandwidths are defined as in nccl-tests. The algorithm bandwidth is ``size / time``. The bus
+    bandwidth is this multiplied by the part of the message that each link carries: ``2(n-1)/n`` for
+    all-reduce, ``(n-1)/n`` for all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for
+    broadcast, reduce and send-receive. Size is the larger of a rank's input and output; time is the
+    transfer, without the wait.
 
     Parameters
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
+        The clock of the times, see `TraceSet.with_clock`. Default: the trace set's clock.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The events whose rows are returned, restricted by time and ranks. Default: all. Events
-        are not cut at the window.
+        The events whose rows are returned, restricted by time and ranks. Default: all. Events are
+        not clipped at the window.
 
     Returns
     -------
     DataFrame
-        Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
-        (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
+        Sorted by collective, then by rank. ``collective`` (int64), counted from 0 in order of time;
+        ``name`` (categorical), as in the file; ``operation`` (categorical), such as ``all_reduce``;
         ``group`` (categorical), the process group's name, with its ranks if names repeat, or the
         stream's name, with the ranks of the listed group that it serves if times determine that
         group; ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the
         device event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64),
-        last arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative
-        if a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
-        several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which the
-        rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
-        ``link_share`` (float64), the bus bandwidth over the rate of the rank's link, above 1 if the
-        rate is wrong, NaN if the group is on several nodes, whose network is not in files;
-        ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the group
-        (-1 unknown).
+        last arrival minus own arrival; ``transfer_ns`` (int64), own end minus last arrival,
+        negative if a rank left before the last one arrived; ``last_rank`` (int64), the last to
+        arrive, -1 if several arrived at the same time; ``exposed_ns`` (int64), the part of the
+        event during which the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64,
+        NaN if unknown); ``link_share`` (float64), the bus bandwidth divided by the rate of the
+        rank's link, above 1 if the rate is wrong, NaN if the group is on several nodes, whose
+        network is not in files; ``ranks`` and ``group_size`` (int64), the number of ranks with
+        events, and that of the group (-1 unknown).
 
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
-        or of a group of one rank (``alone``); the note names missing ranks, unknown types of
-        elements, and a drift of clocks, which is corrected in times on the fitted clock.
-        ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
-        by how they were matched, ``.attrs["links"]`` lists the ``device, link, gb_per_s, source``
-        and ``certainty`` of the rates that shares refer to.
+        or in a group of one rank (``alone``). The note names missing ranks, unknown element types,
+        and clock drift, which is corrected in times on the fitted clock. ``.attrs["clock"]`` is the
+        clock of the times, ``.attrs["matched_by"]`` counts collectives by how they were matched,
+        ``.attrs["links"]`` lists the ``device, link, gb_per_s, source`` and ``certainty`` of the
+        rates on which shares are based.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -195,12 +196,12 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
 
 
 def _group_sizes(match: Matching) -> Ints:
-    """Return the size of each entry's group; the number of its ranks with events if unknown."""
+    """Return the size of each entry's group; the number of ranks with events if it is unknown."""
     return match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
 
 
 def bus_factor(operation: Ints, members: Ints) -> Floats:
-    """Return the part of each message that a link carries, NaN if it is unknown."""
+    """Return the part of each message that a link carries; NaN if it is unknown."""
     share = (members - 1) / np.maximum(members, 1)
     return np.select(
         [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _UNSPLIT)],
@@ -210,12 +211,12 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
 
 
 class BusBandwidth(NamedTuple):
-    """The median bus bandwidth of the messages of one size."""
+    """The median bus bandwidth of messages with one size."""
 
     size_bytes: int
     gb_per_s: float
     includes_waits: bool  # whether some of the times include waits for other ranks
-    #: Ranks with a much lower bandwidth than others, to which `gb_per_s` refers; else empty.
+    #: Ranks with a much lower bandwidth than others, to which `gb_per_s` applies; otherwise empty.
     slow_ranks: tuple[int, ...] = ()
     others_gb_per_s: float = np.nan
 
@@ -231,11 +232,12 @@ class ExposedOperation(NamedTuple):
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
     """Return the operation with the most exposed transfers.
 
-    If messages of known bandwidth have at least half of the exposed time, their times are compared
-    by operation and size, and the result has the bus bandwidth of that size; if some ranks have at
-    most two thirds of the bandwidth of others, that of these ranks. A message takes its transfer
-    time if it is matched on all its ranks, else the time of its event, which includes waits. The
-    result is None if no communication is exposed, or if names do not state the operation.
+    If messages with known bandwidth have at least half of the exposed time, their times are
+    compared by operation and size, and the result has the bus bandwidth of that size. If some ranks
+    have at most two thirds of the bandwidth of others, it is the bandwidth of these ranks. A
+    message takes its transfer time if it is matched on all its ranks, otherwise the time of its
+    event, which includes waits. The result is None if no communication is exposed, or if names do
+    not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -259,7 +261,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
 
 def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
-    """Return the bandwidth of messages of one size, or of slow ranks if some are slower."""
+    """Return the bandwidth of messages with one size, or of slow ranks if some are slower."""
     includes_waits = bool(messages["waits"].any())
     of_ranks = messages.groupby("rank")["bus"].median()
     is_slow = of_ranks <= _SLOW_RATIO * of_ranks.max()
@@ -272,7 +274,7 @@ def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
 def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     """Return the communication of groups of several ranks, and how long its transfer is exposed.
 
-    ``bus`` is the bus bandwidth in GB/s, NaN if it is unknown; ``waits`` is whether its time may
+    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits`` states whether its time may
     include waits for other ranks.
     """
     match = matching(traces)

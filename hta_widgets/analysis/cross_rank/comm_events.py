@@ -1,6 +1,6 @@
-"""The communication events of one rank, with the args that identify their collective.
+"""The communication events of a rank, with the args that identify their collective.
 
-`comm_events` returns the collectives of the rank's device. For a job on CPUs, which has no such
+`comm_events` returns the collectives on the rank's device. For a job on CPUs, which has no such
 collectives, `host_comm_events` returns the ranges that PyTorch records around the collectives of
 Gloo, MPI and UCC (``gloo:all_reduce``).
 """
@@ -49,7 +49,7 @@ SYNCHRONIZING_OPERATIONS = operation_codes(
 )
 #: Collectives that a rank on a host may leave before the last one arrives.
 _ROOTED_OPERATIONS = operation_codes("broadcast", "reduce", "gather", "scatter")
-#: Operations whose input and output sizes may differ by member.
+#: Operations whose input and output sizes may differ between members.
 _UNEVEN_OPERATIONS = operation_codes("all_to_all", "gather", "scatter", "send_recv")
 
 _NAME = "Collective name"
@@ -59,11 +59,11 @@ _SIZE = "Group size"
 #: Ranges of libraries that run collectives on hosts.
 _LIBRARY = re.compile(HOST_LIBRARIES)
 _DESCRIPTION = "Process Group Description"
-#: Args taken from the operator above the launch if the event itself lacks them.
+#: Args taken from the operator above the launch if the event lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
 _SHAPES = ("Input Dims", "Input type")
-#: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
-#: Elements of less than a byte, packed or not, count as 1 byte.
+#: Patterns of type names in C++ and Python, by the bytes per element as stored by PyTorch. Elements
+#: of less than a byte count as 1 byte, whether or not they are packed.
 _BYTES = {
     1: r"byte|((un)?signed)?char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4"
     r"|bits(1x8|2x4|4x2|8)|float8_\w+|float4_\w+_x2",
@@ -76,10 +76,10 @@ _RECORD = re.compile(rf"{PARAM_COMMS}$")
 #: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
-#: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
+#: Name of the kernel that sends and receives, for a pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: With at least this many elements, the size counts as unknown, so that sums fit into int64.
+#: With at least this many elements, the size counts as unknown, so that sums fit in int64.
 MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth of a launch below the operator that names its process group
 
@@ -96,19 +96,19 @@ class HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class JobHeader:
-    """The job as a file's header describes it; `world_size` is -1 and `host` empty if missing."""
+    """The job according to a file's header; `world_size` is -1 and `host` empty if missing."""
 
     world_size: int
     groups: tuple[HeaderGroup, ...]
     host: str = ""
-    devices: int = 0  # of the host, 0 if they are not listed
+    devices: int = 0  # number on the host; 0 if they are not listed
     #: the properties of the first device
     first_device: Mapping[str, Any] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
 def intern_ranks(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Intern a tuple of ranks, so that equal tuples share one object."""
+    """Intern a tuple of ranks, so that equal tuples are one object."""
     return ranks
 
 
@@ -120,7 +120,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 
 @memoize
 def job_header(trace: Trace) -> JobHeader:
-    """Return the job as the header of a rank's file describes it."""
+    """Return the job according to the header of a rank's file."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
     devices = trace.metadata.get("deviceProperties")
     devices = devices if isinstance(devices, list) else []
@@ -151,15 +151,15 @@ class GroupName:
 
     name: str
     ranks: tuple[int, ...]
-    listed: str  # the list of ranks as in the args, which may be cut
+    listed: str  # list of ranks as in the args, which may be truncated
     size: int  # -1 if unknown
-    stream: int = -1  # of events without a group
+    stream: int = -1  # stream of events without a group
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommEvents:
-    """The communication of one rank, sorted by start, with times as in its table."""
+    """The communication of a rank, sorted by start, with times as in its table."""
 
     rows: Rows
     start_ns: Ints
@@ -170,13 +170,13 @@ class CommEvents:
     group: Ints  # codes into `groups`
     groups: list[GroupName]
     size_bytes: Ints  # -1 if unknown
-    content: list[Hashable]  # what all members of a collective share: label and size
+    content: list[Hashable]  # label and size, which all members of a collective have in common
     content_code: Ints  # codes into `content`
     sequence: Ints  # -1 if unknown
-    source: Ints  # ranks of a send and its receive, -1 for collectives
+    source: Ints  # ranks of a send and its receive; -1 for collectives
     target: Ints
     early: Ints  # 1 if a rank may leave before the last one arrives
-    #: code in `dtypes` if the size is unknown because of the type of elements, else -1
+    #: code in `dtypes` if the size is unknown because of the element type, else -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
 
@@ -196,7 +196,7 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    # If neither the args nor the kernel name the collective, the range around its launch does:
+    # If neither args nor kernel name the collective, the range around its launch does:
     # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
@@ -207,9 +207,9 @@ def comm_events(trace: Trace) -> CommEvents:
 def host_comm_events(trace: Trace) -> CommEvents:
     """Return the collectives that libraries run on a rank's host, with their args.
 
-    A range begins with the call and ends with its work. If neither it nor the
-    ``record_param_comms`` before it names a process group, its group is the only one that the
-    file's header lists, or all ranks. If the header lists several, the range is left out.
+    A range begins with the call and ends with its work. If neither the range nor the
+    ``record_param_comms`` before it names a process group, its group is the only one listed in the
+    file's header, or all ranks. If the header lists several, the range is skipped.
     """
     table, rows = trace.table, host_collectives(trace)
     rows = rows[names_match(trace, rows, _LIBRARY.match)]
@@ -243,8 +243,8 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     kernels = table.names
     events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Most events differ in their sequence number only, so labels and sizes are derived once for
-    # each distinct event.
+    # Most events differ only in their sequence number, so labels and sizes are derived once per
+    # distinct event.
     distinct_of_event, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
@@ -299,13 +299,14 @@ def _records(trace: Trace) -> Rows:
 
 
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
-    """Return the ``record_param_comms`` operator that launched each event, -1 without one."""
+    """Return the ``record_param_comms`` operator that launched each event; -1 without one."""
     return _enclosing_events(trace, trace.launch_of[rows], _RECORD)
 
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
-    """Return ``rank, peer, bytes, group, start_ns`` of sends that share a kernel with others."""
-    # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
+    """Return ``rank, peer, bytes, group, start_ns`` of sends that one kernel runs together."""
+    # The kernel of a batch (``batch_isend_irecv``) does not state peers, but the host records each
+    # send.
     table = trace.table
     launched = recorded_operators(trace, comm_events(trace).rows)
     records = np.setdiff1d(_records(trace), launched)
@@ -325,7 +326,7 @@ def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[
     try:
         distinct_of_event, events = factorize(events)
     except TypeError:
-        # A value is a list instead of a string, so the events cannot be hashed.
+        # If a value is a list instead of a string, the events cannot be hashed.
         distinct_of_event = np.arange(len(events))
     return distinct_of_event, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
@@ -350,9 +351,9 @@ def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
 
 
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
-    """Set the number and type of elements of calls that state no size, by their inputs' shapes.
+    """Set element number and type of calls that state no size, from their input shapes.
 
-    Gathers are left out, as they move more than their inputs.
+    Gathers are excluded, because they move more than their inputs.
     """
     names = trace.table.names
     calls = [names[code] for code in trace.table.name[rows].tolist()]
@@ -376,7 +377,7 @@ def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
 
 
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
-    """Set the args at some places to operators' args; -1 stands for no operator."""
+    """Set the args at some places to those of operators; -1 means no operator."""
     places, operators = places[operators >= 0], operators[operators >= 0]
     for key, column in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), column, strict=True):
@@ -398,10 +399,10 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
 
 
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
-    """Name collectives that neither args nor the kernel name, by the range around their launch.
+    """Name collectives that neither args nor kernel name, from the range around their launch.
 
     Two kernels do not name their collective: NCCL's generic kernel, and its kernel for sends, which
-    also runs ``all_to_all``. `stated` has the names by args, and is completed in place.
+    also runs ``all_to_all``. `stated` has the names from args and is completed in place.
     """
     table = trace.table
     kernels = [table.names[code] for code in table.name[rows].tolist()]
@@ -421,7 +422,7 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 
 
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the innermost event around each of `rows` whose name matches, -1 for none."""
+    """Return the innermost event around each of `rows` with a matching name; -1 if none."""
     table = trace.table
     result = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
@@ -442,11 +443,11 @@ def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
 def _shared_label(
     trace: Trace, kernel: str, stated: str | None, *, states_groups: bool, has_peer: bool
 ) -> str:
-    """Return a label that all members of a collective share, or a label of this rank alone.
+    """Return a label that all members of a collective have, or one of this rank only.
 
     A name in the args takes precedence over the kernel's name, which is that of the algorithm and
-    the same on all members. If the file names groups, a kernel of sends and receives without a name
-    in its args is a coalesced batch, whose peers are not recorded.
+    equal on all members. If the file names groups, a kernel of sends and receives without a name in
+    its args is a coalesced batch, whose peers are not recorded.
     """
     if stated is None:
         is_batch = states_groups and _kernel_label(kernel) == _BATCH
@@ -474,31 +475,31 @@ def _operation(label: str) -> int:
 
 @lru_cache(maxsize=4096)
 def bytes_of(dtype: str) -> int:
-    """Return the bytes of an element, -1 if the type is not known."""
+    """Return the bytes per element; -1 if the type is unknown."""
     name = re.sub(r"torch\.|c10::|at::|_t$|[\s<>]", "", dtype.lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 
 def message_bytes(elements: Ints, bytes_each: Ints) -> Ints:
-    """Return the sizes of messages, -1 if unknown; `bytes_each` are the bytes of an element."""
+    """Return the sizes of messages, -1 if unknown; `bytes_each` are the bytes per element."""
     is_known = (elements >= 0) & (elements < MAX_ELEMENTS) & (bytes_each > 0)
     return np.where(is_known, np.where(is_known, elements, 0) * bytes_each, -1)
 
 
 def sum_known_bytes(sizes: Ints) -> int:
-    """Add up the known sizes; -1 if none is known."""
+    """Sum the known sizes; -1 if none is known."""
     known_sizes = sizes[sizes >= 0]
     return int(known_sizes.sum()) if len(known_sizes) else -1
 
 
 def count_unsized(events: CommEvents, rows: Array) -> Counter[str]:
-    """Count events of unknown size by the unknown type of their elements."""
+    """Count events of unknown size by their unknown element type."""
     codes = events.unsized[rows] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
-    """Return a note about events whose size is unknown because of the type of their elements."""
+    """Return a note about events whose size is unknown because of their element type."""
     total = sum(counts, Counter[str]())
     named = ", ".join(repr(name) for name in sorted(total))
     return f"sizes of {total.total()} events are unknown: elements of type {named}" if total else ""
@@ -522,7 +523,7 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
     names = ["" if name is None else str(name) for name in args[_GROUP]]
     texts = list(map(_ranks_text, args[_RANKS]))
     sizes = to_int64(args[_SIZE]).tolist()
-    # Events that state neither a name nor ranks are grouped by stream.
+    # Events that state neither name nor ranks are grouped by stream.
     is_stated = [bool(name or text) for name, text in zip(names, texts, strict=True)]
     streams = np.where(is_stated, -1, args["stream"]).tolist()
     codes, keys = factorize(list(zip(names, texts, sizes, streams, strict=True)))
@@ -542,7 +543,7 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
 
 
 def _ranks_text(listed: object) -> str:
-    """Return the ranks that an event lists for its group as text; empty if it lists none."""
+    """Return the ranks that an event lists for its group, as text; empty if it lists none."""
     text = listed if isinstance(listed, str) else json.dumps(listed)
     return "" if text.strip() in {"", "[]", "null"} else text
 
@@ -550,11 +551,11 @@ def _ranks_text(listed: object) -> str:
 def recorded_shift(trace: Trace) -> int:
     """Return the shift from a table's times to the recorded clock.
 
-    Matching uses this clock always, so that collectives have the same numbers on any clock.
+    Matching always uses this clock, so that collectives have the same numbers on any clock.
     """
     return trace.shift_ns + trace.clock_offset_ns
 
 
 def stated_rank(trace: Trace) -> int:
-    """Return the rank's number as its file states it, or else its key in the set."""
+    """Return the rank's number as stated in its file, or else its key in the trace set."""
     return trace.rank if trace.stated_rank is None else trace.stated_rank

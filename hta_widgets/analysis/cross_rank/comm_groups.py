@@ -1,11 +1,11 @@
-"""The process groups of a job, from the names and lists of ranks that each rank states.
+"""The process groups of a job, from the names and rank lists stated by each rank.
 
-A rank numbers its groups on its own. For example, ranks 0 and 1 call the group that they share
-``3``, and so do ranks 2 and 3: the lists of ranks distinguish the two groups. If rank 0 calls the
-group of the ranks 0 and 1 ``dp_0``, and rank 1 calls it ``dp_1``, then the n-th name that a rank
-has for this list of ranks is the same group on both.
+Ranks number their groups independently. For example, the group of ranks 0 and 1 and the group of
+ranks 2 and 3 may both have the name ``3``; the lists of ranks distinguish them. If the group of
+ranks 0 and 1 is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th name that a rank has for this
+list of ranks is the same group on both.
 
-Kernels that name no group are grouped by their device stream, as a stream serves one group.
+Kernels that name no group are grouped by device stream, because a stream serves one group.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from hta_widgets.trace.traceset import most_frequent_size
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """A process group of a set; `ranks` is empty and `size` -1 if the files do not state them."""
+    """A process group of a trace set; unknown `ranks` are empty, an unknown `size` is -1."""
 
     label: str
     ranks: tuple[int, ...]
     size: int
-    named: bool  # else the events of a stream
+    named: bool  # otherwise, the events of a stream
     description: str = ""
 
 
@@ -47,8 +47,8 @@ def identify_groups(
 ) -> tuple[list[list[int]], list[ProcessGroup]]:
     """Return the numbers of each trace's groups in a common list of groups, and that list.
 
-    A group is identified by its name and the list of its ranks. If no two ranks share a name for
-    the groups with the same list, the n-th name of each rank is the same group.
+    A group is identified by its name and the list of its ranks. If no two ranks have a common name
+    for the groups with the same list, the n-th names of the ranks are the same group.
     """
     runs = _run_numbers(traces)
     names_of: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
@@ -68,7 +68,7 @@ def identify_groups(
             ranks = ranks_of_streams[number].get(stated_group.stream, stated_group.ranks)
             group = replace(stated_group, ranks=ranks)
             members = _members_key(group, runs[number])
-            # Identifies the group, on all traces, among the groups of the same members.
+            # Identifies the group among the groups with the same members, on all traces.
             identity: Hashable = group.name
             if group.stream >= 0:
                 identity = streams[number][group.stream]
@@ -83,13 +83,13 @@ def identify_groups(
 
 
 def _share_no_name(names_by_trace: dict[int, list[str]]) -> bool:
-    """Return whether there are several traces, and no two of them have a name in common."""
+    """Return whether there are several traces, and no two of them have a common name."""
     names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
     return len(names_by_trace) > 1 and len(set(names)) == len(names)
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
-    """Return a number for each trace's run: runs loaded together may share rank numbers.
+    """Return a number for each trace's run; runs loaded together may have equal rank numbers.
 
     The first trace of each rank of a job belongs to the first run, the second to the second.
     """
@@ -105,10 +105,10 @@ def _run_numbers(traces: Sequence[Trace]) -> list[int]:
 
 
 def _members_key(group: GroupName, run: int) -> Hashable:
-    """Return a key that groups of the same ranks of a run share."""
+    """Return a key that is equal for groups of the same ranks of a run."""
     if group.stream >= 0:
         return ("stream", group.ranks, run)
-    # Use the event's list: not every file has a header that completes long lists.
+    # The event's list is used, because not every file has a header that completes long lists.
     return (_numbers_in(group.listed) or group.ranks, group.size, run)
 
 
@@ -118,7 +118,7 @@ def _numbers_in(listed: str) -> tuple[str, ...]:
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return by trace the identity of each stream without groups, the same on all traces.
+    """Return, by trace, the identity of each stream without groups, which all traces agree on.
 
     The identity is the stream's number, or its position among the trace's streams if numbers differ
     between traces.
@@ -138,12 +138,12 @@ def _ranks_of_streams(
     runs: Sequence[int],
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
-    """Return by trace the ranks of streams without a group, if headers and times determine them.
+    """Return, by trace, the ranks of streams without a group, where headers and times show them.
 
-    A stream serves one group: the largest group in the header whose ranks' events can belong to
-    the same collectives. The ranks are unknown if that is the group of all ranks, or if two groups
-    that do not contain each other are possible. `streams` has the identities of streams, by which
-    the streams of different ranks are compared.
+    A stream serves one group: the largest group in the header whose ranks' events can belong to the
+    same collectives. The ranks are unknown if that is the group of all ranks, or if two groups that
+    do not contain each other are possible. `streams` has the identities by which streams of
+    different ranks are compared.
     """
     contents: dict[Hashable, int] = {}
     number_of = {(runs[number], stated_rank(trace)): number for number, trace in enumerate(traces)}
@@ -192,7 +192,7 @@ def _ranks_of_streams(
 def _label_groups(
     names_and_runs: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
 ) -> list[ProcessGroup]:
-    """Return groups with distinct labels, given the name of each and the number of its run."""
+    """Return groups with distinct labels, from the name of each and the number of its run."""
     names = Counter((group.name, run) for group, run in names_and_runs if group.stream < 0)
     groups: list[ProcessGroup] = []
     used_labels: set[str] = set()
@@ -221,14 +221,14 @@ def _label_groups(
 
 
 def world_size(headers: Iterable[JobHeader]) -> int:
-    """Return the job's number of ranks as in the files' headers, -1 if unknown."""
+    """Return the job's number of ranks as in the files' headers; -1 if unknown."""
     return most_frequent_size(header.world_size for header in headers) or -1
 
 
 def missing_ranks(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], headers: Sequence[JobHeader]
 ) -> int:
-    """Return how many ranks of the job, by its groups and headers, have no file."""
+    """Return how many ranks of the job, according to groups and headers, have no file."""
     loaded = loaded_ranks(traces)
     named = {rank for group in groups for rank in group.ranks}
     return max(len(named - loaded), world_size(headers) - len(loaded), 0)
@@ -237,7 +237,7 @@ def missing_ranks(
 def missing_peers_mask(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """Return for each rank whether the file of another rank of its groups is missing.
+    """Return, for each rank, whether the file of another rank of its groups is missing.
 
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     later in another group, may have waited for a missing rank.
@@ -252,5 +252,5 @@ def missing_peers_mask(
 
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
-    """Return the ranks that have files, by the numbers that the files state."""
+    """Return the ranks that have files, by the numbers stated in the files."""
     return {stated_rank(trace) for trace in traces}

@@ -1,4 +1,4 @@
-"""How long the other ranks wait for each rank that arrives last at a collective.
+"""How long other ranks wait for each rank that arrives last at a collective.
 
 For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. For 12 ns
 they would have computed anyway, so that they go on 40 ns later. If a quarter of the rank's lateness
@@ -35,11 +35,11 @@ from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum own lateness of ranks that are late together, as a share of the last one's.
+#: Smallest own lateness of ranks that are late together, as a share of the last one's.
 MIN_AS_LATE = 0.75
-#: Below this own share of its lateness, the last rank is late because of another rank.
+#: If its own share of its lateness is smaller, the last rank is late because of another rank.
 _MIN_OWN_SHARE = 0.5
-#: Minimum loss in a group whose ranks count as companions, relative to the largest loss in a group.
+#: Ranks of a group count as companions from this loss, relative to the largest loss in a group.
 _MIN_GROUP_RATIO = 0.1
 
 
@@ -58,11 +58,11 @@ class ImposedWaits:
     matched: dict[str, int]
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
-    step_ns: Floats  # length of each of `steps`
-    stated_steps: bool  # whether the files state steps, else they are estimated
+    step_ns: Floats  # duration of each of `steps`
+    stated_steps: bool  # whether the files state steps; otherwise they are estimated
     is_counted: Bools  # whether the collective is selected
     is_charged: Bools
-    is_only_last: Bools  # charged, and no other rank arrived at the same time
+    is_only_last: Bools  # charged, and alone in arriving last
     imposed_ns: Ints  # waits of the others
     exposed_ns: Ints  # the time without compute by which the collective ends later for the others
     lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
@@ -73,25 +73,26 @@ class ImposedWaits:
         return self.is_charged | (self.lost_ns > 0)
 
     def sum_by_step(self, values: Array) -> Array:
-        """Add up values of entries by step and rank."""
+        """Sum values of entries by step and rank."""
         steps, ranks = len(self.steps), len(self.match.traces)
         totals = np.zeros(steps * ranks, dtype=np.result_type(values, np.int64))
         np.add.at(totals, self.step * ranks + self.match.trace, values)
         return totals.reshape(steps, ranks)
 
     def sum_by_rank(self, values: Array) -> Array:
-        """Add up values of entries by rank."""
+        """Sum values of entries by rank."""
         totals: Array = self.sum_by_step(values).sum(axis=0)
         return totals
 
     def complete_counts(self) -> Ints:
-        """Return the number of each rank's collectives that have events of all their ranks."""
+        """Return the number of each rank's collectives in which all members have events."""
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
     def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
-        """Return the number of other ranks with which each rank shares collectives, at least 1.
+        """Return the number of other ranks with which each rank has common collectives; at least 1.
 
-        Groups count in which its loss is at least a part of the largest loss in a group.
+        A group counts if the rank's loss in it is at least this share of its largest loss in a
+        group.
         """
         match = self.match
         shape = match.lane.max(initial=-1) + 1, len(match.traces)
@@ -103,9 +104,10 @@ class ImposedWaits:
         return np.maximum(shared - 1, 1)
 
     def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
-        """Return costs of entries by (step, rank), as shares of the time of the companions.
+        """Return costs of entries by (step, rank), as shares of the companions' time.
 
-        On clocks that differ by more than a step, waits are longer than the step; the share is 1.
+        On clocks that differ by more than a step, waits are longer than the step; the share is then
+        1.
         """
         time_ns = np.outer(self.step_ns, self.companion_counts())
         return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
@@ -124,7 +126,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, steps, column, step_ns, stated, entry_lateness(match, times, step)
 
     times, steps, column, step_ns, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits count the waits of all ranks, even of ranks that are not shown.
+    # Imposed waits include the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
     is_counted = match.reduce_per_entry(np.logical_or, selected)
@@ -144,9 +146,9 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
     """Return the part of `exposed_ns` that ranks did not inherit.
 
     If the last rank inherited most of its lateness, the loss belongs to the rank that is nearly as
-    late by itself. For example, two ranks wait for the third one in their tensor group, and all
-    three are 10 ns late in the next collective of all ranks: whichever is last there by chance, the
-    third rank is charged.
+    late by itself. For example, two ranks wait for the third in their tensor group, and all three
+    are 10 ns late to the next collective of all ranks. Whichever is last there by chance, the third
+    rank is charged.
     """
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
     last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
@@ -190,7 +192,7 @@ def own_shares(work: ImposedWaits) -> Floats:
 
 
 def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
-    """Return at which entries ranks wait for one of `late`, or for a rank that waited for them.
+    """Return the entries at which ranks wait for one of `late`, or for a rank that did.
 
     A rank passes a wait on if it inherited most of its lateness, and waited mostly for `late` since
     the previous collective of the group. For example, ranks 0 and 1 wait for rank 2 in their tensor
@@ -213,7 +215,7 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
 
     all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
     is_for_late = np.isin(times.last_rank, late)
-    for _ in match.traces:  # if more ranks passed a wait on, it would come back to a rank
+    for _ in match.traces:  # if more ranks passed a wait on, it would return to a rank
         passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
         grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
         if (grown == is_for_late).all():
@@ -223,12 +225,12 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
 
 
 def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> Floats:
-    """Return the length of each of `steps`, from the previous step's last collective to its own.
+    """Return the duration of each of `steps`, from the previous step's last collective to its own.
 
-    The first step has the median length, or that of its collectives if it is longer.
+    The first step has the median duration, or that of its collectives if it is longer.
     """
     limits, shape = np.iinfo(np.int64), (len(steps), len(match.traces))
-    # By rank, as the ranks of several runs that are loaded together have equal steps.
+    # By rank, because ranks of several runs that are loaded together have equal steps.
     first_of_ranks = np.full(shape, limits.max)
     last_of_ranks = np.full(shape, limits.min)
     place = step, match.trace
@@ -239,9 +241,9 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
     last_ns = last_of_ranks.max(axis=1, initial=limits.min)
     is_step = steps >= 0
     intervals_ns = np.diff(last_ns[is_step])
-    # The time between two windows of a recording does not belong to any step.
+    # Time between two recording windows does not belong to any step.
     is_unknown = np.diff(np.searchsorted(_marks_ns(match, times), last_ns[is_step])) > 0
-    # Nor does the time between two runs: no rank has both steps.
+    # Neither does time between two runs, where no rank has both steps.
     has_both = has_step[is_step][1:] & has_step[is_step][:-1]
     of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
     intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
@@ -262,7 +264,7 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
 
 
 def _marks_ns(match: Matching, times: Arrivals) -> Ints:
-    """Return an instant between each pair of adjacent windows of the recording, ascending."""
+    """Return an instant between each pair of adjacent recording windows, ascending."""
     clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
     marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
     return np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
@@ -271,7 +273,7 @@ def _marks_ns(match: Matching, times: Arrivals) -> Ints:
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
     """Charge the loss at a collective also to ranks that are nearly as late as the last one.
 
-    `is_rank` is a mask of the ranks that may be charged as well, all by default.
+    `is_rank` is a mask of the ranks that may also be charged. Default: all.
     """
     match = work.match
     own_ns = work.late.late_ns * work.late.own_share
@@ -293,7 +295,7 @@ def charge_always(work: ImposedWaits, is_rank: Bools) -> ImposedWaits:
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, and whether the files state steps.
 
-    All entries of a collective have the same step. If the files state none, steps are estimated
+    All entries of a collective have the same step. If the files state no steps, these are estimated
     from the order of the collectives; collectives before and after the steps have -1.
     """
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
@@ -309,7 +311,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     first_ns = np.minimum.reduceat(times.arrival_ns, match.starts)
     operation = match.event_field("operation")[match.starts]
     in_steps = _in_steps(factorize(kinds)[0], operation, first_ns)
-    # The rarest collective is assumed to run once in each step.
+    # The rarest collective is assumed to run once per step.
     steps = min(Counter(compress(kinds, in_steps)).values())
     # Collectives that prepare a run matter only if they are rarer than those of its steps.
     if steps == min(Counter(kinds).values()):
@@ -324,9 +326,9 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
     """Return which collectives belong to the steps of a run.
 
     Kinds that occur only before or after the most frequent operation prepare or end the run. For
-    example, parameters are broadcast once before the first all-reduce of gradients. But if the time
-    before or after is longer than that of the most frequent operation, all kinds belong to steps,
-    as this operation may itself prepare the run: a broadcast of each parameter.
+    example, parameters are broadcast once before the first all-reduce of gradients. However, if the
+    time before or after is longer than that of the most frequent operation, all kinds belong to
+    steps, because this operation may itself prepare the run, such as a broadcast of each parameter.
     """
     operations, counts = np.unique(operation, return_counts=True)
     most_frequent_ns = first_ns[operation == operations[counts.argmax()]]
@@ -338,10 +340,10 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
 
 
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
-    """Return the cost of each rank for the others, by (step, rank), as a share of their time.
+    """Return each rank's cost to the others, by (step, rank), as a share of their time.
 
-    The second array includes inherited lateness. NaN stands for steps that are only partly in the
-    file of the rank. With `complete`, only collectives with events of all their ranks are used.
+    The second array includes inherited lateness. Steps that are only partly in the rank's file are
+    NaN. With `complete`, only collectives with events of all their ranks are used.
     """
     match = work.match
     counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
@@ -361,7 +363,7 @@ def mean_lost_shares(work: ImposedWaits) -> Floats:
 
 
 def mean_share(shares: Floats, step_ns: Floats) -> Floats:
-    """Return each column's mean over its known steps, weighted by their lengths."""
+    """Return each column's mean over its known steps, weighted by their durations."""
     known_ns = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
     lost = np.nansum(shares * step_ns[:, None], axis=0)
     return np.where(known_ns > 0, lost / np.maximum(known_ns, 1.0), np.nan)

@@ -2,7 +2,7 @@
 
 For example, a rank arrives 3 ms late on average. Since its previous arrival it computed for 2.5 ms
 longer than the others, and its device idled for 0.4 ms longer. The part is compute, and the cause
-is "slower kernels" if its kernels are not more numerous than the others'.
+is "slower kernels" unless it runs more kernels than the others.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.trace import Trace
 
-_MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
-_MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
+_MIN_EXPLAINED_SHARE = 0.25  # share of the lost time that a cause must explain
+_MIN_RATIO = 1.005  # smallest number or duration of kernels, relative to the others
 
-#: The cause of a rank that waited in another group.
+#: Cause of a rank that waited in another group.
 WAITING = "waiting elsewhere"
 _CAUSES = {
     "waiting": WAITING,
@@ -34,13 +34,13 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-#: The cause of a rank whose recording starts later than the other ranks' recordings.
+#: Cause of a rank whose recording starts later than the others.
 LATE_START = "late start"
-#: The cause of a rank whose device idles while its host is mostly inside no recorded call.
+#: Cause of a rank whose device idles while its host is mostly inside no recorded call.
 _PAUSED = "idle host"
-#: The cause of a rank whose device idles while no call of its host is in the file.
+#: Cause of a rank whose device idles while the file has no calls of its host.
 _NOT_RECORDED = "host not recorded"
-#: Begins the cause of a rank whose host is in one kind of event while its device idles.
+#: Prefix of the cause of a rank whose host is in one kind of event while its device idles.
 _INSIDE = "host inside "
 _CAUSE_TEXTS = {
     _CAUSES["host"]: ", as its host launches late",
@@ -50,7 +50,7 @@ _CAUSE_TEXTS = {
 
 
 def excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return by part how much more time it takes on each late rank than on the others, added up."""
+    """Return, by part, how much more time it takes on each late rank than on others, summed."""
     return {
         part: work.sum_by_rank(np.where(work.is_late, np.nan_to_num(excess_ns), 0.0))
         for part, excess_ns in work.late.excess_ns.items()
@@ -61,7 +61,7 @@ def late_causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]
     """Return the cause of each late rank: the part with the largest excess over the others.
 
     It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the set, and `costs_ns` their costs.
+    late ranks in the trace set, and `costs_ns` their costs.
     """
     if not len(places):
         return []
@@ -84,14 +84,14 @@ def late_causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]
 def _host_cause(
     work: ImposedWaits, contents: Sequence[_Contents], place: int, min_idle_ns: float
 ) -> str:
-    """Return what the host of a rank did for `min_idle_ns` or more while its device idled."""
+    """Return what a rank's host did for `min_idle_ns` or more while its device idled."""
     match = work.match
     if not contents[place].has_launches:
         has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
         return _NOT_RECORDED if has_devices else "host work"
     peers = [*match.traces[:place], *match.traces[place + 1 :]]
     stall = stalling_event([match.traces[place]], min_idle_ns, peers)
-    # Operators launch work, and a host that is within these is slow rather than stalled.
+    # Operators launch work, so a host inside them is slow instead of stalled.
     if stall and not is_pause(stall[0]) and not stall[0].startswith("aten::"):
         return f"{_INSIDE}{stall[0]}"
     late = np.flatnonzero(work.is_late & (match.trace == place))
@@ -103,17 +103,17 @@ class _Contents(NamedTuple):
     kernels_per_ns: float  # compute kernels between the ends of its first and last collective
     kernel_mean_ns: float
     has_device: bool
-    has_launches: bool  # calls that launch the device's work
+    has_launches: bool  # whether it has calls that launch the device's work
 
 
 def _file_contents(trace: Trace, first_ns: int, last_ns: int) -> _Contents:
-    # Kernels are counted between the same collectives, as recordings start at different times.
+    # Kernels are counted between the same collectives, because recordings start at different times.
     table = trace.table
     on_device = table.stream >= 0
     is_compute = (table.kind == KINDS.index("compute")) & on_device
     windows = np.array(trace.recorded_ns or [(0, table.last_ns)], dtype=np.int64)
     between = np.clip(windows, first_ns, last_ns)
-    if not np.diff(between).any():  # there is a single collective
+    if not np.diff(between).any():  # there is only one collective
         between = windows
     start_ns = table.start_ns[is_compute]
     is_between = (start_ns >= between[0, 0]) & (start_ns < between[-1, 1])
@@ -132,7 +132,7 @@ def _contents_of_ranks(match: Matching) -> list[_Contents]:
 
 
 def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
-    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
+    """Return whether a rank's kernels are more numerous or slower than others'; "" if neither."""
     others = [*contents[:place], *contents[place + 1 :]]
     usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
     usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
@@ -144,7 +144,7 @@ def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
 
 
 def cause_text(cause: str) -> str:
-    """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
+    """Return the end of a sentence about a late rank: ``, after slower kernels``; "" if unknown."""
     if cause.startswith(_INSIDE):
         return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")

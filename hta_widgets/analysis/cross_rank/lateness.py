@@ -1,12 +1,12 @@
 """How late each rank arrives at collectives, and what it did before.
 
-A rank's lateness is its arrival less the median of the other ranks' arrivals. Its time since its
-previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
-median of the others' lengths.
+A rank's lateness is its arrival minus the median of the other ranks' arrivals. Its time since its
+previous arrival in the group is divided into `PARTS`. The excess of a part is its duration minus
+the median of the others' durations.
 
 A rank may be late only because it waited or transferred data in another group, or because its
-recording starts later than the other ranks' recordings. This part of its lateness is inherited and
-is not counted against it. `_inherited_lateness` has an example.
+recording starts later than the others. This part of its lateness is inherited and is not charged to
+it. `_inherited_lateness` has an example.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     spent, communicated, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
     # The work of a rank before its recording is unknown. A file that begins with communication, as
-    # MPI's time lines do, does not show when its recording started: the rank may have computed.
+    # MPI's time lines do, does not show when its recording started, because the rank may have
+    # computed before.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
     starts_ns = start_times(match, times)[match.trace]
     later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
@@ -76,8 +77,7 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
 def previous_entries(match: Matching, times: Arrivals) -> Ints:
     """Return the previous entry of each entry in the same sequence of its rank; -1 for the first.
 
-    Nothing is known of the time between two windows of a recording, so each window has a first
-    entry.
+    Nothing is known about the time between two recording windows, so each window has a first entry.
     """
     window = np.zeros(len(match), np.int64)
     ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
@@ -114,39 +114,40 @@ def start_times(match: Matching, times: Arrivals) -> Ints:
 def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, extra_wait: Floats
 ) -> Floats:
-    """Return how much of each lateness came from waiting in other groups.
+    """Return how much of each lateness is due to waiting in other groups.
 
     `late` is the lateness. `extra_wait` is how much longer than the others the rank communicated in
-    other groups before, or how much later its recording started. `paid` is the time in which the
-    others wait for the rank and do not compute.
+    other groups before, or how much later its recording started. `paid` is the time during which
+    the others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
-    between. Therefore inherited lateness is carried on until the others have waited for it, or the
-    rank is not late. For example, a rank waits 10 ns longer than the others in its tensor group,
-    and is 10 ns late at the next three collectives of its data group. The others compute during
-    the first one and wait at the second one::
+    between. Inherited lateness is therefore carried forward until the others have waited for it, or
+    the rank is not late. For example, a rank waits 10 ns longer than the others in its tensor
+    group, and is 10 ns late to the next three collectives of its data group. The others compute
+    during the first and wait in the second::
 
         collective  late  waited  paid  carried on  inherited
         1             10      10     0          10         10
         2             10       0    10           0         10
         3             10       0    10           0          0
 
-    The rank itself caused the third lateness.
+    The third lateness was caused by the rank itself.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried on to a group's first collective in a step, or from a rank that is on time.
+    # Nothing is carried forward to a group's first collective in a step, or from a rank that is on
+    # time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
-    # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains less its minimum so far.
+    # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains minus its minimum so far.
     gain = extra_wait - paid[order]
     total = np.cumsum(gain)
     sums = pd.Series(np.where(is_fresh, np.minimum(total, total - gain), total))
     carried = total - sums.groupby(np.cumsum(is_fresh)).cummin().to_numpy()
     inherited = np.empty(len(order))
     inherited[order] = extra_wait + np.where(is_fresh, 0, np.roll(carried, 1))
-    # Waits elsewhere may hold up the others too, so a rank may wait for longer than it is late.
+    # Waits elsewhere may also delay the others, so a rank may wait for longer than it is late.
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
@@ -155,13 +156,14 @@ def _time_before_arrival(
 ) -> tuple[dict[str, Floats], Floats, Ints]:
     """Return the parts of each rank's time before it arrived, and what its waits cost it.
 
-    The second value is the part ``waiting`` with transfers, which slow links may lengthen.
+    The second value is the part ``waiting`` including transfers, which slow links may lengthen.
     """
     spent = {part: np.zeros(len(match)) for part in PARTS}
     communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
-    # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
-    # count from the last arrival only: the last rank may do later what the others do while waiting.
+    # Parts count from one arrival to the next, because ranks also work while a collective runs.
+    # Waits only count from the last arrival, because the last rank may do later what the others do
+    # while waiting.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)
@@ -196,7 +198,7 @@ def _time_before_arrival_of_rank(
     unmatched_start: Ints,
     unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
-    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival."""
+    """Return a rank's values for `_time_before_arrival`, the last one after its arrival."""
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])
@@ -228,7 +230,7 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
 
 @memoize
 def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
-    """Return the idle time of the device: while the host loads data, communicates, or neither."""
+    """Return the device's idle time while the host loads data, communicates, or does neither."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
@@ -244,10 +246,10 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
 def has_longer_pauses(
     match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
 ) -> bool:
-    """Return whether a rank's host paused for over `min_ns` longer than the other ranks' hosts.
+    """Return whether a rank's host paused over `min_ns` longer than the other ranks' hosts.
 
-    In a pause the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank at position `place` are added up, except before first arrivals.
+    In a pause, the device idles while the host is inside no recorded call. The pauses before all
+    `entries` of the rank at position `place` are summed, except those before first arrivals.
     """
     before = previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)

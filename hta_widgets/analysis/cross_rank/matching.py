@@ -1,9 +1,9 @@
-"""Match the communication events of different ranks that belong to one collective or send.
+"""Matches the communication events of different ranks that belong to one collective or send.
 
-1. The communication of each rank is read, with the process groups that it names (`comm_events`),
-   and the groups of different ranks are identified with each other (`comm_groups`).
+1. The communication of each rank is read, with the process groups that it names (`comm_events`).
+   Groups of different ranks are identified with each other (`comm_groups`).
 2. Events are divided into lanes: a lane is the sequence of the collectives of a group, or of the
-   sends of a pair of its ranks. All ranks of a lane run its collectives in the same order.
+   sends between a pair of its ranks. All ranks of a lane run its collectives in the same order.
 3. Each event gets a slot in its lane: the sequence number in the file or, without numbers, the
    position in the longest of the ranks' sequences (`alignment`).
 4. Events of different ranks with the same lane and slot are a collective.
@@ -62,10 +62,10 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]
-#: More than the collectives of a window.
+#: Larger than the number of collectives in a window.
 _WINDOW_SLOTS = 1 << 40
-#: Above this number of pairs of windows, only the usual differences of their starts are tried.
-#: Differences are nearly equal within this part of the shortest window.
+#: With more pairs of windows than this, only the usual differences between their starts are tried.
+#: Differences count as nearly equal within this part of the shortest window.
 _MAX_OFFSETS, _PARTS_OF_WINDOW = 2_500, 8
 #: The columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered", "ambiguous")
@@ -83,18 +83,18 @@ class Matching:
     place: Ints  # position in the trace's events
     lane: Ints
     group: Ints  # position in `groups`
-    of_trace: list[Ints]  # by rank, its entries
+    of_trace: list[Ints]  # entries by rank
     # By collective.
     starts: Ints  # the first entry
-    expected: Ints  # how many ranks take part, -1 if unknown
+    expected: Ints  # how many ranks take part; -1 if unknown
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
-    ambiguous: int  # collectives whose events may belong to the next or the previous ones
+    ambiguous: int  # collectives whose events may belong to the next or previous ones
     missing_ranks: int
-    incomplete: list[bool]  # by rank, whether the file of another rank of its groups is missing
+    incomplete: list[bool]  # by rank: whether the file of another rank of its groups is missing
     headers: list[JobHeader]
-    steps: list[Ints]  # by rank, the step of each of its events
-    on_hosts: list[Counter[str]]  # by rank, its collectives on the host by name, not matched
+    steps: list[Ints]  # by rank: the step of each of its events
+    on_hosts: list[Counter[str]]  # by rank: its unmatched collectives on the host, by name
     executor: Any = None
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Matching:
         return values
 
     def sizes(self) -> Ints:
-        """Return how many ranks' events each collective has."""
+        """Return how many ranks have events in each collective."""
         return np.diff(np.append(self.starts, len(self)))
 
     def per_entry(self, values: Array) -> Array:
@@ -116,11 +116,11 @@ class Matching:
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return for each entry the values of its collective, reduced to one value."""
+        """Return, for each entry, the values of its collective reduced to one value."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return for each collective its first entry that does not wait."""
+        """Return, for each collective, its first entry that does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 
@@ -131,15 +131,16 @@ class Matching:
 
 
 def matching(traces: TraceSet) -> Matching:
-    """Return the matched communication of the ranks of a set.
+    """Return the matched communication of the ranks of a trace set.
 
-    The collectives on hosts of a job without communication on devices are matched the same way.
+    For a job without communication on devices, collectives on hosts are matched in the same way.
     Kernels that name no group are grouped by device stream. A stream is assumed to serve the
     largest listed group whose ranks' times fit together. Such kernels are matched only as far as
     their ends agree and none ends before another begins. Order and times are compared within each
-    window of the recording, as a rank may lack a window.
+    recording window, because a rank may lack a window.
     """
-    # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
+    # The memoized result does not depend on the clock; its ranks are replaced by those of the trace
+    # set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
 
 
@@ -184,21 +185,21 @@ def _match(trace_set: TraceSet) -> Matching:
 
 class _RankCommunication(NamedTuple):
     events: CommEvents
-    steps: Ints  # the step of each event
+    steps: Ints  # step of each event
     header: JobHeader
-    on_host: Counter[str]  # the other collectives, on the host, by name
+    on_host: Counter[str]  # other collectives on the host, by name
     has_device: bool
-    windows_ns: Ints  # start and end of each recorded window, on the recorded clock
+    windows_ns: Ints  # start and end of each recording window, on the recorded clock
 
 
 def _communication_of_ranks(traces: TraceSet) -> list[_RankCommunication]:
-    """Return the communication of devices, or of hosts in a job of several ranks without any."""
+    """Return the communication on devices or, if there is none, on the hosts of several ranks."""
     results = list(map_ranks(traces, _communication_of_rank, comm_events))
     if len(results) > 1 and not any(len(result.events.rows) for result in results):
         results = list(map_ranks(traces, _communication_of_rank, host_comm_events))
     members = list(traces.values())
-    # Exports are Kineto files whose events may have another format's names. Calls on the host of a
-    # rank with a device are not the collectives of its kernels.
+    # Exports are Kineto files whose events may have names of another format. Host calls of a rank
+    # with a device are not the collectives of its kernels.
     formats = () if all(result.has_device for result in results) else all_formats()
     for calls_of in load_references(format_.analyses.collectives for format_ in formats):
         for place, calls in calls_of(members).items():
@@ -270,10 +271,10 @@ def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
 
 
 def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[Ints]) -> list[Ints]:
-    """Return for each rank the numbers that its windows have in the job.
+    """Return, for each rank, the numbers that its windows have in the job.
 
     Windows that overlap on the recorded clocks are one window of the job. If few overlap, the
-    clocks differ, and each rank's windows are compared with the windows of the rank with the most.
+    clocks differ, and each rank's windows are compared with those of the rank with the most.
     `steps_of_ranks` has the first step of each window, -1 if unknown.
     """
     counts = [len(windows) for windows in windows_of_ranks]
@@ -306,10 +307,10 @@ def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[I
 
 
 def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: Ints) -> Ints:
-    """Return for each of the other windows the one that it overlaps, -1 for none.
+    """Return, for each of the other windows, the one that it overlaps; -1 if none.
 
     The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
-    first steps that agree, since a rank that lacks windows may count its steps from 0.
+    matching first steps, because a rank that lacks windows may count its steps from 0.
     """
     best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
     for offset in _clock_offsets(windows, other_windows):
@@ -328,7 +329,7 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
 
 
 def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
-    """Return the differences of the windows' starts; of many, those that the most pairs share."""
+    """Return the differences between windows' starts, or only the most common ones if many."""
     offsets = np.sort((other_windows[:, :1] - windows[:, 0]).ravel())
     if len(offsets) > _MAX_OFFSETS:
         lengths = np.diff(np.concatenate((windows, other_windows)), axis=1)
@@ -336,18 +337,18 @@ def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
         first = np.searchsorted(offsets, offsets - near_ns)
         pairs = np.searchsorted(offsets, offsets + near_ns, "right") - first
         offsets = offsets[2 * pairs >= pairs.max()]
-        # One of several that are nearly equal.
+        # Of several nearly equal differences, one is kept.
         offsets = offsets[np.unique(offsets // near_ns, return_index=True)[1]]
     distinct: list[int] = offsets.tolist()
     return distinct
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
-    """Return the events that other ranks share, by collective and rank.
+    """Return the events that other ranks also have, by collective and rank.
 
     `events` is the result of `_events_of_all`. The column ``slot`` has a number for each
-    collective, in order of first starts. ``numbered`` is True for collectives that the files'
-    sequence numbers identify, ``ambiguous`` for those whose times also fit the next or previous
+    collective, in order of first starts. ``numbered`` is True for collectives identified by
+    sequence numbers in the files, ``ambiguous`` for those whose times also fit the next or previous
     collective.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
@@ -362,7 +363,7 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
         of_lane = {name: column[rows] for name, column in events.items()}
         is_sure = groups[of_lane["group"][0]].named
         sequence[rows], ambiguous[rows] = _slots_by_order(of_lane, sure=is_sure)
-        events["content"][rows] = 0  # the order has compared the contents
+        events["content"][rows] = 0  # the order has already compared the contents
     # Events of a rank that repeat a sequence number belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
@@ -377,9 +378,9 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
 
 
 def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
-    """Return the slots of a lane's events, by their order in each window of the recording.
+    """Return the slots of a lane's events, by their order in each recording window.
 
-    The second array is whether another position would fit as well.
+    The second array states whether another position would fit as well.
     """
     slots = np.empty(len(of_lane["trace"]), dtype=np.int64)
     ambiguous = np.zeros(len(slots), dtype=bool)
@@ -394,7 +395,7 @@ def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
 def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
     """Return the position of each event in the sequence of the rank with the most events.
 
-    The second array is whether another position would fit as well.
+    The second array states whether another position would fit as well.
     """
     # Events are in the order of traces.
     edges = np.flatnonzero(np.diff(events["trace"], prepend=-1, append=-1))
@@ -415,7 +416,7 @@ def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
 
 
 def _number_combinations(*columns: Array) -> Ints:
-    """Return the number of each item's combination of values, in the order of the combinations."""
+    """Return the number of each item's combination of values, in the order of combinations."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         code, distinct = pd.factorize(column, sort=True)
@@ -455,5 +456,5 @@ def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str,
 
 
 def selected_ranks(traces: TraceSet, chosen: Selection) -> Bools:
-    """Return which ranks of a set are selected."""
+    """Return which ranks of a trace set are selected."""
     return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)

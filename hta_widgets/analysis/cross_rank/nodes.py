@@ -1,8 +1,9 @@
 """The nodes of a job's ranks, and the links between the devices of a node.
 
-Traces name neither nodes nor links. The ranks of a node share a host name. Without host names, a
-node is assumed to have as many consecutive ranks as a file lists devices, or 8 if none lists any.
-The devices of a node exchange data by the link of their row in `hw.devices`, or else by PCIe.
+Traces name neither nodes nor links. Ranks with the same host name are on one node. Without host
+names, a node is assumed to have as many consecutive ranks as a file lists devices, or 8 if none
+lists any. The devices of a node exchange data over the link of their row in `hw.devices`, or else
+over PCIe.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def node_numbers(
 
 
 def count_nodes(groups: Sequence[ProcessGroup], node_of: Mapping[int, int]) -> Ints:
-    """Return how many nodes each group has, 0 if its ranks are unknown."""
+    """Return how many nodes each group has; 0 if its ranks are unknown."""
     return np.array([len({node_of[rank] for rank in group.ranks}) for group in groups], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLink:
-    """The link of a device to the others of its node; ``gb_per_s`` is NaN if it is unknown."""
+    """The link of a device to the others of its node; an unknown ``gb_per_s`` is NaN."""
 
     device: str = ""
     link: str = ""
@@ -54,7 +55,7 @@ class DeviceLink:
 
 
 def device_link(header: JobHeader) -> DeviceLink:
-    """Return the link of the first device that a rank's file lists."""
+    """Return the link of the first device listed in a rank's file."""
     device = device_of_entry(header.first_device)
     link, gb_per_s = device.link
     if not gb_per_s > 0:

@@ -1,6 +1,6 @@
 """Process groups: their ranks, their purposes, and the pipeline stages of ranks.
 
-For example, 8 ranks in groups of adjacent ranks (0-3, 4-7) use them for tensor parallelism, and the
+For example, 8 ranks in groups of adjacent ranks (0-3, 4-7) use these for tensor parallelism, and
 groups of every fourth rank (0 and 4, 1 and 5, …) for data parallelism.
 """
 
@@ -41,12 +41,12 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The purposes of process groups; ``all`` has every rank of the job.
+#: Purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words in descriptions of groups by PyTorch, DeepSpeed and Megatron. The first match applies, so
+#: Words in group descriptions of PyTorch, DeepSpeed and Megatron. The first match applies, so
 #: ``EXPERT_DATA_PARALLEL``, whose group reduces gradients, is ``data``, and
-#: ``PIPELINE_MODEL_PARALLEL``, whose group passes on activations, is ``pipeline``.
+#: ``PIPELINE_MODEL_PARALLEL``, whose group passes activations on, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
     ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
@@ -71,9 +71,9 @@ def parallel_groups(
 ) -> pd.DataFrame:
     """Return the ranks and the purpose of each process group.
 
-    The groups are those that the files' headers list and those that communication kernels name. The
-    purpose of a group follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). If it
-    has none, the purpose is guessed:
+    Groups come from the headers of files and from communication kernels. The purpose of a group
+    follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without a description,
+    the purpose is guessed:
 
     - a group of every rank of the job is ``all``, which is certain;
     - a group that only sends and receives is ``pipeline``;
@@ -86,20 +86,20 @@ def parallel_groups(
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication that is counted, restricted by time and ranks. All groups are returned.
+        The communication to count, restricted by time and ranks. All groups are returned.
 
     Returns
     -------
     DataFrame
-        One row per group and rank that is loaded, groups of more ranks first. ``group`` (str), as
-        in `collectives`; ``rank`` (int64); ``ranks`` (str), the members, such as ``0-7`` or ``0, 4,
+        One row per group and loaded rank, groups of more ranks first. ``group`` (str), as in
+        `collectives`; ``rank`` (int64); ``ranks`` (str), the members, such as ``0-7`` or ``0, 4,
         8``, empty if unknown; ``position`` (int64), the rank's position among them, -1 unknown;
         ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``, ``pipeline``,
         ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether the kind is a
-        guess; ``description`` (str), as in the file; ``operations`` (str), the rank's operations
-        in the group and their counts; ``collectives`` (int64), the number of these events;
-        ``time_ns`` (int64), how long any of them runs, including waits; ``bytes`` (int64), the
-        known sizes of their messages, added up, -1 if none is known.
+        guess; ``description`` (str), as in the file; ``operations`` (str), the rank's operations in
+        the group and their counts; ``collectives`` (int64), the number of these events; ``time_ns``
+        (int64), how long any of them runs, including waits; ``bytes`` (int64), the sum of the known
+        message sizes, -1 if none is known.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     match = matching(traces)
@@ -148,7 +148,7 @@ def parallel_groups(
 
 
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
-    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
+    """Return each rank's pipeline stage, its position in its pipeline group; 0 without one."""
     # Ranks of different stages do different work, so they must not be compared.
     ranks_of = pipelines(traces)
     return {
@@ -158,10 +158,10 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 
 
 def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
-    """Return the ranks of each rank's pipeline, empty without one.
+    """Return the ranks of each rank's pipeline; empty without one.
 
-    They are those of its largest pipeline group, or of the pairs that connect its stages:
-    DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]`` for four stages. If no group is a
+    They are the ranks of its largest pipeline group, or of the pairs that connect its stages: for
+    four stages, DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]``. If no group is a
     pipeline, they are the ranks that send to each other in a row within the group of all ranks.
     """
     match = matching(traces)
@@ -183,7 +183,7 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 
 
 def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Return for each pair of ranks that send both ways the ranks of its pipeline.
+    """Return, for each pair of ranks that send in both directions, the ranks of its pipeline.
 
     Activations are sent to the next stage, and gradients to the previous one. A ring, such as that
     of a context group, does not count as a pipeline. Two ranks may be a ring, so neither do they.
@@ -219,7 +219,7 @@ def _answers_after_computing(trace: Trace, events: CommEvents, source: int, rank
 
 
 def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Return for each pair of ranks the ranks that pairs connect with it, ascending."""
+    """Return, for each pair of ranks, all ranks that pairs connect with it, ascending."""
     pairs = [ranks for ranks in pipelines if len(ranks) == 2]
     chain_of: dict[int, set[int]] = {}
     for pair in pairs:
@@ -284,7 +284,8 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
     if has_all_ranks:
         return "all", False
     if not group.named:
-        # Kernels alone do not show the purpose: NCCL's all-to-all consists of sends and receives.
+        # Kernels alone do not show the purpose, because NCCL's all-to-all consists of sends and
+        # receives.
         return "unknown", True
     count = int(used.sum())
     if count and used[_SEND_RECV] == count:
@@ -299,7 +300,7 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class _GroupTraffic:
-    operations: str  # with their counts, the most frequent first
+    operations: str  # with their counts, most frequent first
     event_count: int
     time_ns: int
     size_bytes: int  # -1 if no size is known

@@ -70,23 +70,23 @@ _NOT_MATCHED = "which are not matched: their time counts as waiting, and the lat
 #: A text for each rank.
 Texts = npt.NDArray[np.object_]
 
-# Healthy ranks differ by a few percent because of noise; stragglers cost more than these limits.
+# Noise makes healthy ranks differ by a few percent; stragglers cost more than these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
-_FACTOR_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
+_FACTOR_OF_TWO = 1.5  # factor for two ranks, because each is compared with only one other
 _CHANCE = 12.0  # relative increase of the limit, times the ranks and the square of the steps
 
-# Limits of a straggler, in addition to `costly_share`.
+# Limits for stragglers, in addition to `costly_share`.
 _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
-_STALL_SHARE = 0.25  # of a step: one such step is more than noise
+_STALL_SHARE = 0.25  # of a step; a single such step is more than noise
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
-_MIN_COLLECTIVES = 4  # ranks with fewer are not judged
+_MIN_COLLECTIVES = 4  # ranks with fewer collectives are not judged
 _MIN_IF_CERTAIN = 3  # the same if chance is ruled out
 
-# Limits for naming a rank that is always last and not a straggler.
+# Limits for naming a rank that is always last but not a straggler.
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
-_MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, over the mean of its rank's
+_MIN_WAIT_RATIO = 0.1  # smallest wait at a collective that counts, relative to the rank's mean
 _MIN_WAIT_SHARE = 0.01  # share of the run that the others wait for it on average
 
 
@@ -99,7 +99,7 @@ def stragglers(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how often each rank is last at collectives, the cost, and the cause.
+    """Return how often each rank is last at collectives, its cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank always arrives last; a straggler does so at a cost that noise does not explain.
@@ -131,12 +131,12 @@ def stragglers(
     or than three if chance is ruled out.
     Collectives without events of all their ranks are not used for the verdict.
 
-    The cause is the part of the time from the arrival at the previous collective of the group to
-    this arrival that exceeds the median of the other ranks most: kernels that are slower or more
+    The cause is the part of the time, from the arrival at the group's previous collective to this
+    arrival, that exceeds the median of the other ranks most: kernels that are slower or more
     numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
-    whose waits are unknown; time in which the device idles while the host loads data; other idle
-    time, due to a slow host; or copies without compute. No cause is stated if the excess is less
-    than a quarter of the time that each of the others loses.
+    whose waits are unknown; time during which the device idles while the host loads data; other
+    idle time, due to a slow host; or copies without compute. No cause is stated if the excess is
+    less than a quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
     is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
@@ -298,7 +298,7 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
         work = charge_always(work, is_beside)
     pattern[_only_launches_late(work, pattern != "")] = ""
     places = np.flatnonzero(pattern != "")
-    # Nothing is known of the time before the first collective of a group.
+    # Nothing is known about the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = late_causes(work, places, costs_ns[places])
@@ -307,7 +307,7 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
 
 
 def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
-    """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
+    """Return which ranks are stragglers if ranks nearly as late as the last are charged.
 
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
@@ -328,7 +328,7 @@ def _is_slow_itself(work: ImposedWaits, shares: Floats) -> Bools:
 def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
     """Return which ranks cost the others a little in nearly all estimated steps.
 
-    An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
+    An estimated step may be part of a step, and a rank is rarely equally late to all parts.
     """
     costs = np.nan_to_num(shares) >= _MIN_WAIT_SHARE
     min_count = _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
@@ -345,7 +345,7 @@ def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
 
 
 def _has_matched_all(work: ImposedWaits) -> Bools:
-    """Return which ranks have no communication that is not matched, whose waits are unknown."""
+    """Return which ranks have no unmatched communication, whose waits are unknown."""
     on_hosts = enumerate(work.match.on_hosts)
     has_all = [not on_host and not len(unmatched_rows(work.match, n)) for n, on_host in on_hosts]
     return np.array(has_all, dtype=bool)
@@ -358,7 +358,7 @@ def _later_starts(work: ImposedWaits) -> Floats:
 
 
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
-    """Return the cause of the ranks whose cost is large only with their inherited lateness."""
+    """Return the cause of ranks whose cost is large only because of inherited lateness."""
     any_rank = np.ones(shares.shape[1], dtype=bool)
     evidence = LateEvidence(any_rank, any_rank)
     is_costly, is_costly_itself = (
@@ -372,7 +372,7 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
 
 
 def costly_share(steps: int, ranks: int) -> float:
-    """Return the minimum share of their time that the others lose to a straggler.
+    """Return the smallest share of their time that the others lose to a straggler.
 
     The fewer the steps and ranks, the more often one of them is slowest by chance. The limit for
     one or two steps is so high that chance hardly reaches it.
@@ -384,7 +384,7 @@ def costly_share(steps: int, ranks: int) -> float:
 def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Texts:
     """Return each rank's pattern: consistent (only if it is steadily late), occasional, or ""."""
     companions = work.companion_counts()
-    # The fewer ranks a loss refers to, the more often it is large by chance.
+    # The fewer ranks a loss is measured on, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
     compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
@@ -405,7 +405,7 @@ def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Tex
             patterns[place] = "consistent"
         elif has_stall or (is_repeated[place] and mean >= COSTLY_SHARE):
             patterns[place] = "occasional"
-    # If ranks take turns, as with batches of uneven lengths, none of them is to blame.
+    # If ranks take turns, as with batches of uneven lengths, none of them is a straggler.
     worst = np.nan_to_num(shares).max(axis=0, initial=0.0)
     has_turns = worst < STAND_OUT * worst[patterns == ""].max(initial=0.0)
     patterns[(patterns == "occasional") & has_turns] = ""
@@ -413,12 +413,12 @@ def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Tex
 
 
 def _keeps_pace(work: ImposedWaits) -> Bools:
-    """Return which ranks start collectives when launched and have a host that is hardly behind.
+    """Return which ranks start collectives when launched and have hosts that are hardly behind.
 
-    The devices of a launch-bound job wait for the rank that launches last, but would idle as long
-    if it launched earlier. For example, a host that is always 0.4 ms behind makes the others wait
-    at each collective of a step, but the step takes only 0.4 ms longer. Therefore the measure is
-    how far a host falls behind in a step.
+    The devices of a launch-bound job wait for the rank that launches last, but would idle for as
+    long if it launched earlier. For example, a host that is always 0.4 ms behind makes the others
+    wait at each collective of a step, but the step takes only 0.4 ms longer. The measure is
+    therefore how far a host falls behind within a step.
     """
     match, times = work.match, work.times
     rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
@@ -470,10 +470,10 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LastRank:
-    """A rank that is last at nearly all collectives with waits, and is not a straggler."""
+    """A rank that is last at nearly all collectives with waits but is not a straggler."""
 
     rank: int
-    wait_ns: float  # of each of the others, on average
+    wait_ns: float  # per other rank, on average
     hidden_share: float  # the part of the waits that compute hides
     last: int  # number of collectives at which it is last
     collectives: int
@@ -482,14 +482,14 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class StragglerReport:
-    """The late ranks of a job, as all panels, pages and messages name them."""
+    """The late ranks of a job, as named in all panels, pages and messages."""
 
-    stragglers: list[int]  # the most costly first
-    causes: dict[int, str]  # by straggler, empty if unknown
-    last_ranks: list[LastRank]  # the longest wait first
-    late_starts_ns: dict[int, int]  # by rank whose recording starts later, after the others'
+    stragglers: list[int]  # most costly first
+    causes: dict[int, str]  # by straggler; empty if unknown
+    last_ranks: list[LastRank]  # longest wait first
+    late_starts_ns: dict[int, int]  # by rank whose recording starts later: time after the others'
     loaded_rank_count: int
-    rank_count: int  # with those whose files are missing
+    rank_count: int  # including ranks whose files are missing
 
 
 def straggler_report(traces: TraceSet) -> StragglerReport:
@@ -519,7 +519,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
 def _always_last_ranks(
     traces: TraceSet, work: ImposedWaits, straggler_frame: pd.DataFrame
 ) -> list[LastRank]:
-    """Return the ranks that are last at nearly all collectives and are not stragglers."""
+    """Return the ranks that are last at nearly all collectives but are not stragglers."""
     match = work.match
     # On the recorded clocks, the run would include the differences between the clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
@@ -535,7 +535,7 @@ def _always_last_ranks(
     }
     is_long = [wait_ns >= _MIN_WAIT_SHARE * max(run_ns, 1) for wait_ns in wait_of_place.values()]
     places = places[np.array(is_long, dtype=bool)]
-    # A rank whose lateness compute hides is as late to all collectives of a step.
+    # A rank whose lateness compute hides is equally late to all collectives of a step.
     late_ns = [wait_of_place[place] * len(work.steps) / charged[place].sum() for place in places]
     causes = late_causes(work, places, np.array(late_ns))
     last_ranks = []
@@ -562,7 +562,7 @@ def _always_last_ranks(
 def _nearly_always_last(work: ImposedWaits) -> Bools:
     """Return which ranks are last at nearly all collectives, or at those in which ranks wait.
 
-    Collectives at which ranks hardly wait may be left out: if ranks gather right after they
+    Collectives at which ranks hardly wait may be excluded: if ranks gather right after they
     scatter, all arrive together.
     """
     match = work.match

@@ -1,7 +1,8 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
-The algorithm of a collective is not in the file, so its bytes are the minimum that any algorithm
-needs. With a message of S bytes and n ranks on h nodes, where m ranks are on the node of a rank:
+The file does not state the algorithm of a collective, so its bytes are the minimum that any
+algorithm needs. With a message of S bytes and n ranks on h nodes, with m ranks on the node of a
+rank:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes
@@ -12,7 +13,7 @@ broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
 ==============================  ======================  ======================
 
 For example, 4 ranks on 2 nodes all-reduce 100 bytes: each sends 150, and 50 of these leave the
-node. The bytes of all-to-alls and sends are exact, as their splits and peers are in the file.
+node. The bytes of all-to-alls and sends are exact, because the file has their splits and peers.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def traffic(
 ) -> pd.DataFrame:
     """Return the bytes that each rank sends in collectives, within its node and to others.
 
-    Algorithms are not in the files, so bytes are the minimum that any algorithm needs, without the
+    Files do not state algorithms, so bytes are the minimum that any algorithm needs, without the
     part that stays on the rank: twice the message of an all-reduce, and once that of an all-gather,
     reduce-scatter, broadcast or reduce. Bytes of all-to-alls and sends are exact. The bus bandwidth
     does not need the files of other ranks: its time includes the wait for them, so it is a lower
@@ -78,26 +79,26 @@ def traffic(
     ----------
     traces : TraceSet
     gpus_per_node : int, optional
-        Ranks of a node. By default host names in the files separate nodes, else the number of
-        devices that a file lists is assumed.
+        Ranks per node. By default, host names in the files separate nodes; without them, the number
+        of devices listed in a file is used.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The communication kernels, restricted by time and ranks. Default: all. Events are not cut
-        at the window.
+        The communication kernels to count, restricted by time and ranks. Default: all. Events are
+        not clipped at the window.
 
     Returns
     -------
     DataFrame
-        One row per rank, collective name and process group, the most bytes first: ``rank, name,
-        group``; ``count`` of collectives; ``bytes``, ``intra_node_bytes, inter_node_bytes``
-        (int64, -1 unknown), sent in all, within the node and to others; ``unknown``, collectives
-        without sizes, splits or peers, which are not in the sums; ``bound``: ``exact`` or
-        ``lower``; ``nodes_from``: ``file``, ``given`` or ``assumed``; ``busbw_gb_s`` and
-        ``link_share`` (float64, NaN unknown), the highest bus bandwidth of an event, waits
-        included, and its share of the rate of the rank's ``link``, for groups on one node;
-        ``peak_source, peak_certainty`` of that rate.
+        One row per rank, collective name and process group, most bytes first: ``rank, name,
+        group``; ``count``, the number of collectives; ``bytes``, ``intra_node_bytes,
+        inter_node_bytes`` (int64, -1 unknown), sent in total, within the node and to others;
+        ``unknown``, the number of collectives without sizes, splits or peers, which the sums
+        exclude; ``bound``: ``exact`` or ``lower``; ``nodes_from``: ``file``, ``given`` or
+        ``assumed``; ``busbw_gb_s`` and ``link_share`` (float64, NaN unknown), the highest bus
+        bandwidth of an event, including waits, and its share of the rate of the rank's ``link``,
+        for groups on one node; ``peak_source, peak_certainty`` of that rate.
 
-        ``.attrs``: ``inter_node_bytes``, of all ranks; ``unknown``, their collectives that are not
-        in the sums.
+        ``.attrs``: ``inter_node_bytes`` of all ranks; ``unknown``, the number of their collectives
+        that the sums exclude.
 
     Examples
     --------
@@ -183,9 +184,9 @@ def _traffic_of_rank(
 def _min_bytes(
     events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
 ) -> tuple[Floats, Floats]:
-    """Return the minimum bytes that a rank sends, in all and to other nodes; NaN if unknown.
+    """Return the minimum bytes that a rank sends, in total and to other nodes; NaN if unknown.
 
-    `n`, `h` and `m` are as in the module's docstring.
+    `n`, `h` and `m` are as in the docstring of the module.
     """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
@@ -208,7 +209,7 @@ def _min_bytes(
 def _exact_bytes(
     trace: Trace, events: CommEvents, groups: list[ProcessGroup]
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield each all-to-all and send whose peers are known: its position, and bytes by peer."""
+    """Yield position and bytes by peer of each all-to-all and send with known peers."""
     places = np.flatnonzero(events.operation == _ALL_TO_ALL)
     for place, stated in zip(places.tolist(), split_args(trace, events.rows[places]), strict=True):
         members = groups[int(events.group[place])].ranks
@@ -223,7 +224,7 @@ def _exact_bytes(
 
 
 def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield each kernel that runs a batch of sends: its position, and bytes by peer."""
+    """Yield position and bytes by peer of each kernel that runs a batch of sends."""
     # The host records the sends of a batch before it launches the kernel.
     sends = batched_sends(trace)
     is_batch = (events.operation == _SEND_RECV) & (events.source < 0)

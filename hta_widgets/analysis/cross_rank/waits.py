@@ -51,21 +51,21 @@ def exposed_waits(
 ) -> pd.DataFrame:
     """Return each rank's time in collectives before the last of their ranks arrives.
 
-    A rank waits in a collective from its own arrival to the last rank's, or to the end of
-    its own event if that is earlier; the last rank is found before anything is selected, as
-    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
-    is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.
-    Waits in collectives that overlap are counted once.
+    A rank waits in a collective from its own arrival until the last rank's, or until the end of its
+    own event if that is earlier. As in `collectives`, the last rank is determined before anything
+    is selected. The wait is *exposed* while no selected compute kernel of the rank runs. It is the
+    part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move. Overlapping
+    waits count once.
 
     Parameters
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
-        Narrows the selection to these ranks. Any rank may be the last to arrive.
+        Restricts the selection to these ranks. Any rank may be the last to arrive.
 
     Returns
     -------
@@ -75,12 +75,12 @@ def exposed_waits(
         - ``rank``
         - ``collectives``: selected events of the rank that are matched with events of other ranks
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
-        - ``exposed_communication_ns``: all communication without compute;
-          ``unmatched_exposed_ns``: the part in events that are not matched on all ranks of their
-          group, whose waits are not fully known
+        - ``exposed_communication_ns``: all communication without compute; ``unmatched_exposed_ns``:
+          the part in events that are not matched on all ranks of their group, whose waits are not
+          fully known
 
-        ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
-        not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
+        ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or not,
+        is matched. ``.attrs["clock"]`` is the clock of the arrivals.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
@@ -111,7 +111,7 @@ def exposed_waits(
 
 
 class RankWaits(NamedTuple):
-    """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
+    """A rank's waits, on its table's clock, and its events that are not matched on all ranks."""
 
     rows: Rows  # the events in which the rank waits
     begin: Ints
@@ -136,7 +136,7 @@ class CollectiveWaits:
         )
 
     def of_rank(self, rank: int) -> RankWaits:
-        """Return the waits of a rank: each ends at the last arrival, or when its event ends."""
+        """Return the waits of a rank, each until the last arrival or until its event ends."""
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
         entries, events = match.of_trace[number], match.events[number]
         place = match.place[entries]
@@ -151,7 +151,7 @@ class CollectiveWaits:
 
 
 def unmatched_rows(match: Matching, number: int) -> Rows:
-    """Return the communication of a trace that is not matched on all the ranks of its group."""
+    """Return the communication of a trace that is not matched on all ranks of its group."""
     entries, events = match.of_trace[number], match.events[number]
     complete = entries[match.is_complete[match.collective[entries]]]
     is_matched = events.is_single_rank
@@ -171,7 +171,7 @@ def collective_waits(traces: TraceSet, clock: Clock | None = None) -> Collective
 
 
 def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
-    """Return the selected events in which a rank waits, with each wait's start and end."""
+    """Return the selected events in which a rank waits, and the start and end of each wait."""
     is_selected = part.contains(waits.rows)
     times = waits.begin[is_selected], waits.until[is_selected]
     begin, until = (np.clip(times_ns, part.low, part.high) for times_ns in times)
@@ -179,7 +179,7 @@ def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
 
 
 def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
-    """Return the values of the columns of `exposed_waits` after ``rank``."""
+    """Return the values for the columns of `exposed_waits` after ``rank``."""
     compute = part.union_of_kinds("compute")
     communication_ns = total_length(subtract(part.union_of_kinds("communication"), compute))
     alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)

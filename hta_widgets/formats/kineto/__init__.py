@@ -1,4 +1,4 @@
-"""Chrome trace-event JSON as PyTorch writes it."""
+"""Chrome trace-event JSON as written by PyTorch."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ from hta_widgets.readers.formats import FileReading, FileStart, Format
 
 
 def is_json(start: FileStart) -> bool:
-    """Whether a file is JSON in UTF-8."""
+    """Return whether a file is JSON in UTF-8."""
     return start.is_json
 
 
 def copies_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the copies for Perfetto that JAX writes next to a file, with the same events."""
+    """Return the Perfetto copies that JAX writes next to a file; they have the same events."""
     if not path.endswith((".trace.json", ".trace.json.gz")):
         return []
     return [(Path(path).with_name(f"perfetto_trace.json{end}"), True) for end in ("", ".gz")]

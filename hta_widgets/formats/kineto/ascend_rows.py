@@ -1,14 +1,14 @@
-"""Mark the work in rows of Ascend's profiler in Chrome JSON, and link operators to their tasks.
+"""Marks the work in Chrome JSON of Ascend's profiler, and links operators to their tasks.
 
-A collective occurs three times in a file: as one event of its group, as the transfers of each
-plane, and as tasks of the hardware's streams. Only the event of the group counts::
+A file contains a collective three times: as one event of its group, as the transfers of each plane,
+and as tasks of the hardware streams. Only the event of the group counts::
 
     HCCL             Group 0 Communication   hcom_allReduce__586_0_1   counts
                      Plane 1                 Memcpy, Notify_Wait       repeats it
     Ascend Hardware  Stream 4                SDMA, Notify Wait         repeats it, or waits
 
-Operators are linked to their tasks by the flows ``async_npu``, which begin at the operator's start
-and end at the task's. Tasks without such a flow are linked to calls of CANN by ``HostToDevice``.
+Flows ``async_npu``, which begin at an operator's start and end at a task's, link operators to their
+tasks. Tasks without such a flow are linked to calls of CANN by ``HostToDevice``.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.tracks import read_track_names
 
 _HARDWARE, _CALLS = "Ascend Hardware", "CANN"
-#: Flows from the host to tasks, the preferred ones first.
+#: Flows from the host to tasks, in order of preference.
 _LAUNCHES = ("async_npu", "HostToDevice")
-#: Types of the hardware's tasks that do a part of a collective, wait, or mark a place. These tasks
-#: are named after their type; kernels and copies have names.
+#: Types of hardware tasks that do part of a collective, wait, or mark a place. These tasks are
+#: named after their type, while kernels and copies have names of their own.
 NOT_WORK = re.compile(
     r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value(_SQE)?|Reduce[ _]Inline|PROFILING_\w+"
     r"|EVENT_\w+|PLACE_HOLDER\w*|MODEL_(EXECUTE|MAINT\w+)|STREAM_(SWITCH\w*|ACTIVE)|LABEL_\w+"
     r"|.*_(WAIT|RECORD|NOTIFY)(_SQE)?",
     re.IGNORECASE,
 )
-#: Category of tasks of a device that neither compute, communicate nor copy.
+#: Category of device tasks that do not compute, communicate or copy.
 NO_WORK_CATEGORY = "gpu_sync"
 _X = ord("X")
 
 
 def mark_ascend_rows(columns: RankColumns) -> RankColumns:
-    """Return the columns with waits and calls marked and work linked, of Ascend's profiler."""
+    """Mark waits and calls and link work in columns of Ascend's profiler."""
     process = read_track_names(columns).process
     names = [process.get(pid) for pid in columns.pids.values]
     if _HARDWARE not in names:
@@ -81,12 +81,12 @@ def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
 
 
 def _events_at(columns: RankColumns, flows: Rows) -> Ints:
-    """Return the event that begins at the time and on the thread of each flow record; or -1."""
+    """Return the event that begins at each flow record, by time and thread; -1 if none."""
     events = np.flatnonzero((columns.phase == _X) & columns.timed)
     starts_ns = np.unique(columns.start_ns[events])
 
     def keys_of(rows: Rows) -> Ints:
-        """Return for each row the number of its thread and start; -1 if no event starts then."""
+        """Return a number for each row's thread and start; -1 if no event starts then."""
         thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
         code = np.minimum(np.searchsorted(starts_ns, columns.start_ns[rows]), len(starts_ns) - 1)
         is_start = starts_ns[code] == columns.start_ns[rows]

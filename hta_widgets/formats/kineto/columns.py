@@ -1,8 +1,8 @@
 """The columns of a file, to which records are added slice by slice.
 
-Records wait in a batch, as single slices are too small for the cost of NumPy calls. A full batch is
-converted: records that cannot be kept are counted, and the fields of all others are appended to
-growing columns.
+Records are collected in a batch, because single slices are too small for the overhead of NumPy
+calls. When the batch is full it is converted: records that cannot be kept are counted, and the
+fields of all others are appended to growing columns.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class _Batch:
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
         self.start: list[Times] = []
         self.dur: list[Times] = []
-        # Pairs begin with the row of a record in the batch.
+        # Each pair begins with a record's row in the batch.
         self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
         self.calls: list[tuple[int, Args]] = []
         self.kernels: list[tuple[int, Args]] = []
-        # The ids of flows and async records, and by slice the rows that have an id.
+        # The ids of flows and async records, and for each slice the rows that have an id.
         self.ids: list[Any] = []
         self.id_rows: list[npt.NDArray[np.intp]] = []
         self.ends_at_next: list[int] = []
@@ -96,7 +96,7 @@ class _Batch:
 
 
 class Columns:
-    """The records of one file as columns, to which records are added."""
+    """The records of a file as columns, to which records are added."""
 
     def __init__(self, notes: NoteCounts, expected: int = 0) -> None:
         self.notes = notes
@@ -114,7 +114,7 @@ class Columns:
                 ("start_ns", np.int64),
                 ("dur_ns", np.int64),
                 ("name", np.int32),
-                # The narrowest types; columns widen if values do not fit.
+                # These are the narrowest types; columns are widened when values do not fit.
                 ("category", np.int16),
                 ("pid", np.int16),
                 ("tid", np.int16),
@@ -140,7 +140,7 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[Times, Times] | None = None,
     ) -> None:
-        """Add a slice's records."""
+        """Add the records of a slice."""
         if not records:
             return
         batch, first = self._batch, self._batch.count
@@ -177,7 +177,7 @@ class Columns:
             self._flush()
 
     def _correlations(self, args: list[Args | None]) -> Ints:
-        """Return the correlation ids; Paddle's files, which have this category, name them apart."""
+        """Return the correlation ids; Paddle's files, which have this category, use another key."""
         if self._categories.get("CudaRuntime", -1) < 0:
             return _integers([-1 if arg is None else arg.correlation for arg in args])
         return _integers([-1 if arg is None else arg.correlation_id for arg in args])
@@ -299,11 +299,11 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the records so far."""
+        """Names of the records so far."""
         return self._names.pool.values
 
     def add_base(self, base_ns: int) -> None:
-        """Add a base time to the starts of all records since the last call."""
+        """Add a base time to the starts of all records added since the last call."""
         self._flush()
         start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
@@ -337,7 +337,7 @@ class Columns:
         )
 
     def _exclude_far(self, columns: dict[str, npt.NDArray[Any]]) -> None:
-        """Drop the records that start or end so far away that sums of their times overflow."""
+        """Drop records that start or end so far away that sums of their times would overflow."""
         start, dur = columns["start_ns"], columns["dur_ns"]
         is_far = (start < FIRST_NS) | (start > LAST_NS)
         is_far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
@@ -354,7 +354,7 @@ class Columns:
         }
 
     def _repair_paths(self, columns: dict[str, npt.NDArray[Any]]) -> StringPool:
-        """Return the names, with the backslashes of Windows' paths that were read as escapes."""
+        """Return the names, restoring backslashes of Windows paths that were read as escapes."""
         paths = [with_backslashes_of_path(name) for name in self.names]
         if paths == self.names:
             return self._names.pool
@@ -422,7 +422,7 @@ def _join_times(parts: Sequence[Times]) -> Times:
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
-    """Return the code of each phase; 0 for a phase that is not one letter."""
+    """Return the code of each phase; 0 if a phase is not a single letter."""
     letters = [record.ph for record in records]
     count = len(letters)
     text = ",".join(letters)
@@ -434,9 +434,9 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 
 
 def _scoped_id(record: Record) -> bytes:
-    """Return the id, with the scope and the process in which it is unique; empty for none.
+    """Return the id with the scope and process in which it is unique; empty if it has none.
 
-    An id in ``id2`` may be unique within the process only.
+    An id in ``id2`` may be unique only within the process.
     """
     parts = [bytes(record.id)]
     if not record.id and record.id2 is not None:
@@ -460,7 +460,7 @@ def _integers(values: list[Any]) -> Ints:
 def _wrap_integer(value: Any) -> int:
     """Return an integer wrapped to 64 bits; -1 for other values.
 
-    Merged files with high ranks have ids such as ``"10000:7"``, which is id 7 of rank 10,000.
+    Merged files with high ranks have ids such as ``"10000:7"``, which means id 7 of rank 10,000.
     """
     try:
         match = _SCOPED.fullmatch(str(value))

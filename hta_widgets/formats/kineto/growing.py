@@ -1,6 +1,6 @@
 """Columns that grow while the records of a file are decoded.
 
-No object per record remains: numbers go to a `GrowingColumn`, strings become codes of a
+No Python object remains per record: numbers go into a `GrowingColumn`, strings become codes of a
 `CodeTable`, and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm``
 become the codes ``0, 1, 0`` and the strings ``["gemm", "relu"]``.
 """
@@ -28,7 +28,7 @@ from hta_widgets.trace.call_args import CallArgs, LaunchArgs, Texts, non_negativ
 from hta_widgets.trace.columns import ArgTable, CopyTable, StringPool, arg_table
 
 _INT64 = 1 << 63
-#: Maximum size of the distinct args of calls; larger ones are read from the file when needed.
+#: Maximum total size of distinct call args; beyond it, they are read from the file when needed.
 _MAX_TEXT_BYTES = 1 << 24
 
 _decode_floats = msgspec.json.Decoder(list[float]).decode
@@ -38,7 +38,7 @@ _launch = attrgetter(*LAUNCH_FIELDS)
 
 
 class CommunicationColumns:
-    """The texts of `COMMUNICATION_KEYS` of communication events."""
+    """The values of `COMMUNICATION_KEYS` for communication events, as text."""
 
     def __init__(self) -> None:
         self._record: list[int] = []
@@ -55,7 +55,7 @@ class CommunicationColumns:
 
 
 class CopyColumns:
-    """Bandwidth and size of the device records that state them, which are few."""
+    """Bandwidth and size of the few device records that state them."""
 
     def __init__(self) -> None:
         self._record: list[int] = []
@@ -82,12 +82,12 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts; if one is not a number, each is converted individually."""
+    """Return the numbers in JSON texts; if decoding all at once fails, each is converted alone."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
         numbers = []
-    # The list of a single empty string is empty.
+    # A list of one empty string decodes to an empty list.
     return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
 
 
@@ -107,7 +107,7 @@ def _size(raw: Raw) -> int:
 
 
 _ABSENT = -1
-#: Comes between an id that is unique within a process, and this process.
+#: Separates an id that is unique within a process from this process.
 ID_SEPARATOR = b"\0"
 
 
@@ -128,7 +128,7 @@ class FlowIds:
         """Return consecutive codes from 0, and the text of each code."""
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
         if low >= _ABSENT and high < 4 * len(codes):
-            # The profiler numbers its ids consecutively, so they serve as codes without sorting.
+            # Profilers number ids consecutively, so they can serve as codes without sorting.
             return codes.astype(np.int32), _IdPool(None, [], high + 1)
         present = codes != _ABSENT
         flow = np.full(len(codes), -1, np.int32)
@@ -145,7 +145,7 @@ class FlowIds:
 
 
 class ReadOnlyIds(StringPool):
-    """A pool of ids whose texts are derived on access."""
+    """A pool of ids whose texts are computed on access."""
 
     __slots__ = ()
 
@@ -155,7 +155,7 @@ class ReadOnlyIds(StringPool):
         return [self[code] for code in range(len(self))]
 
     def add(self, value: str) -> int:
-        """Raise an error, as the texts are derived."""
+        """Raise an error, because the texts are computed."""
         raise TypeError(f"ids are read-only; cannot add {value!r}")
 
 
@@ -184,9 +184,9 @@ class _IdPool(ReadOnlyIds):
 
 
 class GrowingColumn:
-    """A column with room for more values; unwritten memory costs nothing.
+    """A column with spare capacity; memory that is not written costs nothing.
 
-    Integers that do not fit the column's type widen it.
+    Integers that do not fit in the column's type widen it.
     """
 
     __slots__ = ("_bounds", "_values", "size")
@@ -226,7 +226,7 @@ class GrowingColumn:
 
 
 class CodeTable(dict[Any, int]):
-    """Codes of distinct values, and the text of each."""
+    """Codes of distinct values, and the text of each code."""
 
     def __init__(self) -> None:
         self.pool = StringPool()
@@ -236,7 +236,7 @@ class CodeTable(dict[Any, int]):
         return code
 
     def codes_of(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
-        """Return the codes of values: strings, integers, or None for the empty string."""
+        """Return the codes of values, which are strings, integers, or None for the empty string."""
         return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
 
 
@@ -246,7 +246,7 @@ class _TextCodes(dict[bytes, int]):
 
     def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
         """Return the codes of combinations; new combinations get the next codes."""
-        # JSON has no byte 0. One text per combination is faster than a tuple of texts.
+        # JSON does not contain byte 0. One text per combination is faster than a tuple of texts.
         texts = map(b"\0".join, rows)
         return np.fromiter(map(self.__getitem__, texts), np.int64)
 
@@ -260,14 +260,14 @@ class _TextCodes(dict[bytes, int]):
 
 
 class CallArgColumns:
-    """Args of operators' calls: codes of their texts, and the numbers of autograd's nodes."""
+    """Args of operator calls: codes of their texts, and the numbers of autograd nodes."""
 
     def __init__(self) -> None:
         self._codes = _TextCodes()
         self._blocks = [(np.empty(0, np.int64),) * 4]
 
     def add(self, records: Ints, calls: Sequence[Args]) -> None:
-        """Add the args of some records; record numbers must ascend."""
+        """Add the args of records; record numbers must ascend."""
         if self._codes.size_bytes > _MAX_TEXT_BYTES:
             return
         code = self._codes.codes_of(
@@ -298,7 +298,7 @@ class LaunchArgColumns:
         self._blocks = [(np.empty(0, np.int64),) * 2]
 
     def add(self, records: Ints, kernels: Sequence[Args]) -> None:
-        """Add the args of some records; record numbers must ascend."""
+        """Add the args of records; record numbers must ascend."""
         self._blocks.append((records, self._codes.codes_of(map(_launch, kernels))))
 
     def finish(self) -> LaunchArgs:
@@ -315,7 +315,7 @@ _args_text = msgspec.json.Decoder(_WithArgs).decode
 
 
 class SmallArgs:
-    """Args by record number, kept as text: a million dictionaries would take too much memory."""
+    """Args by record number, kept as text because a million dicts would take too much memory."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
@@ -325,7 +325,7 @@ class SmallArgs:
         self._repaired: dict[int, dict[str, Any]] = {}
 
     def add(self, number: int, body: Any) -> None:
-        """Add the args of a record, given their JSON text; numbers must ascend."""
+        """Add the args of a record as JSON text; record numbers must ascend."""
         try:
             text: Any = _args_text(body).args
         except msgspec.DecodeError:
@@ -350,7 +350,7 @@ class SmallArgs:
         return (value if isinstance(value, dict) else {}) or default
 
     def get_many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the args of records, decoded in one call; an empty dict for none."""
+        """Return the args of records, decoded in one call; an empty dict if there are none."""
         ends, text = self._ends, self._text
         spans = []
         for number in numbers:

@@ -1,4 +1,4 @@
-r"""Decode records that are not valid JSON, with the repair that each needs.
+r"""Decodes records that are not valid JSON, with the repair that each needs.
 
 Python's decoder accepts control characters, NaN and any number. Strings with single backslashes,
 such as ``"torch\nn\modules"``, and values without quotes, such as ``ncclFloat32``, are repaired
@@ -23,13 +23,13 @@ BACKSLASHES_KEPT = (
 
 
 class _Number(str):
-    """The digits of a number, as opposed to a string."""
+    """A number, kept as its digits to distinguish it from a string."""
 
     __slots__ = ()
 
 
 def decode_leniently(body: bytes) -> Any:
-    """Decode JSON that may hold control characters, bad UTF-8, NaN or any number, exactly."""
+    """Decode JSON exactly, allowing control characters, bad UTF-8, NaN and any number."""
     return json.loads(
         body.decode("utf-8", "replace"),
         strict=False,
@@ -86,7 +86,7 @@ def _json_text(value: Any) -> Raw:
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode what `decode_leniently` returns, keeping numbers as text; quote NaN and infinity."""
+    """Encode a result of `decode_leniently`; numbers keep their digits, NaN is quoted."""
     return msgspec.json.encode(_encodable_value(value))
 
 
@@ -111,21 +111,22 @@ def _integer(value: Any) -> int:
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates, which no other program would accept."""
+    """Replace lone surrogates, which other programs would reject."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: A string; an unterminated string extends to the end, so that no byte is scanned twice.
+#: A string; an unterminated string extends to the end of the text, so each byte is scanned once.
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
-#: A path whose backslashes happen to begin escapes, as in ``"torch\\nn\\functional"``.
+#: A path whose backslashes happen to begin valid escapes, as in ``"torch\\nn\\functional"``.
 _PATH = re.compile(
     rb'"(?:[A-Za-z]:)?[\w.\-\x80-\xff]*(?:\\[bfnrt][\w.\-\x80-\xff]+)+(?:\(\d+\): [^"\\]*)?"'
 )
-#: What labels of two lines do not have: a drive, a rare control character, or the line of a file.
-#: The name of a file does not suffice: a label may have it in line two (``"loss\\ntrain.py"``).
+#: Features that labels of two lines do not have: a drive, a rare control character, or a line of a
+#: file. The name of a file does not suffice, because it may be the second line of a label
+#: (``"loss\\ntrain.py"``).
 _SURE_PATH = re.compile(
     rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)\(\d+\): [^"]*"$'
 )
@@ -146,9 +147,10 @@ _BARE_VALUE = re.compile(
 
 
 def with_backslashes_escaped(body: bytes) -> bytes:
-    r"""Double the backslashes of strings in which some backslash begins no escape.
+    r"""Double the backslashes of each string in which a backslash does not begin a valid escape.
 
-    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` is not a valid escape.
+    In ``"torch\nn\modules"``, ``\m`` is not a valid escape, so none of the backslashes is meant as
+    an escape.
     """
     return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
 
@@ -157,7 +159,7 @@ def _escape_backslashes(text: bytes) -> bytes:
     is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
     if is_json and not _DRIVE.match(text) and not _is_path(text):
         return text
-    # Quotes stay escaped, as they would have ended the string otherwise.
+    # Quotes stay escaped, because otherwise they would have ended the string.
     return _ESCAPE.sub(
         lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
     )
@@ -168,7 +170,7 @@ def _is_path(text: bytes) -> bool:
 
 
 def has_windows_path(body: bytes) -> bool:
-    r"""Return whether a string is a path of Windows with single backslashes (``"D:\new"``)."""
+    r"""Return whether a string is a Windows path with single backslashes (``"D:\new"``)."""
     if b"\\" not in body:
         return False
     return _DRIVE.search(body) is not None or any(
@@ -177,7 +179,7 @@ def has_windows_path(body: bytes) -> bool:
 
 
 def with_backslashes_of_path(text: str) -> str:
-    r"""Return a decoded string, with backslashes instead of control characters if it is a path."""
+    r"""Return a decoded string; in a path, backslashes replace control characters."""
     if _CONTROL.search(text) is None or "\\" in text:
         return text
     written = text.translate(_CONTROLS)
@@ -187,7 +189,7 @@ def with_backslashes_of_path(text: str) -> str:
 def with_words_quoted(body: bytes) -> bytes:
     """Quote values that are not JSON, such as ``ncclFloat32``, ``0x7f`` or ``-inf``.
 
-    A missing value becomes null, and a comma before a closing bracket is left out.
+    Missing values become null, and commas before closing brackets are removed.
     """
 
     def repair(match: re.Match[bytes]) -> bytes:

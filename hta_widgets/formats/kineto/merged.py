@@ -1,6 +1,6 @@
-"""Split files that hold the merged traces of several ranks.
+"""Splits files that contain the merged traces of several ranks.
 
-A merge puts the rank before ids that would collide. `MergedRecords` returns the records of a rank
+A merge prefixes ids that would collide with the rank. `MergedRecords` returns the records of a rank
 as they were before the merge.
 """
 
@@ -52,7 +52,7 @@ _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 
 
-#: Stands for a rank if the ids of the records were not changed.
+#: Placeholder for the rank if the ids of the records were not changed.
 UNSCOPED = -1
 
 
@@ -68,7 +68,7 @@ class RankContents(NamedTuple):
     device: int = -1
 
     def build(self, path: str, problems: Problems, **fields: Any) -> Trace:
-        """Return the trace of the rank; `fields` are further arguments of `build_trace`."""
+        """Build the trace of the rank; `fields` are further arguments of `build_trace`."""
         return build_trace(
             self.columns, rank=self.rank or 0, path=path, metadata=self.metadata,
             source=self.source, problems=problems, stated_rank=self.rank, **fields,
@@ -93,7 +93,7 @@ def split_merged(
     path: str,
     problems: Problems,
 ) -> list[RankContents] | None:
-    """Split a file's columns by rank; None if it is not a merged file."""
+    """Split the columns of a merged file by rank; return None for other files."""
     head = metadata.get(MARK_KEY)
     if not isinstance(head, dict) or "merged" not in head:
         return None
@@ -138,14 +138,14 @@ def split_merged(
 
 
 class _MarkedProcess(NamedTuple):
-    """The rank of a process, and the JSON of its pid before the merge; empty for none."""
+    """The rank of a process, and the JSON of its pid before the merge; empty if it is the same."""
 
     rank: int
     pid: bytes
 
 
 def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], list[int]]:
-    """Return the processes that the merge marked, by code of pid, and the rows of the marks."""
+    """Return the processes marked by the merge, by code of pid, and the rows of the marks."""
     processes: dict[int, _MarkedProcess] = {}
     mark_rows: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():
@@ -167,14 +167,14 @@ def _rank_of(pid: str) -> int:
 def columns_of_rank(
     columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
 ) -> RankColumns:
-    """Return a rank's rows as if they were read from its own file."""
+    """Return a rank's rows as if they had been read from its own file."""
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
     pid_texts = [columns.pids[code] for code in codes]
     if rank != UNSCOPED:
         pid_texts = [_original_pid(text, pids) for text in pid_texts]
     first_id = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
-    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # ids of such ranks are strings
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are strings
         first_id = 0
     is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
     positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
@@ -223,7 +223,7 @@ def columns_of_rank(
 
 
 def _original_pid(pid: str, pids: Mapping[str, bytes]) -> str:
-    """Return the text of a pid before the merge; `pids` has the JSON of the pids that changed."""
+    """Return a pid as text before the merge; `pids` has the JSON of the pids that changed."""
     original = pids.get(pid, pid.encode())
     return str(json.loads(original)) if original[:1] == b'"' else original.decode()
 
@@ -254,7 +254,7 @@ class _UnscopedIds(ReadOnlyIds):
 
 
 class MergedRecords(RecordSource):
-    """The records of one rank of a merged file, as they were before merging."""
+    """The records of one rank of a merged file, as they were before the merge."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class MergedRecords(RecordSource):
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         numbers = self._numbers[wanted]
         index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
-        for number, text in self._source.records(numbers):  # without records that cannot be read
+        for number, text in self._source.records(numbers):  # without unreadable records
             yield index_of[number], self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:

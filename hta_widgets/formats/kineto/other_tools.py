@@ -1,7 +1,7 @@
 """Rows of tools that write Chrome JSON without Kineto's categories.
 
-Kineto gives each row of a device a category and a stream. Other tools name the process of a device
-and the threads of its streams instead:
+Kineto gives each device row a category and a stream. Other tools name the process of a device and
+the threads of its streams instead:
 
 =====================  ==========================  ==============================
 process                thread                      written by
@@ -19,12 +19,12 @@ the label              ``Stream #5``               MindSpore, whose processes ha
 ``Deivce 0 (GPU)``     ``stream 7``                Paddle; names end in the duration
 =====================  ==========================  ==============================
 
-`mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work, of
-a kind that depends on the name. Other threads of such a process, for example ``XLA Modules`` next
-to the streams or Ascend's ``Overlap Analysis``, repeat the same time, and are not changed. Rows of
-processes such as ``CPU HIP API`` are calls of a runtime. The rows of Horovod's timelines, whose
-processes are tensors, get the category ``horovod``. Paddle's ``ProfileStep#3[2.000 ms]`` becomes
-``ProfilerStep#3``, so that its steps are steps, and ``gemm[30.500 us]`` becomes ``gemm``.
+`mark_rows` gives these rows the category ``kernel`` and a stream, which makes them device work,
+whose kind depends on the name. Other threads of such a process repeat the same time and are not
+changed, for example ``XLA Modules`` next to the streams, or Ascend's ``Overlap Analysis``. Rows of
+processes such as ``CPU HIP API`` are runtime calls. Rows of Horovod's timelines, whose processes
+are tensors, get the category ``horovod``. Paddle's ``ProfileStep#3[2.000 ms]`` becomes
+``ProfilerStep#3``, so that its steps are recognized, and ``gemm[30.500 us]`` becomes ``gemm``.
 """
 
 from __future__ import annotations
@@ -57,25 +57,26 @@ _DEVICE_NAMES = re.compile(
 )
 _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 _RUNTIME = re.compile(r"CPU (HIP|HSA|KFD)( API)?")
-#: The process in which rocprof writes the copies of all devices.
+#: Process in which rocprof writes the copies of all devices.
 _COPIES = "COPY"
 _NPU = "NPU"
 _HARDWARE = "Ascend Hardware"
 #: Processes of an Ascend device that have work; some tools drop the labels of processes.
 _NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
-#: Processes of TensorFlow 1: the operators, the work or a part of the work of a device.
+#: Processes of TensorFlow 1: the operators, the work, or a part of the work of a device.
 _TENSORFLOW_1 = re.compile(r".*(/(?:gpu|device:\w+):\d+)(/stream:all|/stream:\d+|/memcpy|) Compute")
-#: Labels of the processes of a device in MindSpore's files; its own process has the lowest id.
+#: Labels of a device's processes in MindSpore's files; the device's own process has the lowest id.
 _MINDSPORE = re.compile(r"(AI ?Core|Ascend|AI ?CPU|Communication) Op", re.IGNORECASE)
-#: Processes of devices in Paddle's files, and the durations in its names.
+#: Device processes in Paddle's files, and the durations in its names.
 _PADDLE = re.compile(r"(Deivce|Device) \d+ \((GPU|MLU)\)")
 _PADDLE_DURATION = re.compile(r"\[\d+\.\d{3} [mu]s\]$")
-#: Category of PyTorch's operators in files of 2021, and of MXNet's work on devices.
+#: Category of PyTorch's operators in files of 2021, and of MXNet's device work.
 _OPERATOR = "operator"
 #: Processes of JAX and TensorFlow, and of torch_npu.
 _OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
-#: Threads of device work; the first pattern that a thread of a process matches applies to all.
+#: Threads of device work. The first pattern that matches a thread of a process applies to all its
+#: threads.
 _WORK_THREADS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -89,9 +90,9 @@ _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
 def mark_rows(columns: RankColumns) -> RankColumns:
-    """Give rows of devices without a known category the category of kernels, and a stream.
+    """Give device rows without a known category the category of kernels, and a stream.
 
-    Rows of Horovod get a category too.
+    Rows of Horovod also get a category.
     """
     columns = _rename_paddle_rows(mark_ascend_rows(columns))
     is_unknown = np.array(
@@ -135,7 +136,7 @@ def mark_rows(columns: RankColumns) -> RankColumns:
 
 
 def _rename_paddle_rows(columns: RankColumns) -> RankColumns:
-    """Return the columns with names without durations and with steps, if they are Paddle's."""
+    """Rename the rows of Paddle: numbered steps, and names without durations."""
     if not any(map(_PADDLE.fullmatch, read_track_names(columns).process.values())):
         return columns
     names = StringPool()
@@ -149,12 +150,12 @@ def _rename_paddle_rows(columns: RankColumns) -> RankColumns:
 
 
 def has_other_profiler(trace: Trace) -> bool:
-    """Whether a trace is from JAX, TensorFlow or torch_npu, by the names of its processes."""
+    """Return whether JAX, TensorFlow or torch_npu wrote a trace, judging by its process names."""
     return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
 
 
 def is_horovod(names: Sequence[str]) -> bool:
-    """Whether these are names of a timeline of Horovod."""
+    """Return whether these are names of a Horovod timeline."""
     return any(name.startswith(taxonomy.HOROVOD_PHASE) for name in names)
 
 
@@ -171,7 +172,7 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
 
 
 def track_names(columns: RankColumns) -> TrackNames:
-    """Return the names of tracks; the processes that are parts of a device have its label."""
+    """Return the names of tracks; processes that are parts of a device have its label."""
     names = read_track_names(columns)
     names.labels |= _npu_labels(names)
     for pid, process in names.process.items():
@@ -191,7 +192,7 @@ def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColum
 
 
 def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> list[int]:
-    """Return the stream of each (pid, tid) that does device work, -1 for others."""
+    """Return the stream of each (pid, tid) with device work; -1 for others."""
     streams = [-1] * len(threads)
     unnumbered = []
     repeating = _repeating_processes(names)
@@ -220,10 +221,10 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
 
 
 def _repeating_processes(names: TrackNames) -> set[str]:
-    """Return the processes of TensorFlow 1 whose work another process of the device has, too.
+    """Return the processes of TensorFlow 1 whose work another process of the device repeats.
 
     ``/stream:all`` has all work of a device, ``/stream:N`` and ``/memcpy`` have parts of it, and
-    the process of the device itself has the operators.
+    the device's own process has the operators.
     """
     matches = {pid: _TENSORFLOW_1.fullmatch(process) for pid, process in names.process.items()}
     level = {"": 0, "/stream:all": 2}
@@ -235,20 +236,20 @@ def _repeating_processes(names: TrackNames) -> set[str]:
 def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
     if _npu_of(pid, names):
-        return name != "Overlap Analysis"  # which is derived from the rows of other processes
+        return name != "Overlap Analysis"  # derived from the rows of other processes
     if name == _COPIES:
         return bool(_only_device(names))
     return _DEVICE_NAMES.fullmatch(name) is not None
 
 
 def _only_device(names: TrackNames) -> str:
-    """Return the process of the device of the file; "" if there are none or several."""
+    """Return the pid of the only device process in a file; "" if it has none or several."""
     pids = [pid for pid, name in names.process.items() if _DEVICE_NAMES.fullmatch(name)]
     return pids[0] if len(pids) == 1 else ""
 
 
 def _npu_of(pid: str, names: TrackNames) -> str:
-    """Return the label of the Ascend device that a process belongs to; "" for other processes."""
+    """Return the label of the Ascend device to which a process belongs; "" for others."""
     label = names.labels.get(pid, "")
     return label if label.startswith(_NPU) else ""
 
@@ -265,7 +266,7 @@ def _npu_labels(names: TrackNames) -> dict[str, str]:
     label_of_all = next(stated, _NPU if devices == 1 else "")
     labels = {}
     for pids in pids_of.values():
-        # Without labels each process of hardware is a device, with the other processes in their
+        # Without labels, each hardware process is a device, and the other processes follow in
         # order.
         for place, pid in enumerate(sorted(pids, key=natural_key)):
             if not _npu_of(pid, names):

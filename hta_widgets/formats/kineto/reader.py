@@ -1,9 +1,9 @@
-"""Read Chrome trace JSON, as Kineto and other tools write it, slice by slice into columns.
+"""Reads Chrome trace JSON of Kineto and other tools, slice by slice, into columns.
 
-A slice is a part of the list ``traceEvents``. Its records are decoded in one call, and their fields
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call and their fields
 go to columns. Args are read later, from the positions of the records in the file. A slice that is
-not valid JSON is read by `tolerant`, record by record. The JSON of BytePS is recognized here, as
-only its records differ.
+not valid JSON is read by `tolerant`, record by record. This module also recognizes the JSON of
+BytePS, which differs only in its records.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
-#: A list without a trace record in this many entries is not a trace.
+#: A list with no trace record among its first entries, this many, is not a trace.
 _ENOUGH_ENTRIES = 1000
-#: Reading stops if fewer than one in a thousand of this many successive entries is a trace record.
+#: Reading stops if, among this many successive entries, fewer than one in a thousand is a trace
+#: record.
 _CHECKED_ENTRIES = 1 << 18
-#: After more slices than this whose times cannot be decoded as numbers, all times are read as text.
+#: If times of more slices than this cannot be decoded as numbers, all times are read as text.
 _ENOUGH_FAILURES = 3
 
 #: Result of decoding a piece of text: the list continues after it, the list ends in it, the text
@@ -80,7 +81,7 @@ SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
 class RecordList:
-    """A reader of lists of records into columns."""
+    """Reads lists of records into columns."""
 
     def __init__(self, window: StreamBuffer, notes: NoteCounts) -> None:
         self.window = window
@@ -153,7 +154,8 @@ class RecordList:
     def _take_slice(self) -> SliceOutcome:
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        # Text up to a comma in the last, incomplete record is unbalanced: try the previous comma.
+        # If text up to a comma is unbalanced, that comma is in the last, incomplete record; the
+        # previous comma is tried.
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             outcome = self._take_strictly(cut)
             if outcome != "unbalanced":
@@ -323,7 +325,7 @@ class FileContents(NamedTuple):
 def read_file(
     path: str | Path, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> FileContents:
-    """Read the columns of one trace file."""
+    """Read the columns of a trace file."""
     path = str(path)
     notes = NoteCounts()
     checkpoints = Checkpoints()
@@ -361,7 +363,7 @@ def read_file(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause garbage collection: decoded objects form no cycles, and collection doubles the time."""
+    """Pause garbage collection: decoded objects form no cycles, and it would double the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -388,10 +390,11 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
     )
 
 
-#: Maximum number of traces in one file; text after them is skipped, since each takes a search.
+#: Maximum number of traces in a file. Text after them is skipped, because finding each trace takes
+#: a search.
 _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
-#: Keys of the outermost object that hold samples, or the text of other tracers.
+#: Keys of the outermost object that hold samples, or text of other tracers.
 _UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
 _EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
@@ -409,8 +412,8 @@ class _Documents:
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
         """Read all documents into one list of records.
 
-        Returns their top-level values, and what to add to the times of records that count from
-        another base time than these values state.
+        Returns their top-level values, and the shifts for records whose times have another base
+        time than these values state.
         """
         values = self._read_document()
         documents = 1
@@ -462,7 +465,7 @@ class _Documents:
                 notes.add("truncated", "the file is cut off after the list of events", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
-        # Horovod leaves the list open, as the format allows.
+        # Horovod leaves the list open, which the format allows.
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         self._add_base(values, first_record, start, is_cut=is_cut)
@@ -474,7 +477,7 @@ class _Documents:
     def _add_base(
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
     ) -> None:
-        """Add the base time of a document, which begins at byte `start`, to its records."""
+        """Add a document's base time to its records; the document begins at byte `start`."""
         base_ns = self._base_ns(values)
         earlier_ns = self.documents[-1].base_ns if self.documents else 0
         if is_cut and BASE_KEY not in values and earlier_ns:
@@ -501,7 +504,7 @@ _RANK_PEEK_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
-    """Return the rank stated in the first bytes of a file, or None."""
+    """Return the rank stated in the first bytes of a file; None if none is."""
     try:
         with open_stream(path) as stream:
             text = stream.read(_RANK_PEEK_BYTES)
@@ -515,17 +518,17 @@ _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
 
-#: Builds the trace of a rank, given its records, the path of the file, and where to note problems.
+#: Builds the trace of a rank from its records, the path of the file, and the problems to extend.
 _Build = Callable[[RankContents, str, Problems], Trace]
 
 
 def is_worker_json(start: FileStart) -> bool:
-    """Whether a file is the trace of a BytePS worker."""
+    """Return whether a file is the trace of a BytePS worker."""
     return start.is_json and _WORKER.search(start.text) is not None
 
 
 def is_server_json(start: FileStart) -> bool:
-    """Whether a file is the profile of a BytePS server."""
+    """Return whether a file is the profile of a BytePS server."""
     return start.is_json and _SERVER.search(start.text) is not None
 
 
@@ -539,7 +542,7 @@ def read_kineto(
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server, distinguished by its records."""
+    """Read a file of a BytePS worker or server, which differ in their records."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _build_traces(contents, path, _builder(contents.columns))
 
@@ -567,7 +570,7 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
     whole = RankContents(stated, contents.columns, contents.metadata, contents.source)
     trace = build(whole, path, notes)
-    for problem in notes:  # the rank may change
+    for problem in notes:  # the rank may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
 
@@ -579,7 +582,7 @@ def _builder(columns: RankColumns) -> _Build:
 
 
 def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
-    """Build the trace of Kineto or other Chrome records."""
+    """Build a trace from records of Kineto, or from other Chrome records."""
     host = contents.metadata.get("host_name")
     return contents.build(
         path,
@@ -591,7 +594,7 @@ def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
     )
 
 
-#: Builders of traces by the format that a merged file states for a rank.
+#: Builders by the format that a merged file states for a rank.
 _BUILDERS: dict[str, _Build] = {
     "kineto": build_plain,
     "byteps": build_worker,

@@ -1,4 +1,4 @@
-"""Read the records of a trace file again on demand, as they are in the file."""
+"""Reads records of a trace file again on demand, exactly as they are in the file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FileState:
         return cls(stat.st_size, stat.st_mtime_ns)
 
     def require_unchanged(self, path: str) -> None:
-        """Raise `TraceError` if a file has another state now."""
+        """Raise `TraceError` if a file has changed."""
         try:
             is_same = FileState.of(path) == self
         except OSError:
@@ -51,7 +51,7 @@ class FileState:
 
 
 def changed_file_error(path: str) -> TraceError:
-    """Return the error for a file whose records are not where they were when it was loaded."""
+    """Return the error for a file whose records have moved since it was loaded."""
     return TraceError(
         "was changed after it was loaded, so the details of its events cannot be read",
         path=path,
@@ -69,9 +69,9 @@ class RecordSlice(NamedTuple):
     spans: Ints | None = None
 
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(number, JSON object)`` of some records from the slice's text.
+        """Yield ``(number, JSON object)`` for records in the slice's text.
 
-        Leave out records that cannot be read. Raise an error if the text is not the slice's.
+        Unreadable records are skipped. An error is raised if the text is not that of the slice.
         """
         places = (numbers - self.first_record).tolist()
         if self.spans is None:
@@ -84,19 +84,19 @@ class RecordSlice(NamedTuple):
                 yield self.first_record + place, repair_json(text[start:end])
 
 
-#: A stream reads this much to get to the next slice, before the file is opened again.
+#: A stream skips at most this much to reach the next slice; otherwise the file is opened again.
 _MAX_SKIPPED_BYTES = 1 << 22
 
 
 class RecordMove(NamedTuple):
-    """A shift of the times of all records from `first_record` up to the next move."""
+    """A shift of the times of all records from `first_record` up to the next shift."""
 
     first_record: int
     ns: int
 
 
 class FileRecords(RecordSource):
-    """The JSON text of records of one file, which is reopened when needed; can be pickled."""
+    """The JSON text of a file's records. The file is reopened when needed; can be pickled."""
 
     def __init__(
         self,

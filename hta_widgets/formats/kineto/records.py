@@ -1,6 +1,6 @@
-"""Decode the records of Chrome JSON.
+"""Decoder for the records of Chrome JSON.
 
-`Record` and `Args` are the fields that become columns; all other fields stay in the file's bytes.
+`Record` and `Args` have the fields that become columns. All other fields remain in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMUNICATION_FIELDS = (
 
 _CALL_FIELDS = ("dims", "types", "strides", "values", "old_dims", "node", "forward")
 LAUNCH_FIELDS = ("grid", "block", "registers", "shared", "blocks_per_sm", "occupancy", "limits")
-#: The keys of the fields of `Args` whose values stay text until used.
+#: Keys of the fields of `Args` whose values stay text until they are used.
 TEXT_ARGS = {
     "bandwidth": "memory bandwidth (GB/s)",
     "bytes": "bytes",
@@ -35,7 +35,7 @@ TEXT_ARGS = {
 
 
 class Args(Struct, gc=False, rename={**TEXT_ARGS, "correlation_id": "correlation id"}):
-    """The args that become columns; except streams and correlations, they stay text until used."""
+    """Args that become columns; except for streams and correlations, they stay text until used."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
@@ -70,14 +70,14 @@ class Args(Struct, gc=False, rename={**TEXT_ARGS, "correlation_id": "correlation
 
 
 class ScopedId(Struct, gc=False, rename={"everywhere": "global"}):
-    """An id that is unique within its process, or in all of the file."""
+    """An id that is unique within its process, or within the whole file."""
 
     local: Raw = Raw(b"")
     everywhere: Raw = Raw(b"")
 
 
 class Record(Struct, gc=False):
-    """The fields that become columns, in Kineto's order; numbers that must stay exact are text."""
+    """Fields that become columns, in Kineto's order; numbers that must stay exact are text."""
 
     ph: str = ""
     cat: str | None = ""
@@ -97,15 +97,15 @@ class Record(Struct, gc=False):
     flow_out: Raw = Raw(b"")
 
 
-#: Placeholder for a missing time in starts that are decoded as integers.
+#: Placeholder for a missing time among starts that are decoded as integers.
 NO_INTEGER = -(1 << 63)
 
 
-@cache  # made when a file is read: a cached job needs none
+@cache  # created when a file is read, since a cached job needs none
 def timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
-    """Return a decoder of records that gives starts as `ts` and durations as doubles.
+    """Return a decoder for records that gives starts as `ts` and durations as doubles.
 
-    It is for files whose durations a double holds exactly.
+    It is for files whose durations fit exactly in a double.
     """
     missing = {int: NO_INTEGER, float: math.nan, Raw: Raw(b"")}[ts]
     changed = {"ts": ("ts", ts, missing), "dur": ("dur", float, math.nan)}
@@ -124,13 +124,13 @@ decode_bodies = msgspec.json.Decoder(list[Raw]).decode
 
 
 def end_of_value(error: msgspec.DecodeError) -> int | None:
-    """Return the length of the JSON value if the error is about text after it, else None."""
+    """Return the length of the JSON value if the error concerns text after it, else None."""
     trailing = _TRAILING.search(str(error))
     return int(trailing.group(1)) - _TRAILING_SHIFT if trailing else None
 
 
 def _trailing_shift() -> int:
-    """Return the distance from a value's end to the position in msgspec's error."""
+    """Return the distance from the end of a value to the position in msgspec's error."""
     try:
         decode_bodies(b"[]x")
     except msgspec.DecodeError as error:

@@ -1,18 +1,18 @@
-"""Split a file that holds several ranks, or the work of several devices.
+"""Splits a file that contains several ranks or the work of several devices.
 
-SGLang merges the files of its ranks and puts the coordinates of the rank before each process, as in
-``[TP00] 7000`` and ``[TP01] 7001``. Other scripts write ``rank 1/7001``, or name the process in its
-metadata. Ids are unique within a rank only, so each rank gets its own columns before anything is
-linked.
+SGLang merges the files of its ranks and prefixes each process with the coordinates of the rank, as
+in ``[TP00] 7000`` and ``[TP01] 7001``. Other scripts write ``rank 1/7001``, or name the process in
+its metadata. Ids are unique only within a rank, so each rank gets its own columns before anything
+is linked.
 
-A process may also drive several devices. Each device then becomes a rank, since the work of one
-would otherwise hide the idle time of another. A thread of the host that launches on one device
-belongs to the rank of that device. Threads that launch on several devices, or on none in a process
-that drives several, are shared: each rank has their ranges and the flows that end in it, so that
-its work is linked and its idle time explained. Their instants and counters belong to the device on
-which they launch most work. For example, thread 10 launches on GPU 0, thread 11 on GPU 0 and GPU 1,
-and thread 12 marks the steps. The rank of GPU 0 has all three threads, the rank of GPU 1 has the
-last two.
+A process may also drive several devices. Each device then becomes a rank, because work of one
+device would otherwise hide idle time of another. A host thread that launches on one device belongs
+to the rank of that device. A thread is shared if it launches on several devices, or on none in a
+process that drives several. The rank of each of these devices then has the thread's ranges and the
+flows that end in it, so that its work is linked and its idle time explained. Instants and counters
+of a shared thread belong to the device on which it launches most work. For example, thread 10
+launches on GPU 0, thread 11 on GPU 0 and GPU 1, and thread 12 marks the steps. The rank of GPU 0
+has all three threads, and the rank of GPU 1 has the last two.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _FLOWS = [ord(phase) for phase in "stf"]
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: FileRecords, problems: Problems
 ) -> list[RankContents]:
-    """Return the ranks that a file's processes name, else one per device; empty for one rank.
+    """Return the ranks that a file's processes name, else one per device; empty for a single rank.
 
-    If only the host's processes name ranks, each device has the rank of its host process.
+    If only host processes name ranks, each device has the rank of its host process.
     """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed
@@ -87,7 +87,7 @@ def _split_by_device(
     source: FileRecords,
     problems: Problems,
 ) -> list[RankContents]:
-    """Return a rank for each device, numbered as its processes state, if they do."""
+    """Return a rank for each device, with the number that its processes state, if any."""
     masks = devices.row_masks(columns)
     problems.add(
         "merged",
@@ -111,7 +111,7 @@ def _split_by_device(
 
 
 def _rank_of_rows(pid: Ints, rank_of_pid: Ints | None) -> int | None:
-    """Return the rank that processes of some rows name; None for none or several."""
+    """Return the rank that the processes of some rows name; None if none or several are named."""
     ranks = set() if rank_of_pid is None else set(rank_of_pid[pid].tolist()) - {-1}
     return ranks.pop() if len(ranks) == 1 else None
 
@@ -122,7 +122,7 @@ def _mask_of_categories(columns: RankColumns, is_member: Callable[[str], bool]) 
 
 
 class Document(NamedTuple):
-    """A trace in a file of several: its first record, top-level values, and base time."""
+    """One of several traces in a file: its first record, top-level values, and base time."""
 
     first_record: int
     values: dict[str, bytes]
@@ -132,9 +132,10 @@ class Document(NamedTuple):
 def split_documents(
     columns: RankColumns, documents: Sequence[Document], source: FileRecords
 ) -> list[RankContents]:
-    """Return the ranks of traces that were written into one file; empty if they are one rank.
+    """Return the ranks of traces that were written to one file; empty if they are a single rank.
 
-    A trace that states no rank, such as the rest of a damaged one, belongs to the previous rank.
+    A trace that does not state a rank, such as the rest of a damaged one, belongs to the previous
+    rank.
     """
     ranks: list[int | None] = []
     for document in documents if len(documents) > 1 else ():
@@ -174,8 +175,8 @@ def _merged_rank(
 def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get -1. A single rank counts only if all processes
-    state it and the metadata state none, as the name of any process may begin with coordinates.
+    Processes without coordinates get -1. A single rank counts only if all processes and no metadata
+    state it, because any process name may begin with coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
@@ -193,7 +194,7 @@ def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Devices:
-    """The devices of a file: their names, and which devices each thread serves."""
+    """Names of the devices in a file, and which devices each thread serves."""
 
     names: list[str]
     thread_of_row: Ints
@@ -204,14 +205,14 @@ class _Devices:
     guessed_launches: int
 
     def row_masks(self, columns: RankColumns) -> Bools:
-        """Return a mask of rows for each device; metadata belong to none."""
+        """Return a mask of rows for each device; metadata rows belong to none."""
         devices = np.arange(len(self.names))[:, None]
         is_home: Bools = self.home[self.thread_of_row] == devices
         is_served = self.serves.T[:, self.thread_of_row]
         masks = is_home | (is_served & np.isin(columns.phase, (*_RANGES, *_FLOWS)))
         masks[:, columns.phase == _M] = False
-        # A flow belongs to the devices that have both of its ends. Without such a device, each of
-        # its ends belongs to the device of the end's thread.
+        # A flow belongs to the devices that have both of its ends. If there are none, each end
+        # belongs to the device of its thread.
         ends = np.flatnonzero(np.isin(columns.phase, _FLOWS))
         ids = np.stack([columns.category, columns.name, columns.flow], axis=1)[ends]
         _, flow = np.unique(ids, axis=0, return_inverse=True)
@@ -305,10 +306,10 @@ def _devices_of_threads(
     launches: _Launches,
     devices: int,
 ) -> tuple[Ints, Bools]:
-    """Return the device of each thread, and the devices that it serves.
+    """Return the home device of each thread, and the devices that it serves.
 
-    They follow from the launches of the thread, else from the launches of its process. A thread
-    without either belongs to the first device.
+    These follow from the launches of the thread, or else of its process. A thread without either
+    belongs to the first device.
     """
     count = len(of_slot)
     votes = np.bincount(
@@ -319,7 +320,7 @@ def _devices_of_threads(
     np.add.at(of_process, process, votes)
     launching = votes.any(axis=1, keepdims=True)
     serves = np.where(launching, votes, of_process[process]) > 0
-    # Processes of other tools hold the threads of one device and, for example, its ranges.
+    # Processes of other tools contain the threads of one device and, for example, its ranges.
     owned = np.flatnonzero(of_slot >= 0)
     np.add.at(of_process, (process[owned], of_slot[owned]), 1)
     votes = np.where(launching, votes, of_process[process])

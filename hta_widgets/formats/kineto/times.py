@@ -1,8 +1,8 @@
-"""Parse decimal microseconds into exact nanoseconds, many at once.
+"""Parses decimal microseconds into exact nanoseconds, many at once.
 
-``1700000000000000.123`` has more digits than a double holds, so the decimal strings are parsed as
-integers: all values of a slice at once, digit by digit. Fractions of a nanosecond are rounded half
-to even.
+``1700000000000000.123`` has more digits than a double can hold. Decimal strings are therefore
+parsed as integers, all values of a slice at once, digit by digit. Fractions of a nanosecond are
+rounded half to even.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _COMMA, _DOT = ord(","), ord(".")
 _ZERO = ord("0")
 #: padding for words that begin before the first value or end after the last
 _LEAD, _TRAIL = 24, 8
-#: maximum number of digits that always fit an int64
+#: number of digits that always fit in an int64
 _MAX_DIGITS = 18
 _POWERS = 10 ** np.arange(_MAX_DIGITS + 1, dtype=np.int64)
 _LARGEST = (1 << 63) - 1
 _DECIMALS = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
-#: masks of the first and of the last n bytes of a little-endian word
+#: masks for the first and the last n bytes of a little-endian word
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _LAST_BYTES = ~_FIRST_BYTES[::-1].copy()
 
@@ -40,10 +40,10 @@ _IS_ODD[np.frombuffer(_DIGITS + b".,", np.uint8)] = False
 
 
 class Times(NamedTuple):
-    """Nanoseconds, and the validity of each value."""
+    """Nanoseconds, and whether each value is valid."""
 
     ns: Ints
-    #: one of OK, MISSING, BAD, TOO_LARGE; None when all are OK
+    #: OK, MISSING, BAD or TOO_LARGE for each value; None if all are OK
     state: Bytes | None
 
 
@@ -54,7 +54,7 @@ def nanoseconds(texts: Sequence[Any]) -> Times:
         return Times(np.empty(0, np.int64), None)
     joined = b",".join(texts)
     if joined.count(b",") != count - 1:
-        # A text that contains commas is not a number, whatever it has in their place.
+        # Commas within a text are replaced; it is not a number either way.
         joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
     original = joined
     # Without digits, only separators and signs remain.
@@ -70,12 +70,12 @@ def nanoseconds(texts: Sequence[Any]) -> Times:
     return _parse_varied(text, original, count, has_odd=bool(other_bytes))
 
 
-#: Times below this have an error under a quarter of a nanosecond as a double of microseconds.
+#: Below this, a time in microseconds as a double has an error under a quarter of a nanosecond.
 LARGEST_DOUBLE = float(1 << 42)
 
 
 def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
-    """Convert µs to ns; NaN is missing. Return None if the result may be inexact."""
+    """Convert µs to ns, where NaN is missing; return None if the result may be inexact."""
     missing = np.isnan(values)
     some_missing = bool(missing.any())
     if some_missing:
@@ -92,7 +92,7 @@ def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
 
 
 def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None:
-    """Convert whole microseconds to nanoseconds; None if one exceeds 64 bits."""
+    """Convert whole microseconds to nanoseconds; return None if one exceeds 64 bits."""
     try:
         micros = np.fromiter(values, np.int64, len(values))
     except OverflowError:
@@ -106,7 +106,7 @@ def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None
 
 
 def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
-    """Parse unsigned integers of up to 18 digits; `absent` for empty strings, else None."""
+    """Parse unsigned integers of up to 18 digits (empty: `absent`); None for other values."""
     joined = b",".join(texts)
     if len(joined) <= len(texts) - 1:
         return np.full(len(texts), absent, np.int64)
@@ -138,7 +138,7 @@ def _pad(joined: bytes) -> Bytes:
 
 
 def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
-    """Parse values of one width with 0 or 3 decimals, the usual case; None for others."""
+    """Parse values of equal width with 0 or 3 decimals, the usual case; return None for others."""
     pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
     integer_width = width
@@ -179,7 +179,7 @@ def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> T
     np.add(ends[:-1], 1, out=starts[1:])
     state = (starts == ends).view(np.uint8)  # an empty value is MISSING, which is 1
 
-    # A value's point is the mark before its comma, unless that is the previous comma.
+    # A value's point is the mark before its comma, unless that mark is the previous comma.
     points = ends.copy()
     before = marks[commas - 1]
     dotted = text[before] == _DOT
@@ -216,9 +216,9 @@ def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> T
 
 
 def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
-    """Return decimals as thousandths, ties to even: they are added to multiples of 1000."""
+    """Return decimals as thousandths, ties to even; the integer part is a multiple of 1000."""
     if most_decimals <= 8:
-        # Left-aligned: missing digits count as trailing zeros.
+        # Words are left-aligned, so missing digits count as trailing zeros.
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
         if most_decimals <= 3:
             return _eight_digits(words << np.uint64(40))
@@ -237,7 +237,7 @@ def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
-    """Return the values of runs of digits, eight at a time from the last; undefined above 18."""
+    """Return the values of runs of at most 18 digits, read eight at a time from the end."""
     min_digits, max_digits = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
     value: Ints = np.zeros(len(ends), np.int64)
     for place in range(0, max_digits, 8):
@@ -251,12 +251,12 @@ def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
 
 
 def _words(text: Bytes) -> npt.NDArray[np.uint64]:
-    """View the eight bytes from every position as a word: a gather costs one load per value."""
+    """View the eight bytes at each position as a word, to gather with one load per value."""
     return np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
 
 
 def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
-    """Read little-endian words of eight digits, as ASCII or as zero bytes."""
+    """Read little-endian words of eight digits, given as ASCII or zero bytes."""
     words = words & np.uint64(0x0F0F0F0F0F0F0F0F)
     words *= np.uint64(2561)
     words >>= np.uint64(8)
@@ -276,7 +276,7 @@ def _parse_exactly(text: bytes) -> tuple[int, int]:
         value = Decimal(text.decode().strip('" \t\n\r'), _DECIMALS)
         if not value.is_finite():
             return 0, BAD
-        if value and value.adjusted() > 18:  # also keeps 1e999999 from being written out
+        if value and value.adjusted() > 18:  # also avoids writing out 1e999999
             return 0, TOO_LARGE
         ns = int((value * 1000).quantize(Decimal(1), context=_DECIMALS))
     except (ArithmeticError, ValueError):

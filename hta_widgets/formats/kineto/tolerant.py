@@ -1,6 +1,6 @@
-"""Read records that the strict decoder rejects, one by one, and drop only broken ones.
+"""Reads records that the strict decoder rejects, one by one, and drops only broken ones.
 
-Positions are bytes throughout: text is scanned as Latin-1, where a byte is a character, and only a
+All positions are in bytes. Text is scanned as Latin-1, in which each byte is a character. Only a
 record's own span is then decoded as UTF-8.
 """
 
@@ -43,29 +43,29 @@ _RECORD_END = re.compile(r"\}[\s,]*+(?:\{\s*+\}[\s,]*+)*+")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
-#: Maximum amount of text that failed attempts scan, in multiples of the text's size. It bounds the
-#: time that hostile input can take.
+#: Maximum amount of text scanned by failed attempts, as a multiple of the text's size. It bounds
+#: the time for malicious input.
 _SCAN_FACTOR = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
-#: Longest separator between records.
+#: Maximum length of a separator between records.
 _SEPARATOR = 256
-#: Minimum distance from the end at which no escape or literal can be cut in two.
+#: At this distance from the end of the text, no escape or literal can be cut off.
 _ESCAPE = 12
 
 
 @dataclass(slots=True)
 class ReadResult:
-    """The records of a piece of text, and where reading stopped."""
+    """The records in a piece of text, and where reading stopped."""
 
     records: list[Record] = field(default_factory=list)
-    #: their positions in the text, and their places in the list
+    #: their positions in the text, and their positions in the list
     spans: list[tuple[int, int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    #: number of entries of the list in this piece, records or not
+    #: number of list entries in this piece, whether or not they are records
     entries: int = 0
     end: int = 0
-    #: "more": records follow; "closed": `end` is past the bracket; "starved": the text ended
+    #: "more": records follow; "closed": `end` is after the bracket; "starved": the text ended
     outcome: Literal["more", "closed", "starved"] = "more"
 
 
@@ -85,13 +85,13 @@ def read_records(
 
 
 class _UnreadableError(Exception):
-    """A value cannot be decoded, perhaps because the text ends in it."""
+    """A value cannot be decoded, possibly because the text ends within it."""
 
     def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
         super().__init__()
         self.cost = cost  # approximate length of the scanned text
         self.ran_out = ran_out  # whether the text ends within the value
-        self.unended = unended  # whether the text ends in a string, which a stray quote can begin
+        self.unended = unended  # whether the text ends in a string; a stray quote may begin one
 
 
 class _TolerantReader:
@@ -130,7 +130,7 @@ class _TolerantReader:
                 return reading
             after = _after_blanks(self.chars, end)
             if after >= len(chars) and not self.last:
-                return reading  # the separator after the record is not in the text yet
+                return reading  # the text does not yet contain the separator after the record
             self._take(position, end, is_complete=is_complete)
 
             position = after
@@ -162,7 +162,7 @@ class _TolerantReader:
                 return reading
 
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
-        """Return the end of the entry, -1 if it cannot be found, and whether it is complete."""
+        """Return the end of the entry (-1: not found) and whether the entry is complete."""
         if self.budget < 0:
             self._note("skipped", "a part too damaged to be parsed", position)
             self.reading.end = len(self.chars)
@@ -189,7 +189,7 @@ class _TolerantReader:
     def _value(self, position: int) -> tuple[Any, int]:
         """Decode the value at `position`; return it and its end.
 
-        A short stretch is tried first: the decoder counts lines for each error, which takes
+        A short stretch is tried first. The decoder counts lines for each error, which takes
         quadratic time in a long text with many errors.
         """
         stretch = _STRETCH
@@ -212,7 +212,7 @@ class _TolerantReader:
             stretch *= 16
 
     def _next_record(self, position: int, *, at_end: bool) -> int:
-        """Return the end of an unreadable entry: the start of the next record."""
+        """Return the end of an unreadable entry, where the next record starts."""
         for match in _RECORD.finditer(self.chars, position + 1):
             start = match.start()
             end = len(self.chars[max(position, start - _SEPARATOR) : start].rstrip(" \t\r\n,"))
@@ -220,7 +220,7 @@ class _TolerantReader:
             try:
                 value, behind = self._value(start)
             except _UnreadableError as failure:
-                # The next record is broken as well, unless it is part of a truncated entry.
+                # The next record is also broken, unless it is part of a truncated entry.
                 self.budget -= failure.cost
                 if not at_end and self.chars[end - 1] == "}":
                     return end
@@ -233,7 +233,7 @@ class _TolerantReader:
         return -1
 
     def _list_end(self, position: int) -> int:
-        """Return the end of the last entry: a bracket before valid top-level text; -1 for none."""
+        """Return the end of the last entry: a bracket before valid top-level text; else -1."""
         brackets = 0
         for match in _RECORD_END.finditer(self.chars, position):
             following = self.chars[match.end() : match.end() + 1]
@@ -290,7 +290,7 @@ def _after_blanks(chars: str, position: int) -> int:
 def read_top_level(text: bytes, begin: int) -> TopLevel:
     """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace.
 
-    A value that is not JSON, as Kineto does not escape quotes, is kept as a string.
+    A value that is not JSON is kept as a string. Kineto, for example, does not escape quotes.
     """
     chars = text.decode("latin-1")
     values: dict[str, bytes] = {}
@@ -320,7 +320,7 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
 
 
 _AFTER_VALUE = re.compile(r"\s*+(?:[,}\"]|\Z)")
-#: What follows a value of the outermost object on the next line: a key, or the last brace.
+#: What follows a value of the outermost object on the next line: a key, or the closing brace.
 _NEXT_LINE = re.compile(r',[ \t]*+\r?\n[ \t]*+(?="[^"\n]*+"\s*+:)|,?\r?\n[ \t]*+(?=\}\s*+\Z)')
 _MOST_BROKEN_VALUES = 16
 
@@ -328,8 +328,8 @@ _MOST_BROKEN_VALUES = 16
 def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
     """Return the end of a value of the outermost object, and whether the value is JSON.
 
-    Other values end before a line that begins with a key, or with the brace of the object. They
-    are not objects or lists of several lines, which may have such lines, too.
+    A value that is not JSON ends before a line that begins with a key or with the closing brace of
+    the object. It is not an object or list of several lines, since these may also have such lines.
     """
     try:
         end = _scan(chars, start)[1]
@@ -337,7 +337,7 @@ def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
             return end, True
     except json.JSONDecodeError as failure:
         if failure.pos > len(chars) - _ESCAPE or failure.msg.startswith("Unterminated"):
-            raise  # the text ends in the value
+            raise  # the text ends within the value
     following = _NEXT_LINE.search(chars, start)
     last = {"{": "}", "[": "]"}.get(chars[start], "")
     if following is None or not chars.endswith(last, start, following.start()):
@@ -346,12 +346,12 @@ def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
 
 
 def starts_record(text: bytes) -> bool:
-    """Whether the text begins as a trace record does."""
+    """Return whether the text begins like a trace record."""
     return _RECORD.match(text.decode("latin-1")) is not None
 
 
 def is_utf8(body: bytes) -> bool:
-    """Whether the bytes are text; the strict decoder does not check the values that it skips."""
+    """Return whether bytes are UTF-8; the strict decoder does not check values that it skips."""
     if body.isascii():
         return True
     try:
@@ -362,7 +362,7 @@ def is_utf8(body: bytes) -> bool:
 
 
 def is_clean(body: bytes) -> bool:
-    """Whether other programs will accept the JSON text as it is."""
+    """Return whether other programs accept the JSON text as it is."""
     try:
         _decode_raw(body)
     except (msgspec.DecodeError, RecursionError):
@@ -371,7 +371,7 @@ def is_clean(body: bytes) -> bool:
 
 
 def repair_json(body: bytes) -> bytes:
-    """Return valid JSON unchanged, else repaired."""
+    """Return valid JSON unchanged, and other JSON repaired."""
     if is_clean(body) and not has_windows_path(body):
         return body
     try:
@@ -381,7 +381,7 @@ def repair_json(body: bytes) -> bytes:
 
 
 def decode_or_none(body: bytes) -> Any:
-    """Decode JSON, also slightly invalid JSON; None for anything else."""
+    """Decode JSON that may be slightly invalid; return None for other text."""
     return _decode_repaired(body)[0]
 
 
@@ -397,7 +397,7 @@ _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
 
 
 def _decode_repaired(body: bytes) -> tuple[Any, str]:
-    """Decode JSON with the first repair that suffices; return the value and what was repaired."""
+    """Decode JSON with the first repair that suffices; return the value and the repair."""
     for reason, repair in _REPAIRS[has_windows_path(body) :]:
         try:
             return decode_leniently(repair(body)), reason

@@ -1,7 +1,7 @@
-"""Find the list of events in the outermost object of a trace file, and read the other keys.
+"""Finds the list of events in the outermost object of a trace file, and reads the other keys.
 
 A program may write keys before and after the list. Keys that are not valid JSON are decoded
-leniently, and reported as a problem::
+leniently and reported as a problem::
 
     {"schemaVersion": 1, "traceEvents": [ … ], "distributedInfo": {"rank": 3}}
     └─ find_events ────────────────────┘    └─ read_tail ──────────────────────┘
@@ -25,10 +25,10 @@ from hta_widgets.formats.kineto.tolerant import is_utf8, read_top_level
 from hta_widgets.trace.problems import NoteCounts
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
-#: The key of the list. JSON may escape each of its letters.
+#: The key of the list; JSON may escape each of its letters.
 _KEY = b"".join(b"(?:%c|\\\\u00(?i:%02x))" % (letter, letter) for letter in b"traceEvents")
 _EVENTS = re.compile(rb'"' + _KEY + rb'"\s*:\s*\[')
-#: Maximum number of places that are tried for a list, since each decodes the text before it.
+#: Maximum number of places tried for a list, because each decodes the text before it.
 _MAX_TRIED = 10
 _INVALID_KEYS = "top-level keys that are not valid JSON"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
@@ -40,7 +40,7 @@ _BOM = b"\xef\xbb\xbf"
 class EventsStart:
     """Position of the first event, and the top-level values before it."""
 
-    #: position after the list's opening bracket
+    #: position after the opening bracket of the list
     start: int
     #: whether the list is in an object
     enclosed: bool
@@ -91,7 +91,7 @@ def find_events(
 
 
 def _values_before(text: bytes, notes: NoteCounts, offset: int) -> dict[str, bytes] | None:
-    """Return the values of ``{"key": value, …,``; None for any other text."""
+    """Return the values of ``{"key": value, …,``; None for other text."""
     strict = _decode_strictly(text + b'"":0}')
     if strict is not None:
         strict.pop("", None)
@@ -115,7 +115,7 @@ def _decode_strictly(text: bytes) -> dict[str, bytes] | None:
 def read_tail(
     text: bytes, more: Callable[[int], bytes], notes: NoteCounts, offset: int
 ) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys after the list of events, which ends at `offset` of the file."""
+    """Read the keys after the list of events, which ends at byte `offset` of the file."""
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
         trimmed_size = len(text) - len(trimmed)
@@ -132,7 +132,7 @@ def read_tail(
 
 
 def find_further_events(text: bytes) -> int | None:
-    """Return the position after the bracket of a second list of events; None if there is none."""
+    """Return the position after the bracket of a second list of events; None without one."""
     for match in islice(_EVENTS.finditer(text), _MAX_TRIED):
         before = b"{" + text[: match.start()].lstrip(b" \t\r\n,")
         if _values_before(before, NoteCounts(), 0) is not None:

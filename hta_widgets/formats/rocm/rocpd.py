@@ -243,7 +243,7 @@ def _read_old(database: Database, rows: RocmRows) -> None:
 
 
 def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
-    """Return the process that calls each operation, or most of its GPU, or else the first one."""
+    """Return the process that calls each operation, else its GPU's main process, else the first."""
     process = values_by_id(calls["id"], calls["pid"], call)
     used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
     usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])
