@@ -34,6 +34,7 @@ SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
+_SYNC = KINDS.index("sync")
 _CPU = KINDS.index("cpu")
 #: Maximum number of host lanes of a folded rank; the last one may stand for several threads.
 MAX_CPU_LANES = 3
@@ -644,7 +645,8 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
 
     streams = counts.with_role("stream")
     communication = sum(counts.count_of_kind(track, _COMMUNICATION) for track in streams)
-    if sum(counts.count_of(track) for track in streams) > communication:
+    waits = sum(counts.count_of_kind(track, _SYNC) for track in streams)
+    if sum(counts.count_of(track) for track in streams) > communication + waits:
         add("gpu", "compute")
     if communication:
         add("comm", counts.library)

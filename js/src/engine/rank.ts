@@ -52,6 +52,7 @@ type LaneContent =
 export const COMMUNICATION = kindCode("communication");
 export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
+const SYNC = kindCode("sync");
 /** Number of kinds that are work of the device; their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
 /** Number of events per block; blocks whose latest end is before the window are skipped. */
@@ -222,8 +223,9 @@ export class RankTrace {
       return (row) => isOfThreads(lane[row]!) && isShown(row);
     }
     const isOfStream = this.trackFilter((track) => track.role === "stream");
-    const isCommunication = (row: number) => this.kindOf(events, row) === COMMUNICATION;
-    return (row) => isOfStream(lane[row]!) && isCommunication(row) === (role === "comm");
+    const isOfRole = (kind: number): boolean =>
+      role === "comm" ? kind === COMMUNICATION : kind !== COMMUNICATION && kind !== SYNC;
+    return (row) => isOfStream(lane[row]!) && isOfRole(this.kindOf(events, row));
   }
 
   trackFilter(
