@@ -28,6 +28,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import expand_home, temporary_folder
+from hta_widgets.formats.ascend import RANK_FOLDER_END
 from hta_widgets.formats.byteps import MACHINE
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
@@ -201,13 +202,15 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
     folder = file.path.parent
-    if not file.format.startswith("byteps"):
-        return folder
-    # BytePS writes a folder for each machine, and a numbered one for each GPU of a worker.
+    is_byteps = file.format.startswith("byteps")
     parts = folder.relative_to(root).parts
+    # Ascend writes a folder for each rank; BytePS one for each machine.
     for index, part in enumerate(parts):
-        if MACHINE.fullmatch(part):
+        if MACHINE.fullmatch(part) if is_byteps else part.endswith(RANK_FOLDER_END):
             return root.joinpath(*parts[:index])
+    if not is_byteps:
+        return folder
+    # A numbered folder for each GPU of a worker.
     while folder.name.isdecimal() and folder != root:
         folder = folder.parent
     return folder
