@@ -505,6 +505,10 @@ def _add_item_stack(
     return marks, [("@{part}", "@{part_text}")]
 
 
+#: Parts of stacks below this time are rounding errors.
+_LEAST_NS = 1e-3
+
+
 def _add_part_stack(
     stack: specs.PartStack, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
@@ -515,6 +519,8 @@ def _add_part_stack(
     lines, shares = [], []
     for index, part in enumerate(stack.parts):
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
+        # Differences of means are not exactly 0.
+        ns = np.where(np.abs(ns) < _LEAST_NS, 0.0, ns)
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
         bars = styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)

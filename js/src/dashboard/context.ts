@@ -86,7 +86,12 @@ export class DashContext {
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
   });
   /** The ranks that charts draw together. */
-  readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
+  readonly folding = signal<FoldingState>({
+    isOffered: false,
+    isOn: false,
+    isPending: false,
+    groups: [],
+  });
   /** Whether the view fills its page or tab with columns. */
   readonly isFilled = signal(false);
   /** Window of the timeline, or the one that it moves to. */

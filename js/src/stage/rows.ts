@@ -162,7 +162,7 @@ function memoize<T>(make: () => T): () => T {
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
   const runs = rankRuns(memberRanks);
-  const shortNames = [`${count} ranks like ${rank}`, `${count} like ${rank}`];
+  const shortNames = [`${count} ranks like ${rank}`, `${count} like ${rank}`, `${count} ranks`];
   return runs.length > 4 ? shortNames : [`ranks ${runs.join(", ")}`, ...shortNames];
 }
 
