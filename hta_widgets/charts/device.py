@@ -22,6 +22,7 @@ from hta_widgets.charts.rows import (
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural
 from hta_widgets.trace.names import disambiguate, short_name
 
@@ -259,7 +260,7 @@ def kernel_breakdown(
                 Column("mean", "{mean_ns:duration}", 620),
             ],
             legend=[
-                Bars(0.0, "per_rank_ns", theme.kind[kind], kind)
+                Bars(0.0, "per_rank_ns", theme.kind[kind], facts("kind_names").get(kind, kind))
                 for kind in ("compute", "communication", "memory", "other")
                 if (data["kind"].astype(str) == kind).any()
             ],

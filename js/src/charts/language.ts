@@ -27,7 +27,7 @@ import {
   formatValue,
   plural,
 } from "../ui/formats";
-import { extremesText, disambiguate } from "../ui/text";
+import { extremesText, disambiguate, kindName } from "../ui/text";
 
 export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
@@ -130,10 +130,20 @@ const KINDS: Readonly<Record<string, string>> = {
   MEMORY: "memory",
 };
 
-/** `compute + communication` for `COMPUTATION overlapping COMMUNICATION`. */
-export function kindLabel(label: string): string {
-  const names = label.split(" overlapping ");
+/** `communication + memory` for `COMMUNICATION overlapping MEMORY`. */
+function kindsOf(kernelType: string): string {
+  const names = kernelType.split(" overlapping ");
   return names.map((name) => KINDS[name.trim().toUpperCase()] ?? "other").join(" + ");
+}
+
+/** `communication + copies` for `communication + memory`. */
+function kindNames(kinds: string): string {
+  return kinds.split(" + ").map(kindName).join(" + ");
+}
+
+/** `communication + copies` for `COMMUNICATION overlapping MEMORY`. */
+export function kindLabel(kernelType: string): string {
+  return kindNames(kindsOf(kernelType));
 }
 
 const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
@@ -156,7 +166,8 @@ const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
     String(text).startsWith(String(prefix))
       ? String(text).slice(String(prefix).length)
       : String(text),
-  kinds_of: (label) => kindLabel(String(label)),
+  kinds_of: (kernelType) => kindsOf(String(kernelType)),
+  kind_names: (kinds) => kindNames(String(kinds)),
   numbers: (list) => (list as readonly ScalarValue[]).map(Number),
   size_range: (low, high) => formatSizeRange(toNumber(low), toNumber(high)),
 };

@@ -231,11 +231,6 @@ export const renderButton = ({
 export const renderFailure = (title: string, error: Error, retry: () => void): HTMLElement =>
   renderElement(<FailureNote title={title} error={error} retry={retry} />);
 
-/** Display name of a kind. */
-export function kindName(kind: Kind): string {
-  return kind === "cpu" ? "CPU" : kind;
-}
-
 // Small line icons in the colour of their text; drawn here, because fonts differ.
 
 const ICON_PATHS = {
