@@ -282,7 +282,7 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     assert max(imposed, key=imposed.get) == truth["slow_rank"]
     # Headline, red row and table of ranks name the same one; what costs most in the strip is its.
     assert result["late"] == [truth["slow_rank"]]
-    assert str(headline(traces)).startswith("Rank 2 spends least time in MPI")
+    assert str(headline(traces)).startswith("Rank 2 spends the least time in MPI")
     table = PanelEngine(traces).frame("mpi_ranks", Selection())
     assert table["rank"][table["is_straggler"]].tolist() == [2]
     reply, buffer = engine.answer({"op": "ribbon", "start": start, "end": end, "bins": 1})
