@@ -519,3 +519,11 @@ test("the facts of a job are whole in one column", async () => {
   expect(facts.scrollWidth).toBeLessThanOrEqual(facts.clientWidth);
   expect(facts.clientWidth).toBeGreaterThan(100);
 });
+
+test("a page leaves panels that it lacks to the kernel", () => {
+  const page = openPage();
+  const canAnswer = (...panels: string[]): boolean =>
+    page.canAnswer("panels", { panels, selection: FULL_SELECTION });
+  expect(canAnswer("breakdown", "kernels")).toBe(true);
+  expect(canAnswer("breakdown", "memory")).toBe(false);
+});
