@@ -397,7 +397,6 @@ function markStyle(
   });
 }
 
-/** The expressions of a mark's left and right end. */
 function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }

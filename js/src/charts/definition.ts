@@ -77,7 +77,6 @@ interface LineMark {
 interface DotMark extends MarkInteraction {
   shape: "dot";
   at: string;
-  /** Name of a color, or a color for each item. */
   color: string | ItemColor;
   size: Code;
   marker?: string;

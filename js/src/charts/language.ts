@@ -79,7 +79,6 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
-/** Some rows, in order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
@@ -268,7 +267,6 @@ export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
   return rows;
 }
 
-/** The rows whose flag is set. */
 export function indicesOfTrue(flags: ColumnData): Int32Array {
   return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
@@ -383,7 +381,6 @@ function unknownNameError(noun: string, name: string, all: Iterable<string>): Er
 
 const expressionCache = new Map<string, Expression>();
 
-/** The value of an expression. */
 export function evaluate(code: string | number, scope: EvaluationScope): ScopeValue {
   if (typeof code === "number") return code;
   const expression = getOrMake(expressionCache, code, () => parseExpression(code));

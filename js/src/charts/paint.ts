@@ -7,7 +7,6 @@ import { FONT_FAMILY, type Theme } from "../ui/theme";
 export type DrawContext = CanvasRenderingContext2D;
 export type BoxEdges = readonly [left: number, top: number, right: number, bottom: number];
 
-/** Style of a mark. */
 export interface MarkStyle {
   fill: string;
   outline?: string | undefined;
@@ -134,7 +133,6 @@ export function paintWhisker(
   pen.globalAlpha = alpha;
 }
 
-/** Side of a legend's swatch. */
 const SWATCH_PX = 10;
 
 type LabelAlign = "left" | "center" | "right";

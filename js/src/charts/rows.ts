@@ -257,7 +257,6 @@ interface RowsPlan extends ChartHead {
   rowPitch: number;
   /** Share of a row's height that its bar takes. */
   fillShare: number;
-  /** Rows with a name and texts. */
   labeledRows: ReadonlySet<number>;
   x(value: number): number;
   rowMiddle(row: number): number;

@@ -76,7 +76,6 @@ export class RooflineDrawing implements Drawing {
       .sort((a, b) => this.times[b]! - this.times[a]!);
   }
 
-  /** Whether any row has a place in the chart. */
   get isEmpty(): boolean {
     return this.rows.length === 0;
   }

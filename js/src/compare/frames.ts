@@ -75,7 +75,6 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
   faster: "slower",
 };
 
-/** The frame of the swapped comparison. */
 export function swapSides(frame: PanelFrame): PanelFrame {
   const columns = Object.entries(frame.columns).map(([name, values]) => {
     const swapped = values.map((value) => swapValue(name, value));

@@ -421,7 +421,6 @@ function busyShares(
 
 // Layout of the slots of steps in the strip: pure functions.
 
-/** Content of the strip. */
 export interface StripData {
   labels: BySide<string>;
   slots: PanelFrame;

@@ -11,7 +11,6 @@ import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 
-/** Panels that are charts, by id. */
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
 /** A definition whose texts have this word for devices. */

@@ -69,7 +69,6 @@ export class DashContext {
   readonly folded: ReadonlySignal<boolean | null>;
   /** Height of the timeline; null for one that fits. */
   readonly height: ReadonlySignal<number | null>;
-  /** Measure of the heatmap. */
   readonly metric: ReadonlySignal<string>;
   /** Whether ranks wait for each other: true until a heatmap of the whole job shows the opposite. */
   readonly hasWaits = signal(true);
@@ -166,7 +165,6 @@ export class DashContext {
     this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
-  /** The word for the job's devices. */
   get device(): string {
     return deviceOf(this.scene.peek());
   }
@@ -179,7 +177,6 @@ export class DashContext {
     this.root.querySelector(`[data-panel=${id}]`)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** The place of a panel's chart. */
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
       const { selectionState, makeChart, theme, signal: abortSignal } = this;
@@ -201,7 +198,6 @@ export class DashContext {
     return isStale ? null : frame;
   }
 
-  /** The short form of a name, as in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const shortName = short[names.indexOf(name)];

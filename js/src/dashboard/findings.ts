@@ -5,7 +5,6 @@ import type { SelectionJson } from "../protocol/source";
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: no other rank waits for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
-/** Text and selection of a finding. */
 export interface Finding {
   label: string;
   text: string;

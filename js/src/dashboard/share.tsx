@@ -162,7 +162,6 @@ async function fetchParquet({ source, signal }: DashContext, panel: string): Pro
 
 // A form for the name of a file, which the kernel writes.
 
-/** Max size of the page, MB. */
 const MAX_MB = 25;
 
 function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {

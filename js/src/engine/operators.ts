@@ -76,7 +76,6 @@ function coveredByChildren(
  * operators are chosen.
  */
 interface CallPaths {
-  /** Path of each operator. */
   pathOfOperator: Int32Array;
   /** The path without its last operator, -1 for none; it has a lower number. */
   parent: number[];

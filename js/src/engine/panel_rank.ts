@@ -97,7 +97,6 @@ export class RankAnalysis {
   readonly number: number;
   readonly work: DeviceWork;
   readonly kernels: { name: number; kind: number }[] = [];
-  /** Its entries in matched collectives. */
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Rows of its communication that matches no other rank's; null for a rank alone. */
   readonly unmatchedIds: Int32Array | null;

@@ -60,7 +60,6 @@ const EVENTS_PER_BLOCK = 4096;
 
 /** Operators of the host. Each has an index, in the order of their rows; -1 means none. */
 interface OperatorRows {
-  /** Event row of each operator. */
   row: Int32Array;
   /** Index of the enclosing operator. */
   parent: Int32Array;

@@ -40,7 +40,6 @@ export function indicesWhere(length: number, predicate: (index: number) => boole
 }
 
 export interface RowGroups {
-  /** Rows in the order of their groups. */
   order: Int32Array;
   /** Position in `order` of each group's first row, followed by the number of rows. */
   first: Int32Array;

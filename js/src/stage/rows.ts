@@ -421,7 +421,6 @@ export function makeRowInfo(row: StageRow, y: number): RowInfo {
 
 // Similar ranks folded into one row: the groups, and the position of their badge.
 
-/** Width of the badge in the gutter, CSS px. */
 export const BADGE_WIDTH = 14;
 /** Tolerance left and right of the badge, CSS px. */
 const BADGE_HIT_MARGIN = 5;

@@ -62,7 +62,6 @@ export class SearchController {
     this.focus();
   }
 
-  /** Whether an event is the current hit. */
   isAt(brief: Brief): boolean {
     const { currentHit } = this;
     return (

@@ -206,7 +206,6 @@ export function RichTextSpan({ words }: { words: RichText }) {
   );
 }
 
-/** A checkbox that writes a signal. */
 export function Checkbox({ text, hint, on }: { text: string; hint: string; on: Signal<boolean> }) {
   return (
     <label class="hta-check" title={hint}>

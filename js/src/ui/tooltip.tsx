@@ -30,7 +30,6 @@ export class TooltipState {
   }
 }
 
-/** A tooltip in the element around it. */
 export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   const place = useRef<HTMLDivElement>(null);
   const { value: shown } = tooltip.shown;
