@@ -193,7 +193,6 @@ def device_idle_breakdown(
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
-#: How the measures of a kernel are combined over the ranks.
 _AGGREGATIONS = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
 
 

@@ -58,7 +58,6 @@ NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
 )
-#: Formats of placeholders.
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
@@ -135,7 +134,6 @@ _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": 
 
 
 def _kinds(kernel_type: str) -> str:
-    """Return ``communication + memory`` for ``COMMUNICATION overlapping MEMORY``."""
     names = kernel_type.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 

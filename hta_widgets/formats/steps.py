@@ -24,7 +24,6 @@ from hta_widgets.arguments import match_pattern
 from hta_widgets.formats.event_rows import EventRows, ranks_of, select_rows
 from hta_widgets.trace.arrays import Bools, Ints
 
-#: Columns of events.
 Columns = dict[str, Ints]
 
 _PROFILER_STEP = "ProfilerStep#"

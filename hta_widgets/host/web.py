@@ -65,7 +65,6 @@ class FolderEntry:
     bytes: int
     changed_ns: int
     formats: list[str]
-    #: The files of a job.
     parts: list[FolderEntry] = field(default_factory=list)
 
     @property
@@ -337,7 +336,6 @@ _MAX_BODY_BYTES = 1024
 #: Time within which the headers of a request, and its body, must arrive.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
-#: Codes with which a WebSocket is closed.
 _GOING_AWAY, _INVALID_DATA = 1001, 1007
 _LAST_PORT = 65_535
 

@@ -63,10 +63,9 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
         member = member.take(table.track)
         return np.flatnonzero(member if ref.annotations else member & (table.kind != _ANNOTATION))
     kinds = table.kind.take(device)
-    left_out = (_COMMUNICATION, _SYNC)
-    chosen = kinds == _COMMUNICATION if ref.role == "comm" else ~np.isin(kinds, left_out)
-    rows: RowIds = device[chosen]
-    return rows
+    is_comm = kinds == _COMMUNICATION
+    chosen: RowIds = device[is_comm if ref.role == "comm" else ~is_comm & (kinds != _SYNC)]
+    return chosen
 
 
 def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:

@@ -83,7 +83,6 @@ def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = Fal
 
 
 Anchor = Literal["start", "end", "middle"]
-#: Forms of the marks of a lane.
 Form = Literal["solid", "pale", "bar", "counter"]
 
 #: Characters that XML 1.0 does not allow: most control characters, surrogates, U+FFFE and U+FFFF.

@@ -49,7 +49,6 @@ _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Heights of the parts above the rows on a screen: minimap with axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
-#: Edges of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
 
 

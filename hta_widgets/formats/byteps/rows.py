@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Keys = npt.NDArray[np.uint64]
 
-#: Prefix of tensors' names.
 PREFIX = "Comm."
 #: Name of the thread with the whole synchronizations of a tensor.
 TOTAL = "total"

@@ -24,7 +24,6 @@ from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import StringPool
 
-#: Columns of events by name.
 Columns = dict[str, Ints]
 
 #: Bits of the number that the system gave to a thread, and to a process, in a global id.
