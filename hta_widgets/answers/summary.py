@@ -229,7 +229,7 @@ def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
 def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
     subject = f"rank {rank['rank']} is a straggler"
     if "score" not in rank:
-        return f"{subject}: it spends least time in MPI"
+        return f"{subject}: it spends the least time in MPI"
     cause_text = f" ({cause})" if cause else ""
     return f"{subject}{cause_text}: last at {_last_at_text(rank, ' of ')} collectives of its groups"
 

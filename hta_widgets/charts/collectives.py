@@ -379,7 +379,6 @@ class _Grid:
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
-        """Return a table of ranks and columns from the values of cells."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix

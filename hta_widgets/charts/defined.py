@@ -87,7 +87,6 @@ def row_name(ranks: Sequence[int]) -> str:
     return f"{count(len(ranks))} ranks: {', '.join(runs[:2])}{' …' if len(runs) > 2 else ''}"
 
 
-#: Addition to a subtitle if ranks share rows.
 TOGETHER = "similar ranks share a row: mean"
 
 
@@ -515,6 +514,8 @@ def _add_part_stack(
     lines, shares = [], []
     for index, part in enumerate(stack.parts):
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
+        # Differences of means are not exactly 0.
+        ns[np.abs(ns) < 1e-3] = 0
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
         bars = styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)

@@ -193,7 +193,6 @@ class BarMark(_Spec, tag_field="shape", tag="bar"):
     color: str | ItemColor
     name: str = ""
     hatch: HatchSpec | None = None
-    #: Text in the bar, shown if it fits.
     bar_text: Template = ""
     tooltip: TooltipSpec | None = None
     selects: SelectionSpec | None = None
@@ -320,7 +319,6 @@ class BarStyle(_Spec):
     hatch: str | None = None
     hatch_color: str | None = None
     alpha: float = 1.0
-    #: Whether the bar has an outline in the colour of its fill.
     outlined: bool = False
     on: str | None = None
 

@@ -22,6 +22,7 @@ from hta_widgets.charts.rows import (
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural
 from hta_widgets.trace.names import disambiguate, short_name
 
@@ -192,7 +193,6 @@ def device_idle_breakdown(
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
-#: How the measures of a kernel are combined over the ranks.
 _AGGREGATIONS = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
 
 
@@ -259,7 +259,7 @@ def kernel_breakdown(
                 Column("mean", "{mean_ns:duration}", 620),
             ],
             legend=[
-                Bars(0.0, "per_rank_ns", theme.kind[kind], kind)
+                Bars(0.0, "per_rank_ns", theme.kind[kind], facts("kind_names").get(kind, kind))
                 for kind in ("compute", "communication", "memory", "other")
                 if (data["kind"].astype(str) == kind).any()
             ],

@@ -20,7 +20,7 @@ import pandas as pd
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, color_channels, theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_text
+from hta_widgets.facts import facts, note_text
 from hta_widgets.files import write_text
 from hta_widgets.text import count
 
@@ -310,17 +310,13 @@ def join_sentences(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-#: Nouns for keys of ``attrs["matched"]`` in the note about events that a frame lacks.
-_MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
-
-
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
     """Return a note on kinds that no event matches, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     without = [
-        f"no {_MISSING_NOUNS.get(kind, kind)}"
+        f"no {facts('kind_names').get(kind, kind)}"
         for kind, matches in matched.items()
         if matches == 0 and kind in kinds
     ]

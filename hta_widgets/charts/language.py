@@ -21,6 +21,7 @@ import pandas as pd
 
 from hta_widgets import text
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
@@ -57,7 +58,6 @@ NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
 )
-#: Formats of placeholders.
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
@@ -133,10 +133,14 @@ def _part(value: str, separator: str, index: int) -> str:
 _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
 
 
-def _kinds(label: str) -> str:
-    """Return ``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
-    names = label.split(" overlapping ")
+def _kinds(kernel_type: str) -> str:
+    names = kernel_type.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
+
+
+def _kind_names(kinds: str) -> str:
+    """Return ``communication + copies`` for ``communication + memory``."""
+    return " + ".join(facts("kind_names").get(kind, kind) for kind in kinds.split(" + "))
 
 
 #: Functions of values; with several arguments, `max` and `min` also work element by element.
@@ -157,6 +161,7 @@ CELLS: dict[str, Callable[..., Any]] = {
     "part": _elementwise(_part),
     "split": _elementwise(lambda value, separator: value.split(separator) if value else []),
     "kinds_of": _elementwise(_kinds),
+    "kind_names": _elementwise(_kind_names),
     "removeprefix": _elementwise(lambda value, prefix: value.removeprefix(prefix)),
     "numbers": _elementwise(lambda values: list(map(int, values))),
     "size_range": lambda lows, highs: np.array(

@@ -288,7 +288,6 @@ class Session:
         self._load: _Load | None = None
         #: The open views, from the least to the most recently used one.
         self._widgets: dict[_Request, Any] = {}
-        #: The view that each page shows.
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
 

@@ -23,7 +23,6 @@ from hta_widgets.errors import TraceError
 #: Maximum size of a job that is read ahead; larger ones are read only when they are opened.
 MAX_BYTES = 200 << 20
 _TIMEOUT_S = 120
-#: Number of bins of the small picture.
 _BINS = 60
 
 

@@ -28,6 +28,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import expand_home, temporary_folder
+from hta_widgets.formats.ascend import RANK_FOLDER_END
 from hta_widgets.formats.byteps import MACHINE
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
@@ -64,7 +65,6 @@ class FolderEntry:
     bytes: int
     changed_ns: int
     formats: list[str]
-    #: The files of a job.
     parts: list[FolderEntry] = field(default_factory=list)
 
     @property
@@ -196,13 +196,15 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
     folder = file.path.parent
-    if not file.format.startswith("byteps"):
-        return folder
-    # BytePS writes a folder for each machine, and a numbered one for each GPU of a worker.
+    is_byteps = file.format.startswith("byteps")
     parts = folder.relative_to(root).parts
+    # Ascend writes a folder for each rank; BytePS one for each machine.
     for index, part in enumerate(parts):
-        if MACHINE.fullmatch(part):
+        if MACHINE.fullmatch(part) if is_byteps else part.endswith(RANK_FOLDER_END):
             return root.joinpath(*parts[:index])
+    if not is_byteps:
+        return folder
+    # A numbered folder for each GPU of a worker.
     while folder.name.isdecimal() and folder != root:
         folder = folder.parent
     return folder
@@ -329,7 +331,6 @@ _MAX_BODY_BYTES = 1024
 #: Time within which the headers of a request, and its body, must arrive.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
-#: Codes with which a WebSocket is closed.
 _GOING_AWAY, _INVALID_DATA = 1001, 1007
 _LAST_PORT = 65_535
 

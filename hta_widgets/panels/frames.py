@@ -49,7 +49,6 @@ _OFFERED = (
     *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
     *("kernel_types", "idle", "queue", "operators"),
 )
-#: Panels about device work.
 _DEVICE = (
     *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
     "queue",
@@ -388,7 +387,6 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
-    """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
     panel_frame.attrs.update(inherited | attrs)

@@ -329,7 +329,6 @@ def _headline_of_formats(traces: TraceSet) -> Headline | None:
 
 
 def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
-    """Return the findings of urgent formats, followed by the headline of the other traces."""
     names = {format_.name for format_ in urgent}
     others = [trace for trace in traces.values() if trace.format not in names]
     rest = headline(TraceSet(others, like=traces))

@@ -337,7 +337,7 @@ def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
     span_ns = times.all_ns / len(times.ranks)
     span = f"{owner} {times.device} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
-    text = f"{span}: {run} lies before the first work or after the last"
+    text = f"{span}: {run} is before the first work or after the last"
     if times.first_wait_ns:
         text += f"; for {duration(times.first_wait_ns)} of that, {_EARLIER_WORK} probably runs"
     return [f"{text}."]
@@ -354,8 +354,10 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
     numbers = _number_runs_text(missing)
-    subject = f"Ranks {numbers} have" if len(missing) > 1 else f"Rank {numbers} has"
-    return [f"{subject} no {times.device} work in the files, and no part in these figures."]
+    no_work = f"no {times.device} work in the files, and"
+    if len(missing) > 1:
+        return [f"Ranks {numbers} have {no_work} are not included in these figures."]
+    return [f"Rank {numbers} has {no_work} is not included in these figures."]
 
 
 def _missing_steps_text(

@@ -83,7 +83,6 @@ def add_call_rates(
 
 
 def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
-    """Return the figures of the calls of events `rows`, once for each name of an event."""
     rows = rows[efficiency.call_of_event[rows] >= 0]
     pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
     name, call = np.unique(pairs, axis=1)

@@ -345,7 +345,6 @@ class Ribbon:
         size = np.diff(np.r_[first, len(call)])
         median = arrival[by_call][first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
-        #: One row per arrival, by time.
         self._arrivals = _take_rows(
             {"time": time, "late": late, "rank": rank, "call": call, "name": name, "id": event},
             np.argsort(time, kind="stable"),

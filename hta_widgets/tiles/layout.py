@@ -34,6 +34,7 @@ SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
+_SYNC = KINDS.index("sync")
 _CPU = KINDS.index("cpu")
 #: Maximum number of host lanes of a folded rank; the last one may stand for several threads.
 MAX_CPU_LANES = 3
@@ -41,13 +42,11 @@ _SIDE_ROLES = {"counter", "async", "instant"}
 _Key = TypeVar("_Key", bound=Hashable)
 _STEP, _AUTOGRAD = 1, 2
 _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
-#: Function that returns the name of a process by its pid.
 ProcessName = Callable[[str], str]
 _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
 #: Names that threads inherit from the program.
 _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
-#: Units of HTA's series.
 _UNITS = {"Memcpy BW": "GB/s", "of known FLOPs": "TFLOP/s"}
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
 _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$", re.IGNORECASE)
@@ -144,7 +143,6 @@ class RankLayout:
     steps: Rows  # at the time of layout, like `table`
     async_groups: list[AsyncGroup]
     instant_groups: list[Rows]
-    #: First lane of each of the table's tracks.
     track_lane0: Ints
     #: Lanes of waits, after the tracks; drawn over lanes of communication.
     overlays: list[LaneRef]
@@ -377,7 +375,6 @@ class _TrackCounts:
 
 
 def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> RankLayout:
-    """Return the lanes of a rank, numbered from `lane0`; with lanes of waits if `several`."""
     table = trace.table
     counts, steps = _count_events(table)
     threads = _host_threads(counts)
@@ -644,7 +641,8 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
 
     streams = counts.with_role("stream")
     communication = sum(counts.count_of_kind(track, _COMMUNICATION) for track in streams)
-    if sum(counts.count_of(track) for track in streams) > communication:
+    work = sum(counts.count_of(track) - counts.count_of_kind(track, _SYNC) for track in streams)
+    if work > communication:
         add("gpu", "compute")
     if communication:
         add("comm", counts.library)

@@ -275,7 +275,6 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
-        """Return a lane of the folded rank, read from the rank's file if that has it."""
         # All lanes of the rank's file are read together, as they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():

@@ -26,6 +26,7 @@ from hta_widgets.trace.selection import trace_index
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
+_SYNC = KINDS.index("sync")
 Positions = npt.NDArray[np.intp]
 
 
@@ -152,8 +153,8 @@ def _folded_lanes(index: RankIndex) -> Ints:
             folded[streams, _COMMUNICATION] = lane
         else:
             members = streams if row.role == "gpu" else list(row.tracks)
-            skipped = _COMMUNICATION if row.role == "gpu" else _ANNOTATION
-            kinds = [k for k in range(len(KINDS)) if k != skipped or row.annotations]
+            skipped = {_COMMUNICATION, _SYNC} if row.role == "gpu" else {_ANNOTATION}
+            kinds = [k for k in range(len(KINDS)) if k not in skipped or row.annotations]
             folded[np.ix_(members, kinds)] = lane
     return folded
 

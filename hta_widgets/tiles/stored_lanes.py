@@ -1,9 +1,10 @@
 """Lanes of folded ranks: computed from a rank's events, or read from its file in a store.
 
-A folded rank has up to three lanes: all device work (``gpu``), communication (``comm``), and the
-host's threads (``cpu``). Stores keep them indexed, so that a job of many ranks is drawn without
-its events. A stored lane is a list of numbers, in which each array is replaced by its
-length; the arrays of all lanes of a rank follow each other in one column per type::
+A folded rank has up to three lanes: device work other than communication (``gpu``), communication
+(``comm``), and the host's threads (``cpu``). Waits on streams are in none of them. Stores keep the
+lanes indexed, so that a job of many ranks is drawn without its events. A stored lane is a list of
+numbers, in which each array is replaced by its length; the arrays of all lanes of a rank follow
+each other in one column per type::
 
     columns  lanes.ns    [starts of lane 0 | prefix of lane 0 | ... | starts of lane 1 | ...]
              lanes.rows  [rows of lane 0 | rows of lane 1]
@@ -30,9 +31,10 @@ from hta_widgets.trace.intervals import IntervalIndex, IntervalUnion
 FOLDED_ROLES = ("gpu", "comm", "cpu")
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
+_SYNC = KINDS.index("sync")
 RowIds = npt.NDArray[np.integer]
 #: Version of the stored lanes; raise it with any change of the arrays or their order.
-VERSION = 1
+VERSION = 2
 #: Name of the entry of a rank's file with the position of each lane in the columns.
 FACT = "lanes"
 _COLUMNS: dict[str, npt.DTypeLike] = {
@@ -60,8 +62,9 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
         member: Bools = np.isin(np.arange(len(table.tracks)), ref.sources)
         member = member.take(table.track)
         return np.flatnonzero(member if ref.annotations else member & (table.kind != _ANNOTATION))
-    communicates = table.kind.take(device) == _COMMUNICATION
-    chosen: RowIds = device[communicates if ref.role == "comm" else ~communicates]
+    kinds = table.kind.take(device)
+    is_comm = kinds == _COMMUNICATION
+    chosen: RowIds = device[is_comm if ref.role == "comm" else ~is_comm & (kinds != _SYNC)]
     return chosen
 
 

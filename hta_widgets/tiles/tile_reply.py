@@ -80,7 +80,6 @@ TRIMMED: int = facts("flags")["slice"]["trimmed"]
 SPILLED: int = facts("flags")["slice"]["spilled"]
 #: Maximum bytes of a tile of events or counters in a compact reply with classes.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
-#: Mean size of a slice in bytes.
 SLICE_BYTES = 20
 Answer = tuple[dict[str, Any], bytes | None]
 ReplyColumns = dict[str, tuple[str, npt.ArrayLike]]

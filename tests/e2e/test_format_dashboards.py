@@ -64,7 +64,7 @@ def test_ranks_and_sizes_of_an_mpi_job(opened, tmp_path, screenshot):
     write_mpi_job(tmp_path / "job", ranks=8, slow_rank=3, hosts=2, traces=False)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     dash = opened(traces)
-    expect(dash.root.locator("h2")).to_contain_text("Rank 3 spends least time in MPI")
+    expect(dash.root.locator("h2")).to_contain_text("Rank 3 spends the least time in MPI")
     expect(dash.root.locator("[data-panel=timeline]")).to_have_count(0)
     panels = ("mpi_ranks", "mpi_sizes", "mpi_routine_table", "mpi_messages", "mpi_hosts")
     dash.has_numbers_of(traces.select(), panels)

@@ -178,7 +178,7 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     capsys.readouterr()
     assert cli.main(["summary", str(tmp_path / "job/mpi_profile.*")]) == 0
     out = capsys.readouterr().out
-    assert "is a straggler: it spends least time in MPI" in out
+    assert "is a straggler: it spends the least time in MPI" in out
     assert "waits for other ranks are unknown" not in out
     # Profiles have no events: their own figures are shown instead of zeros.
     titles = next(line for line in out.splitlines() if line.startswith("rank "))

@@ -34,7 +34,6 @@ from hta_widgets.text import plural
 _CODE = ("diff.js", "state.js", "widgets.css")
 #: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
 _FRAME_BYTES = 12_000
-#: The levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
 #: Maximum shares of the frames of individual steps and of individual pairs of ranks. They are
 #: shares of the bytes that remain after the code, the frames of the whole comparison and the pairs

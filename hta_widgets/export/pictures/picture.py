@@ -37,6 +37,7 @@ from hta_widgets.export.pictures.drawing import (
 from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_name
 from hta_widgets.export.pictures.rows import LanePainter, Row, has_waits, layout_rows
 from hta_widgets.export.pictures.side_columns import SideColumnPainter, WindowTotals, totals_by_rank
+from hta_widgets.facts import facts
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import duration, escape_controls, plural, share
 from hta_widgets.tiles.packing import unpack
@@ -48,7 +49,6 @@ _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Heights of the parts above the rows on a screen: minimap with axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
-#: Edges of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
 
 
@@ -201,7 +201,7 @@ class _Picture(Painter):
         x = self._draw_class_legend(y) if self.classed is not None else self.area.left
         for kind, fill, line in self._legend_keys():
             kind_share = self.shares.get(kind)
-            word = {"cpu": "CPU", "wait": "waiting"}.get(kind, kind)
+            word = {"wait": "waiting", **facts("kind_names")}.get(kind, kind)
             label = word if kind_share is None else f"{word} {share(kind_share)}"
             label = first_text_that_fits([label, word], self.area.width - x - 14 - 12)
             if not label:

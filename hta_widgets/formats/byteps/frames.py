@@ -394,7 +394,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
             text = (
                 f"{_of_job(row['job'], traces)} is last in {times_last} of"
                 f" {count(row['pulls'])} partitions and steps: the others' PULLs wait"
-                f" {duration(cost_ns)} for it, {share(share_of_pulls)} of all PULLs."
+                f" {duration(cost_ns)} for it, {share(share_of_pulls)} of the time of all PULLs."
             )
             parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
             label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))

@@ -149,7 +149,7 @@ class Hang:
 
     def _absence_text(self, what: str) -> str:
         rank = self.absent[0]
-        last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
+        last = "its last call" if len(self.absent) == 1 else f"the last call of rank {rank}"
         did_not = "call the other side of" if self.is_p2p else "enqueue"
         absent = _subject(self.absent).capitalize()
         return f"{absent} did not {did_not} {what}; {last} was {self.last[rank]}."

@@ -254,7 +254,7 @@ def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) ->
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
         text = (
-            f"{job} spends least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
+            f"{job} spends the least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]

@@ -20,7 +20,6 @@ export function colorColumn(color: ItemColor): string {
   return color.type === "column" ? color.tokens : "fill";
 }
 
-/** Return the colour of each item. */
 export function itemColors(
   color: ItemColor,
   scope: EvaluationScope,

@@ -70,7 +70,6 @@ export interface RowsContent {
   xStart: number;
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
-  /** Whether ticks are multiples of a round value. */
   hasRoundTicks?: boolean;
   zeroLine?: boolean | undefined;
   /** Whether lines are drawn between the rows. */
@@ -150,10 +149,8 @@ export interface ChartPoint {
   y: number;
 }
 
-/** The points where a drag started and ended. */
 export type DragSpan = readonly [from: ChartPoint, to: ChartPoint];
 
-/** Return the rectangle between the two points of a drag. */
 export function dragRectangle([from, to]: DragSpan): ChartBox {
   const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
   return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };

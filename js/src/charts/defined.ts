@@ -397,7 +397,6 @@ function markStyle(
   });
 }
 
-/** Return the expressions for the left and right end of a mark. */
 function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }

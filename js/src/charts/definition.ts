@@ -77,7 +77,6 @@ interface LineMark {
 interface DotMark extends MarkInteraction {
   shape: "dot";
   at: string;
-  /** The name of a colour, or a colour per item. */
   color: string | ItemColor;
   size: Code;
   marker?: string;

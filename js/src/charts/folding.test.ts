@@ -66,6 +66,23 @@ describe("texts and scales that cover all ranks do not depend on folding", () =>
   });
 });
 
+test("rounding errors of means are no part of a bar", () => {
+  const exposed = [100, 100, 100];
+  const copies = [1, 2, 2];
+  const rest = copies.map((time) => 1000 - 100 - time);
+  const columns = {
+    rank: [0, 1, 2],
+    span_ns: [1000, 1000, 1000],
+    idle_ns: [0, 0, 0],
+    compute_ns: rest,
+    non_compute_ns: rest.map((time) => 1000 - time),
+    exposed_communication_ns: exposed,
+    exposed_memory_ns: copies,
+  };
+  const content = contentOf("breakdown", { rows: 3, columns, attrs: { folded: [[0, 1, 2]] } });
+  expect(content.legend?.map(([, text]) => text)).toEqual(["compute", "communication", "copies"]);
+});
+
 test("a click on a row of several ranks selects all of them, and a second one none", () => {
   const drawing = new RowsDrawing(contentOf("breakdown", CASES[0]!.frame), "ranks", THEMES.light);
   drawing.layout(600);

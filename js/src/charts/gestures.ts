@@ -140,7 +140,6 @@ export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[])
   return selectedSet.size === 0 ? null : [...selectedSet];
 }
 
-/** Return whether exactly these keys are selected. */
 export function isExactly<K>(selected: readonly K[] | null, keys: readonly K[]): boolean {
   if (selected === null) return false;
   const selectedSet = new Set(selected);

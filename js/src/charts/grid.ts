@@ -68,7 +68,6 @@ interface HeatmapContent {
   factRows: Set<number>;
 }
 
-/** Return the content of the heatmap before layout. */
 export function buildHeatmapContent(
   frame: PanelFrame,
   definition = HEATMAP,

@@ -27,7 +27,7 @@ import {
   formatValue,
   plural,
 } from "../ui/formats";
-import { extremesText, disambiguate } from "../ui/text";
+import { extremesText, disambiguate, kindName } from "../ui/text";
 
 export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
@@ -79,7 +79,6 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
-/** Return the values at `indices`, in that order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
@@ -130,10 +129,20 @@ const KINDS: Readonly<Record<string, string>> = {
   MEMORY: "memory",
 };
 
-/** Convert `COMPUTATION overlapping COMMUNICATION` to `compute + communication`. */
-export function kindLabel(label: string): string {
-  const names = label.split(" overlapping ");
+/** `communication + memory` for `COMMUNICATION overlapping MEMORY`. */
+function kindsOf(kernelType: string): string {
+  const names = kernelType.split(" overlapping ");
   return names.map((name) => KINDS[name.trim().toUpperCase()] ?? "other").join(" + ");
+}
+
+/** `communication + copies` for `communication + memory`. */
+function kindNames(kinds: string): string {
+  return kinds.split(" + ").map(kindName).join(" + ");
+}
+
+/** `communication + copies` for `COMMUNICATION overlapping MEMORY`. */
+export function kindLabel(kernelType: string): string {
+  return kindNames(kindsOf(kernelType));
 }
 
 const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
@@ -156,7 +165,8 @@ const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
     String(text).startsWith(String(prefix))
       ? String(text).slice(String(prefix).length)
       : String(text),
-  kinds_of: (label) => kindLabel(String(label)),
+  kinds_of: (kernelType) => kindsOf(String(kernelType)),
+  kind_names: (kinds) => kindNames(String(kinds)),
   numbers: (list) => (list as readonly ScalarValue[]).map(Number),
   size_range: (low, high) => formatSizeRange(toNumber(low), toNumber(high)),
 };
@@ -257,7 +267,6 @@ export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
   return rows;
 }
 
-/** Return the rows whose flag is set. */
 export function indicesOfTrue(flags: ColumnData): Int32Array {
   return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
@@ -372,7 +381,6 @@ function unknownNameError(noun: string, name: string, all: Iterable<string>): Er
 
 const expressionCache = new Map<string, Expression>();
 
-/** Return the value of an expression. */
 export function evaluate(code: string | number, scope: EvaluationScope): ScopeValue {
   if (typeof code === "number") return code;
   const expression = getOrMake(expressionCache, code, () => parseExpression(code));

@@ -133,7 +133,6 @@ export function paintWhisker(
   pen.globalAlpha = alpha;
 }
 
-/** Side length of the colour squares in a legend. */
 const SWATCH_PX = 10;
 
 type LabelAlign = "left" | "center" | "right";

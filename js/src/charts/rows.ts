@@ -257,7 +257,6 @@ interface RowsPlan extends ChartHead {
   rowPitch: number;
   /** Share of the row height that a bar takes. */
   fillShare: number;
-  /** Rows that have a name and texts. */
   labeledRows: ReadonlySet<number>;
   x(value: number): number;
   rowMiddle(row: number): number;

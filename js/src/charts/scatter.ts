@@ -76,7 +76,6 @@ export class RooflineDrawing implements Drawing {
       .sort((a, b) => this.times[b]! - this.times[a]!);
   }
 
-  /** Whether no row can be drawn. */
   get isEmpty(): boolean {
     return this.rows.length === 0;
   }

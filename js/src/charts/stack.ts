@@ -61,7 +61,12 @@ export function buildStack(
   return content;
 }
 
-/** Add the columns of bars that have the same parts in every row. */
+/** Return 0 for unknown times and for rounding errors: differences of means are not exactly 0. */
+function withoutRoundingError(timeNs: number): number {
+  return Math.abs(timeNs) >= 1e-3 ? timeNs : 0;
+}
+
+/** Add the columns of bars whose parts are the same in each row. */
 function buildPartStack(
   stack: PartStackDefinition,
   scope: EvaluationScope,
@@ -74,7 +79,7 @@ function buildPartStack(
   data.row = Float64Array.from(left.keys());
   const parts = stack.parts.map((part, index) => {
     const { line, on, fill, hatch } = BAR_STYLES[part.color]!;
-    const ns = toNumbers(evaluate(part.ns, scope), rows).map((time) => time || 0);
+    const ns = toNumbers(evaluate(part.ns, scope), rows).map(withoutRoundingError);
     const size =
       totals === null ? ns : ns.map((time, row) => (totals[row]! > 0 ? time / totals[row]! : 0));
     const [start, end] = [left, left.map((edge, row) => edge + size[row]!)];

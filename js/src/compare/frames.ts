@@ -75,7 +75,6 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
   faster: "slower",
 };
 
-/** Return a frame with its sides swapped. */
 export function swapSides(frame: PanelFrame): PanelFrame {
   const columns = Object.entries(frame.columns).map(([name, values]) => {
     const swapped = values.map((value) => swapValue(name, value));

@@ -421,7 +421,6 @@ function busyShares(
 
 // Pure functions that lay out the slots of steps in the strip.
 
-/** The content of the strip. */
 export interface StripData {
   labels: BySide<string>;
   slots: PanelFrame;

@@ -16,7 +16,6 @@ export interface ViewAddress {
 
 export type PanelIds = readonly (string | readonly string[])[];
 
-/** Return the address of this page. */
 export function pageAddress(panels: PanelIds, reach: string): ViewAddress {
   const [base, state] = splitPageAddress();
   return { base, state, isPage: true, panels, reach };

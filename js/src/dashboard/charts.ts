@@ -11,7 +11,6 @@ import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 
-/** Ids of the panels that are charts. */
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
 /** Return the definition with this word for devices in its texts. */

@@ -69,7 +69,6 @@ export class DashContext {
   readonly folded: ReadonlySignal<boolean | null>;
   /** Height of the timeline; null to fit its contents. */
   readonly height: ReadonlySignal<number | null>;
-  /** The measure that the heatmap shows. */
   readonly metric: ReadonlySignal<string>;
   /** Whether ranks wait for each other; true until a heatmap of the whole job shows no waiting. */
   readonly hasWaits = signal(true);
@@ -85,9 +84,14 @@ export class DashContext {
     const scene = this.scene.value;
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
   });
-  /** The ranks that charts fold into one row. */
-  readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
-  /** Whether the view fills its page or tab and has columns. */
+  /** The ranks that charts draw together. */
+  readonly folding = signal<FoldingState>({
+    isOffered: false,
+    isOn: false,
+    isPending: false,
+    groups: [],
+  });
+  /** Whether the view fills its page or tab with columns. */
   readonly isFilled = signal(false);
   /** The window of the timeline, or the window that it is moving to. */
   view: Span;
@@ -161,7 +165,6 @@ export class DashContext {
     this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
-  /** The word for the devices of the job. */
   get device(): string {
     return deviceOf(this.scene.peek());
   }
@@ -174,7 +177,6 @@ export class DashContext {
     this.root.querySelector(`[data-panel=${id}]`)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Return the element that contains a panel's chart. */
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
       const { selectionState, makeChart, theme, signal: abortSignal } = this;
@@ -196,7 +198,6 @@ export class DashContext {
     return isStale ? null : frame;
   }
 
-  /** Return the short form of a name, as shown in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const shortName = short[names.indexOf(name)];

@@ -487,3 +487,43 @@ test.each([340, 480, 700])("all buttons are in their toolbars at %i px", async (
   expect(view.all(".hta-toolbar .hta-button").length).toBeGreaterThan(10);
   expect(toolsOutside(view.root)).toEqual([]);
 });
+
+test("charts keep their height until similar ranks share rows", async () => {
+  let answer = (): void => undefined;
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  const view = await openDashboard({ folded: true }, (_, source) => {
+    source.become("live");
+    source.replies.set("clusters", () => ({ clusters: [], outliers: [], note: "" }));
+    const ask = source.ask.bind(source);
+    source.ask = async (op, request, signal) => {
+      if (op === "clusters") await answered;
+      return ask(op, request, signal);
+    };
+  });
+  const heights = (): string[] => {
+    const { minHeight, maxHeight } = view.find("[data-panel=breakdown]").style;
+    return [minHeight, maxHeight];
+  };
+  expect(view.chart("breakdown").frame).not.toBeNull();
+  const [height] = heights();
+  expect(height).toMatch(/^\d+px$/);
+  expect(heights()).toEqual([height, height]);
+  answer();
+  await expect.poll(heights).toEqual(["", ""]);
+});
+
+test("the facts of a job are whole in one column", async () => {
+  const view = await openDashboard({}, undefined, 700);
+  const facts = view.find(".hta-dash-toolbar .hta-facts");
+  expect(facts.textContent).toContain("events");
+  expect(facts.scrollWidth).toBeLessThanOrEqual(facts.clientWidth);
+  expect(facts.clientWidth).toBeGreaterThan(100);
+});
+
+test("a page leaves panels that it lacks to the kernel", () => {
+  const page = openPage();
+  const canAnswer = (...panels: string[]): boolean =>
+    page.canAnswer("panels", { panels, selection: FULL_SELECTION });
+  expect(canAnswer("breakdown", "kernels")).toBe(true);
+  expect(canAnswer("breakdown", "memory")).toBe(false);
+});

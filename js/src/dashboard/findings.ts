@@ -5,7 +5,6 @@ import type { SelectionJson } from "../protocol/source";
 /** A piece of a sentence: text, or a rank to select. `fact`: no other rank waits for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
-/** The text of a finding and what it selects. */
 export interface Finding {
   label: string;
   text: string;

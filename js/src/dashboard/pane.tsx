@@ -29,11 +29,14 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   const title = ctx.titleOf(id);
   const { frame, isStale, error } = state.value;
   const marked = useMarkedFrame(frame, ctx);
+  const isFolding = frame !== null && ctx.folding.value.isPending;
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
-    // The estimated height is reserved only until there is something to show.
-    if (frame !== null || error !== null) el.style.minHeight = "";
+    // The estimated height is kept until similar ranks share rows: the panels below do not move.
+    el.style.maxHeight = isFolding ? el.style.minHeight : "";
+    el.style.overflowY = isFolding ? "auto" : "";
+    if (!isFolding && (frame !== null || error !== null)) el.style.minHeight = "";
   });
   let placeholder: VNode | null = null;
   if (error !== null) {

@@ -114,7 +114,6 @@ function totalsText(sums: PanelFrame, scene: Scene): string {
   ].join("");
 }
 
-/** Return the selection as text for the status line. */
 export function selectionText(ctx: DashContext): RichText | null {
   const selection = ctx.selectionState.selection.value;
   if (selection === null) return null;

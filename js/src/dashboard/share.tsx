@@ -162,7 +162,6 @@ async function fetchParquet({ source, signal }: DashContext, panel: string): Pro
 
 // The form for the name of a file that the kernel writes.
 
-/** Size limit of the page, in MB. */
 const MAX_MB = 25;
 
 function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {

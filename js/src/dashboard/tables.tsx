@@ -401,6 +401,7 @@ const REQUESTS: TableSpec = {
     {
       by: "last_share",
       title: "last",
+      width: "max-content",
       hint: "The node whose push comes last most often, and how late it is on average",
       isNumber: true,
       cell: (row) => {
@@ -459,7 +460,11 @@ const MESSAGES: TableSpec = {
       isNumber: true,
       cell: (row) => formatSizeRange(Number(row("size_lo")), Number(row("size_hi"))),
     },
-    barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
+    // The shares are to be compared, so narrow tables keep them.
+    {
+      ...barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
+      from: 400,
+    },
     numberColumn("calls", "calls", "Number of calls", countText, 420),
     numberColumn("bytes", "bytes", "Calls times their mean size", sizeText, 520),
     numberColumn("share_of_calls", "calls %", "Share of the routine's calls", shareText),

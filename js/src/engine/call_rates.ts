@@ -27,7 +27,6 @@ export function selectedKernels(selection: RankSelection): Iterable<number> {
   return analysis.trace.longestWork().filter((row) => isSelected(selection, row) && inWindow(row));
 }
 
-/** Yield the rows of the selected operators. */
 export function* selectedOperators(selection: RankSelection): Iterable<number> {
   const tree = operatorTree(selection);
   const [first, last] = candidateRange(tree, selection);

@@ -266,7 +266,6 @@ export class Pacer {
 
 /** A value as compact JSON and as text for display. */
 export interface JsonText {
-  /** Compact JSON. */
   json: string;
   /** Strings without quotes; other values as compact JSON. */
   text: string;

@@ -20,7 +20,6 @@ import { durationFigures } from "./search";
 /** Fields that are known only for rows of `events`, and only on ranks with individual events. */
 const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
-/** Answer `event`. */
 export async function eventDetails(
   rank: RankTrace,
   rows: EventTable,

@@ -78,7 +78,6 @@ export function deviceTimesOf(selection: RankSelection): DeviceTimes {
   });
 }
 
-/** Return the number of selected events that are device work. */
 export function workCount(selection: RankSelection): number {
   return sum(deviceTimesOf(selection).counts);
 }

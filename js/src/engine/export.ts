@@ -11,7 +11,6 @@ import type { ArgsReader, RankTrace } from "./rank";
 /** Offer a file to the user. */
 export type SaveFile = (name: string, file: Blob) => void;
 
-/** Answer `export`. */
 export async function exportSelection(
   job: PageJob,
   request: Requests["export"],

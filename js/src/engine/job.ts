@@ -53,7 +53,6 @@ export class PageJob {
     return this.headers.map(({ rank }) => rank);
   }
 
-  /** Return the number of the rank that a lane belongs to. */
   rankOfLane(lane: number): number {
     return this.headerOfLane(lane).rank;
   }

@@ -73,7 +73,6 @@ function coveredByChildren(
 
 /** Call paths: the names from the outermost operator down to an operator, and what is selected. */
 interface CallPaths {
-  /** The path of each operator. */
   pathOfOperator: Int32Array;
   /** The path without its last operator; -1 if there is none. Its number is always lower. */
   parent: number[];

@@ -24,7 +24,6 @@ type PairsHeader = ClassCounts & { columns: Record<string, ColumnSpec>; statuses
 interface RunEvents {
   rank: Float64Array;
   id: Float64Array;
-  /** The row of each event. */
   rowOf: Map<string, number>;
 }
 
@@ -32,7 +31,6 @@ interface EventPairs {
   sides: readonly [RunEvents, RunEvents];
   status: Uint8Array;
   class: Uint8Array;
-  /** The rows of each change. */
   changes: Float64Array[];
   node: Float64Array;
 }

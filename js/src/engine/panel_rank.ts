@@ -97,7 +97,6 @@ export class RankAnalysis {
   readonly number: number;
   readonly work: DeviceWork;
   readonly kernels: { name: number; kind: number }[] = [];
-  /** The entries of this rank in matched collectives. */
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Rows of the rank's unmatched communication; null if the job has only one rank. */
   readonly unmatchedIds: Int32Array | null;

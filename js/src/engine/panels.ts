@@ -94,6 +94,10 @@ export class PanelEngine {
     };
   }
 
+  canBuild(panels: readonly string[]): boolean {
+    return panels.every((id) => id in this.builders);
+  }
+
   async panels(request: Requests["panels"]): Promise<Answer<"panels">["reply"]> {
     const selection = normalizeSelection(request.selection);
     const panels: Record<string, PanelFrame> = {};

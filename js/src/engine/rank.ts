@@ -52,14 +52,14 @@ type LaneContent =
 export const COMMUNICATION = kindCode("communication");
 export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
-/** Number of kinds of device work. Their codes come first. */
+const SYNC = kindCode("sync");
+/** Number of kinds that are work of the device; their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
 /** Events per block. Blocks whose latest end is before the window are skipped. */
 const EVENTS_PER_BLOCK = 4096;
 
 /** Host operators, numbered in row order. -1 means none. */
 interface OperatorRows {
-  /** Event row of each operator. */
   row: Int32Array;
   /** Index of the enclosing operator. */
   parent: Int32Array;
@@ -222,8 +222,9 @@ export class RankTrace {
       return (row) => isOfThreads(lane[row]!) && isShown(row);
     }
     const isOfStream = this.trackFilter((track) => track.role === "stream");
-    const isCommunication = (row: number) => this.kindOf(events, row) === COMMUNICATION;
-    return (row) => isOfStream(lane[row]!) && isCommunication(row) === (role === "comm");
+    const isOfRole = (kind: number): boolean =>
+      role === "comm" ? kind === COMMUNICATION : kind !== COMMUNICATION && kind !== SYNC;
+    return (row) => isOfStream(lane[row]!) && isOfRole(this.kindOf(events, row));
   }
 
   trackFilter(

@@ -99,7 +99,6 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
 
 interface SearchHits {
   ranks: RankHits[];
-  /** Number of matching names. */
   names: number;
   total: number;
   error: string | null;
@@ -227,7 +226,6 @@ interface TotalsEntry {
 
 const NO_TOTALS = { count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
 
-/** Answer `totals`. */
 export async function totalsReply(
   { masks, names }: PageJob,
   ranks: readonly RankTrace[],

@@ -115,12 +115,14 @@ export class PageSource implements LocalSource {
     return this.job.page.scene.embedded?.level === "all";
   }
 
-  canAnswer(op: Operation): boolean {
+  canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
     const { embedded } = this.job.page.scene;
     // Files are written by the kernel.
     if (embedded?.level !== "all" || op === "export") return false;
     // For some ranks, the arguments may not have fit in the page.
     if (op === "event" && embedded.ranks_args.length !== embedded.ranks_full.length) return false;
+    // Panels of the whole job are in the page only if they were shown when it was made.
+    if (op === "panels") return this.panels.canBuild((request as Requests["panels"]).panels);
     return op in this.jsonHandlers || op in this.bufferHandlers;
   }
 

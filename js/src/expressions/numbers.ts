@@ -40,7 +40,6 @@ export function indicesWhere(length: number, predicate: (index: number) => boole
 }
 
 export interface RowGroups {
-  /** Rows in group order. */
   order: Int32Array;
   /** Position in `order` of the first row of each group, followed by the number of rows. */
   first: Int32Array;

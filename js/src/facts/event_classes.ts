@@ -69,7 +69,6 @@ export function classOfChange(change: string, before: number, after: number): Ev
   return `${after > before ? "slower" : "faster"}_${ratio >= VERY_MUCH_LONGER ? 3 : size}`;
 }
 
-/** Return the CSS style of a class. */
 export function classCss({ color, hatched, faint }: ClassStyle): Record<string, string> {
   if (!hatched) return { background: color, opacity: faint === true ? "0.45" : "1" };
   return {

@@ -79,7 +79,6 @@ export function choosesOperators(id: string): boolean {
   return KINDS.some((kind) => kind.id === id && kind.rows === "operators");
 }
 
-/** Return whether a panel has data to request. */
 export function hasNumbers(id: string): boolean {
   const { shape } = findPanelKind(id);
   return shape === "chart" || shape === "table";

@@ -65,7 +65,6 @@ export function overlapTest({
   return (start, dur) => start < high && overlaps(start, start + dur, low);
 }
 
-/** Return the length of the union of spans. */
 export function unionLength(spans: readonly (readonly [start: number, end: number])[]): number {
   const sorted = [...spans].sort((a, b) => a[0] - b[0]);
   const starts = Float64Array.from(sorted, ([start]) => start);

@@ -30,7 +30,6 @@ export interface Ribbon {
   /** The last arrival at each collective. */
   jobArrivals: RibbonArrivals;
   names: readonly string[];
-  /** Number of matched collectives. */
   collectiveCount: number;
   /** The largest `ns` in the whole job. */
   maxNs: number;

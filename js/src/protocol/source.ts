@@ -143,7 +143,6 @@ export interface Reply<Body extends object = Record<string, unknown>> {
   buffer: ArrayBuffer | null;
 }
 
-/** The reply to an operation. */
 export type Answer<Op extends Operation> = Reply<
   Op extends keyof Replies ? Replies[Op] : Record<string, unknown>
 >;

@@ -162,7 +162,7 @@ function memoize<T>(make: () => T): () => T {
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
   const runs = rankRuns(memberRanks);
-  const shortNames = [`${count} ranks like ${rank}`, `${count} like ${rank}`];
+  const shortNames = [`${count} ranks like ${rank}`, `${count} like ${rank}`, `${count} ranks`];
   return runs.length > 4 ? shortNames : [`ranks ${runs.join(", ")}`, ...shortNames];
 }
 
@@ -421,7 +421,6 @@ export function makeRowInfo(row: StageRow, y: number): RowInfo {
 
 // Similar ranks folded into a row: the members of a group, and the position of the badge.
 
-/** Width of the badge in the gutter, in CSS px. */
 export const BADGE_WIDTH = 14;
 /** Tolerance to the left and right of the badge, in CSS px. */
 const BADGE_HIT_MARGIN = 5;

@@ -237,7 +237,7 @@ export class VisibleLanes {
     if (track === undefined) return null;
     const deviceRole = kind === "communication" ? "comm" : "gpu";
     const role = track.role === "stream" ? deviceRole : "cpu";
-    if (role === "cpu" && track.role !== "thread") return null;
+    if (role === "cpu" ? track.role !== "thread" : kind === "sync") return null;
     const summaryLane = summary.find(
       (summaryBand) =>
         summaryBand.role === role && (role !== "cpu" || summaryBand.label === track.label),

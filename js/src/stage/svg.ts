@@ -7,7 +7,7 @@ import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import type { Kind, Scene, SceneRank, Source, Span, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
-import { niceStep } from "../ui/text";
+import { kindName, niceStep } from "../ui/text";
 import { FONT, FONT_FAMILY, interpolateStops } from "../ui/theme";
 import { nsPerDevicePx, type StageGeometry } from "./camera";
 import type { StageFrame } from "./frame";
@@ -285,7 +285,7 @@ function kindKeys(pen: CanvasPen, frame: StageFrame): LegendKey[] {
   if (classes !== null && geometry.margin === 0) return [];
   const kinds = visibleKinds(frame).filter((kind) => classes === null || OF_DEVICE.has(kind));
   return kinds.flatMap((kind) => {
-    const label = kind === "cpu" ? "CPU" : kind;
+    const label = kindName(kind);
     const share = stats?.stats.kinds[kind];
     const draw: Swatch = (left, top) =>
       pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]);

@@ -17,7 +17,6 @@ import type { TimeMark } from "../stage/overlay";
 import type { Stage } from "../stage/stage";
 import type { CardMessage } from "./messages";
 
-/** An event with its listeners. */
 export class Emitter {
   private readonly listeners: (() => void)[] = [];
 

@@ -57,7 +57,9 @@ export interface FoldingState {
   /** Whether ranks can be folded. In a saved page, this is not known before the first reply. */
   isOffered: boolean;
   isOn: boolean;
-  /** Groups of ranks that share a row. */
+  /** Whether similar ranks are to be folded, and are not known yet. */
+  isPending: boolean;
+  /** The ranks that share a row. */
   groups: readonly (readonly number[])[];
 }
 
@@ -85,10 +87,13 @@ export class FoldingController {
   });
   readonly stateSignal = computed((): FoldingState => {
     const { scene, source } = this.app.ctx;
-    const isKnown = this.clusters.value !== null || source.status !== "none";
+    const isPending = this.clusters.value === null;
+    const isKnown = !isPending || source.status !== "none";
+    const isOffered = scene.ranks.length >= MIN_RANKS && !this.isUnavailable.value && isKnown;
     return {
-      isOffered: scene.ranks.length >= MIN_RANKS && !this.isUnavailable.value && isKnown,
+      isOffered,
       isOn: this.isEnabled.value,
+      isPending: isOffered && isPending && this.isEnabled.value,
       groups: this.groups,
     };
   });

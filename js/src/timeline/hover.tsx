@@ -17,7 +17,7 @@ import type {
   Slice,
 } from "../protocol/source";
 import { deviceOf } from "../protocol/scene";
-import { kindName } from "../ui/controls";
+import { kindName } from "../ui/text";
 import {
   formatCount,
   formatDuration,

@@ -30,7 +30,7 @@ test("only representatives and outliers have rows, in the order of ranks", () =>
   const rows = rowsOf(rankGroupsOf(CLUSTERS, none, none));
   expect(ranksOf(rows)).toEqual([2, 5]);
   expect(rows[0]!.name).toBe("ranks 0–4, 6, 7");
-  expect(rows[0]!.shortNames).toEqual(["7 ranks like 2", "7 like 2"]);
+  expect(rows[0]!.shortNames).toEqual(["7 ranks like 2", "7 like 2", "7 ranks"]);
   expect(rows.map(({ badge }) => badge)).toEqual(["unfold", null]);
   expect(rows[1]!.reason).toContain("25 % longer");
 });

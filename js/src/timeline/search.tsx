@@ -62,7 +62,6 @@ export class SearchController {
     this.focus();
   }
 
-  /** Return whether an event is the current match. */
   isAt(brief: Brief): boolean {
     const { currentHit } = this;
     return (

@@ -206,7 +206,6 @@ export function RichTextSpan({ words }: { words: RichText }) {
   );
 }
 
-/** A checkbox that sets a signal. */
 export function Checkbox({ text, hint, on }: { text: string; hint: string; on: Signal<boolean> }) {
   return (
     <label class="hta-check" title={hint}>
@@ -231,12 +230,7 @@ export const renderButton = ({
 export const renderFailure = (title: string, error: Error, retry: () => void): HTMLElement =>
   renderElement(<FailureNote title={title} error={error} retry={retry} />);
 
-/** Return the display name of a kind. */
-export function kindName(kind: Kind): string {
-  return kind === "cpu" ? "CPU" : kind;
-}
-
-// Small line icons in the colour of their text. They are drawn here, because fonts differ.
+// Small line icons in the colour of their text; drawn here, because fonts differ.
 
 const ICON_PATHS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",

@@ -1,5 +1,6 @@
 /** Measure, truncate and wrap text; format the sentences of notes. */
 
+import KIND_NAMES from "../../../hta_widgets/facts/kind_names.json";
 import { ranksText } from "../facts/rank_text";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
@@ -292,8 +293,10 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
   return joinSentences(frameNote(frame) || otherwise, remedy);
 }
 
-/** Words for kinds of events that differ from the keys of `attrs.matched`. */
-const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
+/** Display name of a kind of events. */
+export function kindName(kind: string): string {
+  return (KIND_NAMES as Record<string, string>)[kind] ?? kind;
+}
 
 /**
  * Return a text about what a frame lacks (kinds without matching events, ranks not in the page),
@@ -310,7 +313,7 @@ export function unmatchedText(
     (key) => matched[key] === 0 && jobKinds.includes(key),
   );
   return joinSentences(
-    unmatched.map((key) => `no ${KIND_WORDS[key] ?? key}`).join(" and "),
+    unmatched.map((key) => `no ${kindName(key)}`).join(" and "),
     leftOutText(frame),
     frameNote(frame),
   );

@@ -30,7 +30,6 @@ export class TooltipState {
   }
 }
 
-/** A tooltip, placed in the element that contains it. */
 export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   const place = useRef<HTMLDivElement>(null);
   const { value: shown } = tooltip.shown;

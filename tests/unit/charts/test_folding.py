@@ -64,3 +64,15 @@ def test_charts_fold_where_clusters_are_given_and_not_otherwise():
     assert list(source["ranks"]) == ["rank 2", "3 ranks: 0, 1, 3"]
     assert "clusters : DataFrame, optional" in charts.temporal_breakdown.__doc__
     assert "clusters" not in charts.operators.__doc__
+
+
+def test_rounding_errors_of_means_are_no_part_of_a_bar():
+    copies = pd.Series([1, 2, 2])
+    frame = pd.DataFrame({"rank": range(3), "span_ns": 1000, "idle_ns": 0})
+    frame["compute_ns"] = 1000 - 100 - copies
+    frame["non_compute_ns"] = 100 + copies
+    frame["exposed_communication_ns"] = 100
+    frame["exposed_memory_ns"] = copies
+    figure = charts.temporal_breakdown(frame, clusters=clusters(0, 0, 0))
+    labels = [item.label.value for legend in figure.legend for item in legend.items]
+    assert labels == ["compute", "communication", "copies"]

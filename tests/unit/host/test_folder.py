@@ -170,6 +170,15 @@ def test_workers_and_servers_of_byteps_are_one_job(shared, tmp_path, place):
     assert len(hw.load(entry.source, progress=False)) == 6
 
 
+@pytest.mark.parametrize("place", ["", "runs/first"])
+def test_the_folders_of_the_ranks_of_ascend_are_one_job(shared, tmp_path, place):
+    source = shared / "traces/profilers/ascend/text_level1"
+    shutil.copytree(source, tmp_path / place, dirs_exist_ok=True)
+    folder = looked(tmp_path)
+    assert listed(folder) == [(place or ".", 2)]
+    assert len(hw.load(folder.entries[0].source, progress=False)) == 2
+
+
 def test_a_byteps_job_beside_other_jobs_stays_one_job(shared, write, tmp_path):
     shutil.copytree(shared / "traces/byteps/emulated", tmp_path, dirs_exist_ok=True)
     write("profiles/rank-0.json")

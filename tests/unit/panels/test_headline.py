@@ -333,11 +333,11 @@ def test_ranks_without_device_work_are_named_and_do_not_wait(tmp_path, slow_job)
     shutil.copytree(slow_job, tmp_path / "job")
     host = [small.event("python_function", "serve.py(3): step", 0, 5_000, pid=10)]
     start = "3 of 4 ranks wait for rank 3"
-    missing = "have no GPU work in the files, and no part in these figures."
+    missing = "no GPU work in the files, and are not included in these figures."
     for names, text in (
         ((), ""),
-        (("a.async_llm",), f"Rank 4 {missing.replace('have', 'has')}"),
-        (("a.async_llm", "b.async_llm"), f"Ranks 4, 5 {missing}"),
+        (("a.async_llm",), f"Rank 4 has {missing.replace('are', 'is')}"),
+        (("a.async_llm", "b.async_llm"), f"Ranks 4, 5 have {missing}"),
     ):
         for name in names:
             path = tmp_path / "job" / f"{name}.pt.trace.json"
@@ -455,7 +455,7 @@ def test_a_device_without_work_at_either_end(tmp_path):
     assert "idle" not in [finding.kind for finding in result.findings]
     assert said(small.load(tmp_path, events)) == (
         "No single cause stands out: compute 100 %. The GPU span is 10.0 µs:"
-        " 90 % of the run of 100 µs lies before the first work or after the last."
+        " 90 % of the run of 100 µs is before the first work or after the last."
     )
 
 
@@ -872,7 +872,7 @@ def test_the_slow_worker_is_named_with_all_of_its_gpus(tmp_path):
 def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
     write_mpi_job(tmp_path / "job", ranks=6, slow_rank=4, hosts=1, traces=False)
     result, text = headline_of(tmp_path / "job")
-    assert text.startswith("Rank 4 spends least time in MPI")
+    assert text.startswith("Rank 4 spends the least time in MPI")
     assert "the other 5 wait for it" in text
     assert "Of all Allreduce calls, those of 5–8\u202fB are 60\u202f% by number" in text
     assert result.findings[0].selection.ranks == (4,)
@@ -978,6 +978,6 @@ def test_a_host_that_waits_before_the_first_work_says_what_runs(tmp_path, name):
     ]
     text = said(small.load(tmp_path, rank))
     assert text.endswith(
-        "80 % of the run of 50.0 ms lies before the first work or after the last;"
+        "80 % of the run of 50.0 ms is before the first work or after the last;"
         " for 40.0 ms of that, work that is not in the files probably runs."
     )

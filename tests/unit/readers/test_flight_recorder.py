@@ -49,7 +49,7 @@ def test_dumps_of_a_real_hang_over_gloo():
     assert (traces.ranks, len(traces.problems)) == ([0, 1], 0)
     assert str(headline(traces)) == (
         "Rank 1 did not enqueue broadcast #4 of default_pg (0), for which rank 0 waits in <module> "
-        "(fr.py:10); its last was all_gather #1 of tp (1), finished, in <module> (fr.py:8)."
+        "(fr.py:10); its last call was all_gather #1 of tp (1), finished, in <module> (fr.py:8)."
     )
 
 

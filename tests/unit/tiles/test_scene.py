@@ -120,6 +120,28 @@ def test_many_host_threads_share_the_last_lane(tmp_path):
     assert (cell["count"], cell["busy"]) == (6, 10)
 
 
+@pytest.mark.parametrize(
+    ("category", "name"), [("cuda_sync", "Stream Wait Event"), ("kernel", "EVENT_WAIT")]
+)
+def test_waits_on_a_stream_are_not_drawn_as_compute(tmp_path, category, name):
+    on_stream = {"pid": 0, "tid": 7, "stream": 7}
+    events = [
+        small.event("kernel", "gemm", 0, 10, **on_stream),
+        small.event(category, name, 10, 90, **on_stream),
+        small.event("kernel", "ncclDevKernel_AllReduce", 100, 120, **on_stream),
+    ]
+    engine, scene = scene_of(tmp_path, "waits.json", events)
+    work, communication = scene["ranks"][0]["summary"]
+    assert (work["role"], communication["role"]) == ("gpu", "comm")
+    cell, _ = engine.answer({"op": "cell", "lane": work["lane"], "start": 0, "end": 10**6})
+    assert (cell["count"], cell["busy"]) == (1, 10)
+    [track] = scene["ranks"][0]["tracks"]
+    cell, _ = engine.answer({"op": "cell", "lane": track["lane0"], "start": 0, "end": 10**6})
+    assert (cell["count"], cell["busy"]) == (3, 110)
+    _, scene = scene_of(tmp_path, "only_waits.json", events[1:])
+    assert [row["role"] for row in scene["ranks"][0]["summary"]] == ["comm"]
+
+
 def test_a_file_that_is_no_programs_still_has_a_folded_row(tmp_path):
     event = small.event("user_annotation", "job", 5, 10, pid="ci", tid="a")
     _, scene = scene_of(tmp_path, "other.json", [event])
@@ -260,7 +282,7 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     assert max(imposed, key=imposed.get) == truth["slow_rank"]
     # Headline, red row and table of ranks name the same one; what costs most in the strip is its.
     assert result["late"] == [truth["slow_rank"]]
-    assert str(headline(traces)).startswith("Rank 2 spends least time in MPI")
+    assert str(headline(traces)).startswith("Rank 2 spends the least time in MPI")
     table = PanelEngine(traces).frame("mpi_ranks", Selection())
     assert table["rank"][table["is_straggler"]].tolist() == [2]
     reply, buffer = engine.answer({"op": "ribbon", "start": start, "end": end, "bins": 1})

@@ -134,7 +134,7 @@ def test_what_is_written_is_what_the_version_says(tmp_path):
     begin = dict.fromkeys(columns, 0)
     after = {"lanes.ns": len(device), "lanes.rows": 2, "lanes.kinds": 0}
     assert json.loads(json.dumps(fact)) == {
-        "version": 1,
+        "version": 2,
         "lanes": [["gpu", [], False, begin, of_device], ["cpu", [0], False, after, of_host]],
     }
 

@@ -22,7 +22,6 @@ import {
   FactList,
   FailureNote,
   Kbd,
-  kindName,
   Link,
   Swatch,
   Tabs,
@@ -38,6 +37,7 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
+import { kindName } from "../../ui/text";
 import type { EventSelection } from "../selected_event";
 import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";

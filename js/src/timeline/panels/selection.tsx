@@ -16,12 +16,12 @@ import {
   CopyButton,
   CutName,
   FailureNote,
-  kindName,
   Swatch,
   Tabs,
 } from "../../ui/controls";
 import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
 import { toCsv, FilterField } from "../../ui/table";
+import { kindName } from "../../ui/text";
 import { rowsText, selectionCode, selectionHead } from "../text";
 import type { PanelControl } from "./control";
 
