@@ -427,7 +427,7 @@ class LinkedView(anywidget.AnyWidget):
         return None
 
     def undo(self) -> bool:
-        """Go back one change of view, selection, search, colour or pins; False if none is left."""
+        """Undo one change of view, selection, search, color or pins; return whether one was left."""
         return bool(self.state.undo())
 
     def redo(self) -> bool:
