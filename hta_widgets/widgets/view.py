@@ -427,7 +427,7 @@ class LinkedView(anywidget.AnyWidget):
         return None
 
     def undo(self) -> bool:
-        """Undo one change of view, selection, search, color or pins; return whether one was left."""
+        """Undo one change of view, selection, search, color or pins; return if one was left."""
         return bool(self.state.undo())
 
     def redo(self) -> bool:
