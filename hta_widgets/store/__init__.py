@@ -1,1 +1,1 @@
-"""Save traces as files that open fast, and open them."""
+"""Stores: folders of mappable files in which traces are saved and from which they load fast."""
