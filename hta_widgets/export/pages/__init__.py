@@ -1,1 +1,1 @@
-"""Saved pages: one HTML file with a view, its data and the code that draws it."""
+"""Save pages: HTML files that contain a view, its data, and the code to draw it."""
