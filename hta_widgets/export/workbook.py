@@ -88,7 +88,7 @@ def _table(traces: TraceSet, name: str) -> pd.DataFrame:
         frame = pd.DataFrame()
         frame.attrs["note"] = str(error)
     if len(frame) > _MAX_ROWS:
-        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows, the limit of a sheet"
+        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows (limit of a sheet)"
         frame = frame.head(_MAX_ROWS)
         frame.attrs["note"] = note
     return frame

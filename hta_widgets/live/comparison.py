@@ -189,7 +189,7 @@ class DiffAnswers:
         """Return the answers for a single pair of ranks."""
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
-            raise ValueError(f"no pair of ranks {pair}: pairs have the numbers 0 to {count - 1}")
+            raise ValueError(f"no pair of ranks {pair}: pairs are numbered 0 to {count - 1}")
         swapped_ranks = self.both.rank_pairs[pair][::-1]
 
         def compare_swapped() -> Comparison:
@@ -282,7 +282,7 @@ class DiffAnswers:
         ranks = None if request.pair is None else pair_answers.both.rank_pairs[0]
         changes = diff.changes(pair_answers.both)
         if request.row >= len(changes):
-            raise ValueError(f"no change {request.row} among {len(changes)}")
+            raise ValueError(f"change {request.row} does not exist; there are {len(changes)}")
         return self.pair_table.events_of_change(changes.iloc[request.row], ranks), None
 
     def _on_classes(self, _request: operations.ClassesRequest) -> Answer:

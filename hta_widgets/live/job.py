@@ -84,7 +84,7 @@ MAX_FRAMES = 100
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # finished or being computed
-NO_WAITS = "there is no communication between ranks on their devices"
+NO_WAITS = "no communication between the ranks' devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:

@@ -375,7 +375,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         checked = convert({**request, **_whole_times(request)}, struct)
     except ValidationError as error:
         raise RequestError(
-            f"the request {op} is not understood: {error}", code="invalid_request"
+            f"the request {op} is invalid: {error}", code="invalid_request"
         ) from None
     try:
         reply: Answer = handler(checked)
@@ -384,7 +384,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
     except TraceError:
         raise
     except ValueError as error:
-        raise TraceError(f"the request {op} has no answer: {error}") from None
+        raise TraceError(f"the request {op} cannot be answered: {error}") from None
     return reply
 
 

@@ -126,9 +126,9 @@ def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
     if not is_cache:
         ranks = {entry["trace"]["rank"] for entry in manifest["ranks"]}
         if not ranks:
-            raise DamagedFileError("holds no ranks")
+            raise DamagedFileError("contains no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
-            raise DamagedFileError("was changed (it lacks a clock, or has a rank twice)")
+            raise DamagedFileError("was changed (it has no clock or a duplicate rank)")
     for entry in all_entries(manifest):
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
@@ -241,7 +241,7 @@ _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("recor
 def check_column(rank: CheckedRank, name: str, values: Array) -> None:
     """Raise `DamagedFileError` if a numeric column has invalid values."""
     if fault := _column_fault(rank, name, values):
-        raise DamagedFileError(f"was changed: its column {name} {fault}")
+        raise DamagedFileError(f"was changed: column {name} {fault}")
 
 
 def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
@@ -251,7 +251,7 @@ def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
     dtype = values.dtype
     is_time = name.endswith(("_ns", ".ns"))
     if dtype.kind not in rule.kinds or not dtype.isnative or (is_time and dtype != np.int64):
-        return f"is of the type {dtype}"
+        return f"has the unexpected type {dtype}"
     table = name.partition(".")[0]
     if table in rank.sizes and name not in _OWN_LENGTH and len(values) != rank.sizes[table]:
         return f"has {len(values):,} rows instead of {rank.sizes[table]:,}"
@@ -260,12 +260,12 @@ def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
         is_limited = limit != -1  # without records, record numbers are unrestricted
         is_low = is_limited and rule.low is not None and values.min() < rule.low
         if is_low or (is_limited and limit is not None and values.max() >= limit):
-            return f"has values beyond {rule.low} … {limit}"
+            return f"has values outside {rule.low} … {limit}"
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
-            return "is not in order"
+            return "is not sorted"
     is_consistent = _CHECKS.get(name)
     if is_consistent is not None and not is_consistent(rank, values):
-        return "does not fit the other columns"
+        return "contradicts other columns"
     return ""
 
 

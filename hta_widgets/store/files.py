@@ -162,7 +162,7 @@ class ArrowFile:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         has_columns = 0 <= frame.start <= frame.end <= size
         if not has_columns or _frame_checksum(content, frame.start, frame.end) != frame.checksum:
-            raise DamagedFileError("was changed: the checksum of its frame differs")
+            raise DamagedFileError("was changed: the checksum of its frame does not match")
         try:
             reader = pa.ipc.open_file(content)
             self._batch: Any = reader.get_batch(0)
@@ -170,7 +170,7 @@ class ArrowFile:
             self._specs: dict[str, list[Any]] = header["columns"]
             self.facts: dict[str, Any] = header["facts"]
         except (pa.ArrowException, ValueError, KeyError, TypeError) as cause:
-            raise DamagedFileError(f"is not a file of a stored rank ({cause})") from None
+            raise DamagedFileError(f"is not the file of a stored rank ({cause})") from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._specs
@@ -196,16 +196,16 @@ class ArrowFile:
         data = self._cell_of(name, count).buffers()[-1]
         values: Array = np.frombuffer(data or b"", np.dtype(dtype))[:count]
         if len(values) != count or zlib.crc32(values.data) != checksum:
-            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of column {name} does not match")
         return values
 
     def texts(self, name: str) -> list[bytes]:
         """Return a column of byte strings."""
         offsets, data = self._text_buffers(name)
         if _text_checksum(offsets, data) != self._spec(name)[2]:
-            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of column {name} does not match")
         if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
-            raise DamagedFileError(f"was changed: the strings of its column {name} overlap")
+            raise DamagedFileError(f"was changed: strings in column {name} overlap")
         ends = offsets.tolist()
         return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
@@ -217,7 +217,7 @@ class ArrowFile:
         """Return a slice of the buffer of a byte-string column, without verifying the checksum."""
         _, data = self._text_buffers(name)
         if not 0 <= start <= end <= len(data):
-            raise DamagedFileError(f"was changed: its column {name} is too short")
+            raise DamagedFileError(f"was changed: column {name} is too short")
         return data[start:end]
 
     def count(self, name: str) -> int:
@@ -236,7 +236,7 @@ class ArrowFile:
         except (pa.ArrowException, KeyError) as cause:
             raise DamagedFileError(f"has no column {name} ({cause})") from None
         if len(cell) != count:
-            raise DamagedFileError(f"was changed: its column {name} has another length")
+            raise DamagedFileError(f"was changed: column {name} has the wrong length")
         return cell
 
     def _text_buffers(self, name: str) -> tuple[Ints, memoryview]:
@@ -278,16 +278,16 @@ def read_manifest(path: Path) -> dict[str, Any]:
             manifest[key] for key in ("hta_widgets_store", "checksum", "body")
         )
     except (ValueError, KeyError, TypeError):
-        raise DamagedFileError("is cut off, or was changed") from None
+        raise DamagedFileError("is cut off or was changed") from None
     if version != VERSION:
         age = "an older" if isinstance(version, int) and version < VERSION else "a newer"
         raise TraceError(
-            f"is a store of version {version}, by {age} hta_widgets; this one reads {VERSION}",
+            f"is a store of version {version}, by {age} hta_widgets; this one reads version {VERSION}",
             path=path,
             remedy=_RESAVE if age == "an older" else "Update hta_widgets.",
         )
     if not isinstance(body, dict) or zlib.crc32(_canonical(body)) != checksum:
-        raise DamagedFileError("was changed: its checksum differs")
+        raise DamagedFileError("was changed: its checksum does not match")
     return body
 
 

@@ -314,7 +314,7 @@ def _json(value: object) -> TextColumn:
 def _plain_value(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} is not JSON")
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
@@ -570,7 +570,7 @@ _COPY_AGAIN = "Copy the store again, or save the traces again."
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
     if Path(entry["file"]).name != entry["file"]:
-        raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
+        raise DamagedFileError(f"refers to a file outside its folder: {entry['file']}")
     file, expected_bytes = folder / entry["file"], entry["frame"][0]
     try:
         size_bytes = file.stat().st_size

@@ -198,7 +198,7 @@ class StoredRecords(RecordSource):
         packed = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
         if zlib.crc32(packed) != int(rank.numbers("records.checksum")[number]):
             raise DamagedFileError(
-                f"was changed: the checksum of its records' block {number} differs"
+                f"was changed: the checksum of record block {number} does not match"
             )
         size = int(rank.numbers("records.raw_bytes")[number])
         block = pa.Codec("zstd").decompress(packed, size, asbytes=True)
@@ -206,5 +206,5 @@ class StoredRecords(RecordSource):
         lengths: Array = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         if int(starts[-1]) != len(block):
-            raise DamagedFileError(f"was changed: its records' block {number} has another length")
+            raise DamagedFileError(f"was changed: record block {number} has the wrong length")
         return block, starts.tolist()

@@ -73,7 +73,7 @@ def _check_target(path: Path) -> None:
             return
         problem = "is a folder with other files"
     elif path.exists():
-        problem = "is a file, and a store is a folder"
+        problem = "is a file, but a store is a folder"
     else:
         return
     raise TraceError(problem, path=path, remedy="Save under another name.")

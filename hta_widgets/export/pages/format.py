@@ -87,9 +87,9 @@ class ColumnWriter:
         largest = int(numbers.max()) if len(numbers) else 0
         if largest >= 1 << 53:
             raise TraceError(
-                f"a page cannot hold {name} exactly: it has numbers of {largest.bit_length()} bits",
-                remedy="Save a part without the events that carry them: traces.subset(...). Times"
-                " of one page span 104 days at most.",
+                f"a page cannot store {name} exactly: values take {largest.bit_length()} bits",
+                remedy="Save a subset without these events: traces.subset(...). The times"
+                " in a page can span 104 days at most.",
             )
         used_bytes = max(1, (largest.bit_length() + 7) // 8)
         items = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)
@@ -251,7 +251,7 @@ def save_page(
     if written > max_mb * 1e6:
         warnings.warn(
             f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
-            "a page has at least an overview of every rank",
+            "a page contains at least an overview of every rank",
             stacklevel=stack_level(),
         )
     return str(target)

@@ -85,7 +85,7 @@ def save_html(
         make,
         max_mb=max_mb,
         min_mb=0.1,
-        remedy="A page without any event takes about 0.1 MB, and one of a dashboard 0.8 MB.",
+        remedy="A page without events takes about 0.1 MB, or 0.8 MB for a dashboard.",
         more_code=more_code,
     )
 
@@ -108,9 +108,9 @@ class OfflineData:
     def chunk(self, number: int | None = None) -> Answer:
         """Return a chunk of the data or, without `number`, the status.
 
-        ``state`` is ``preparing``, ``failed`` (with a ``message``), or ``ready``. If ready, the
-        status also contains ``bytes``, ``chunks``, and ``blocks``, the offset and length of each
-        block by name.
+        ``state`` is ``preparing``, ``failed`` (with ``message``), or ``ready``. If ready, the
+        status also has ``bytes``, ``chunks``, and ``blocks``: the offset and length of each block
+        by name.
         """
         chunks = int(self._status.get("chunks", 0))
         if number is None:
@@ -271,7 +271,7 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to `full` ranks, or none.
+        """Return the finest overviews of the other ranks that fit next to `full`, or none.
 
         Screen-resolution overviews of all ranks take precedence over the events of one more rank.
         """

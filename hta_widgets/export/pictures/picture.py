@@ -73,7 +73,7 @@ def timeline_svg(
     if not width >= _MIN_WIDTH:
         raise TraceError(
             f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
-            remedy="Names and numbers need this width.",
+            remedy="Names and numbers need at least this width.",
         )
     if classed is None and state.get("color") == "bound" and not scene["without_bounds"]:
         classed = bound_classing(engine.classes_of, theme)

@@ -220,7 +220,7 @@ def require_not_input(traces: Iterable[Trace], *targets: Path) -> None:
             raise TraceError(
                 "is a file that the traces were read from",
                 path=target,
-                remedy="Choose another place; the input stays as it is.",
+                remedy="Choose another path; input files are not overwritten.",
             )
 
 
@@ -266,7 +266,9 @@ def export_pair(
     target = Target.of(path)
     if target.is_directory:
         raise TraceError(
-            "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
+            "a pair of runs is written to one file",
+            path=path,
+            remedy="End the name with .json or .json.gz.",
         )
     # The default labels are folder names, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
@@ -287,9 +289,9 @@ def require_fitted_clock(traces: TraceSet) -> None:
     """Raise a `TraceError` if no collective determines clock offsets between the ranks."""
     if not clock_fit(traces).collectives.any():
         raise TraceError(
-            "no clock is fitted: no collective is found on two ranks"
+            "a clock cannot be fitted: no collective is found on two ranks"
             if len(traces) > 1
-            else "no clock is fitted: that takes two ranks or more",
+            else "a clock cannot be fitted to fewer than two ranks",
             remedy="Export the recorded times.",
         )
 
@@ -319,7 +321,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
         raise TraceError(
-            "a single rank lacks the reference of its fitted clock",
+            "a single rank has no reference for its fitted clock",
             path=traces.path,
             remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
         )
@@ -565,7 +567,7 @@ def _side_ranks(
         members.trace = trace.replace(rank=trace.rank + offset)
         members.title, members.side_move_ns = f"{side_title} · rank {trace.rank}", move_ns
     if not ranks:
-        raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
+        raise TraceError(f"nothing to export: no event is selected in the {side!r} run")
     return ranks
 
 

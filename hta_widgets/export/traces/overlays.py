@@ -86,7 +86,7 @@ def export_critical_path(
         raise TraceError(
             f"no event of rank {rank} has {annotation!r} in its name",
             path=traces[rank].path,
-            remedy='Give part of the name of a range, or "" for the whole rank.',
+            remedy='Give part of a range name, or "" for the whole rank.',
         )
     return write_overlay(
         graph, path, only_path=only_path, all_edges=all_edges, replace_input=replace_input
@@ -282,7 +282,7 @@ def export_patterns(
     trace = traces[traces.ranks[0] if rank is None else rank]
     if trace.source is None:
         raise TraceError(
-            f"rank {trace.rank} has no file to mark patterns in",
+            f"patterns cannot be marked: rank {trace.rank} has no file",
             remedy="Choose a rank that was read from a trace file.",
         )
     path = _overlay_target(trace, target_path(folder), beside_input=beside_input)

@@ -64,7 +64,7 @@ def test_columns_come_back(values, delta):
 
 
 def test_what_a_page_cannot_count_is_refused():
-    with pytest.raises(TraceError, match=r"cannot hold start exactly.*54 bits"):
+    with pytest.raises(TraceError, match=r"cannot store start exactly.*54 bits"):
         ColumnWriter().ints("start", [1 << 53])
 
 

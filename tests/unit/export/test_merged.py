@@ -294,7 +294,7 @@ def test_files_without_a_base_time_stay_above_zero(tmp_path):
 
 
 def test_what_cannot_be_is_refused(runs, tmp_path):
-    with pytest.raises(hw.TraceError, match="a pair is one file"):
+    with pytest.raises(hw.TraceError, match="a pair of runs is written to one file"):
         export_pair(*runs, tmp_path / "folder")
     with pytest.raises(hw.TraceError, match="base= takes 'first_step' or 'absolute', not 'steps'"):
         export_pair(*runs, tmp_path / "pair.json", base="steps")
