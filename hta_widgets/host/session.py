@@ -82,7 +82,7 @@ Offer = Callable[[Path], tuple[str, str] | None]
 
 #: Large traits of models. Each distinct value is sent only once and identified by its hash.
 _TEXTS = ("_esm", "_css")
-#: Traits that only Jupyter front ends use, and that are not sent.
+#: Traits that only Jupyter front ends use; they are not sent.
 _DROPPED = ("layout", "tabbable", "tooltip", "_dom_classes", "_anywidget_id", "_view_count")
 
 
@@ -127,7 +127,7 @@ class Hub:
         to: str | None = None,
         but: str | None = None,
     ) -> None:
-        """Send a message to one page, or to all pages, with one exception if `but` is set."""
+        """Send a message to the page `to` (default: all pages), except to the page `but`."""
         frame = pack(message, buffers)
         for page, send in self._pages.items():
             if page != but and to in {None, page}:
@@ -219,15 +219,14 @@ class WireComm(BaseComm):
 
 
 PROTOCOL = 1
-#: Time that a load continues after its last page disconnects, since pages may reconnect.
+#: Time for which a load continues after its last page disconnected, as it may reconnect.
 _GRACE_S = 10.0
 #: Maximum number of views that are kept open although no page shows them.
 _MAX_CACHED_WIDGETS = 4
 #: Signal for canceling a load. SIGINT is not used, because Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
-#: Maps a path from a page to an argument of `hta_widgets.load`, or to None if the path is not
-#: offered.
+#: Maps a path from a page to an argument of `hta_widgets.load`, or to None if it is not offered.
 Sources = Callable[[str], Any]
 
 
@@ -442,7 +441,7 @@ class Session:
         self._close_unused()
 
     def _load_result_message(self, load: _Load) -> dict[str, Any]:
-        """Load a view; return the outcome as a message. Signals interrupt only this function."""
+        """Load a view; return the outcome as a message. Only this function can be interrupted."""
         try:
             try:
                 load.can_interrupt = True

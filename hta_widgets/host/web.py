@@ -98,12 +98,12 @@ class Folder:
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
-        """Return what to load for the path of an entry, or None if it is unknown."""
+        """Return the argument of `load` for an entry's path, or None if the path is unknown."""
         jobs_and_files = (item for entry in self.entries for item in (entry, *entry.parts))
         return next((item.source for item in jobs_and_files if item.path == path), None)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries, each with its verdict or with a note why it has none."""
+        """Return the entries, each with its verdict or with a note on why it has none."""
         return [
             {
                 **entry.to_json(),
@@ -179,7 +179,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # File names of a job differ only in numbers. Otherwise, files next to folders are separate.
+        # File names of a job differ only in numbers. Other files next to folders are not one job.
         loose = [file.path.name for file in members if file.path.parent == root]
         is_mixed = len(groups) > 1 and len({re.sub(r"\d+", "#", name) for name in loose}) > 1
         if len(members) == 1 or is_mixed:
@@ -248,7 +248,7 @@ class AllowedPaths:
             self.folder.refresh()
 
     def source(self, path: str) -> Any:
-        """Return what to load for a path from a page, or None if it is not allowed."""
+        """Return the argument of `load` for a path from a page, or None if it is not allowed."""
         for source, name in self._names.items():
             if name == path:
                 return source

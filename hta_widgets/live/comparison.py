@@ -1,7 +1,7 @@
 """Answer the requests of pages that compare two runs.
 
-`DiffAnswers` computes each frame when it is first requested. `compute_frames_ahead` computes the
-frames that a page will request first while the page is still loading.
+`DiffAnswers` computes each frame on first request. `compute_frames_ahead` computes the first frames
+that a page needs while the page is still loading.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from hta_widgets.trace.names import short_name
 
 #: Tables for which the page has dedicated panels.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-#: Row limits: for names and waterfall parts, for nodes of the call tree, and for other tables.
+#: Maximum numbers of names and waterfall parts, of call tree nodes, and of rows of other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
 #: Maximum number of events, on both sides together, for which a page requests everything at once.
 _FEW_EVENTS = 250_000
-#: Maximum number of events for computing frames ahead. With more, the next cell could be delayed.
+#: Maximum number of events for computing frames ahead. More could delay the next notebook cell.
 _MAX_EVENTS = 1_000_000
 _MAIN_FINDINGS = 3  # number of findings in a notebook output
-_FINDINGS_MS = 3000  # time limit for the findings; if it is exceeded, the output has none
+_FINDINGS_MS = 3000  # time limit for the findings, which are omitted if it is exceeded
 #: Pause between two frames that are computed ahead, so that requests can be answered.
 _PAUSE_S = 0.002
 
 
 class DiffAnswers:
-    """The answers to the page of a comparison, each computed on first request."""
+    """Answers the requests of a comparison page. Each answer is computed on first request."""
 
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
@@ -224,7 +224,7 @@ class DiffAnswers:
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
-        """Return the full names of each short name, largest difference first."""
+        """Map each short name to its full names, sorted by difference (largest first)."""
         members: dict[str, list[str]] = {}
         for name in diff.names(self.both, device=device)["name"].tolist():
             members.setdefault(short_name(name), []).append(name)

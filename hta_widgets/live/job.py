@@ -80,11 +80,11 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 MAX_FRAMES = 100
-#: Memory budget for indexed lanes: enough to index each event once, within the limits below.
+#: Memory for indexed lanes: bytes per event, enough to index each once, and limits of the total.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # finished or being computed
-NO_WAITS = "no communication between the ranks' devices"
+NO_WAITS = "no communication between ranks was recorded on devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:

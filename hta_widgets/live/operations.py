@@ -219,7 +219,7 @@ class ClustersRequest(Request, tag="clusters", kw_only=True):
 
 
 class PanelsRequest(Request, tag="panels", kw_only=True):
-    """The frames of some panels of a dashboard."""
+    """Frames of dashboard panels."""
 
     panels: Names
     selection: SelectionJson | None = None
@@ -286,7 +286,7 @@ class FramesRequest(Request, tag="frames", kw_only=True):
 
 
 class PartnerRequest(Request, tag="partner", kw_only=True):
-    """The event of the other run that matches an event."""
+    """The event in the other run that is matched with an event."""
 
     of: Literal[0, 1]
     rank: Count
@@ -309,7 +309,7 @@ class ChangeEventsRequest(Request, tag="change_events", kw_only=True):
 
 
 class ClassesRequest(Request, tag="classes", kw_only=True):
-    """The number of events in each class of change."""
+    """The number of events in each change class."""
 
 
 class ExportPairRequest(_Write, tag="export_pair", kw_only=True):

@@ -39,9 +39,9 @@ MAX_MARKED, _MAX_CHANGES = 20_000, 60
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
-    For operators, these are their events and device work: all work below an operator that was
-    added, removed or moved, but only directly launched work of a slower or faster operator. For
-    replaced device work, these are the rows of that work.
+    A change of an operator includes its events and device work: all work below an operator that was
+    added, removed or moved, but only the work that a slower or faster operator launched directly. A
+    change of replaced work includes only the rows of that work.
     """
     word, name = str(change["change"]), str(change["name"])
     status, path = pairs["status"], pairs["path"]

@@ -1,1 +1,1 @@
-"""Stores: folders of mappable files in which traces are saved and from which they load fast."""
+"""Save traces to folders of memory-mappable files, from which they load fast."""

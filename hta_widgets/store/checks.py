@@ -21,7 +21,7 @@ from hta_widgets.trace.problems import ProblemKind
 
 
 class DamagedFileError(Exception):
-    """A file does not match its checksum, size or expected content; the message states how."""
+    """Raised if a file was changed since it was written. The message describes the damage."""
 
 
 def damage_text(cause: Exception) -> str:
@@ -38,9 +38,9 @@ StreamId = Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
 #: Number of lanes of a track. Depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
-#: Minimum size of a row: every table has at least one int64 column.
+#: Minimum size of a row in bytes, since every table has an int64 column.
 _ROW_BYTES = 8
-#: Maximum number of records per byte of a file, a generous bound. Real records take several bytes.
+#: Generous upper bound of records per byte of a file; real records take several bytes.
 _MAX_RECORDS_PER_BYTE = 1000
 
 #: Fields of `Track`.
@@ -68,7 +68,7 @@ class Facts(TypedDict):
 
 
 class Stated(TypedDict):
-    """Values from the metadata that are duplicated in the manifest."""
+    """Metadata values that are repeated in the manifest."""
 
     export_part: dict[str, Any] | None
     world_size: Rank
@@ -113,7 +113,7 @@ class Manifest(TypedDict):
     clock: Clock | None  # None in caches
     problems: list[tuple[ProblemKind, Count, str, Rank | None, str | None]]
     ranks: list[RankEntry]
-    #: traces of captured CUDA graphs, with their ranks; absent from older stores
+    #: traces of graph captures, with their ranks; absent from older stores
     captures: NotRequired[list[tuple[Rank, RankEntry]]]
 
 
@@ -147,7 +147,7 @@ def all_entries(manifest: Manifest) -> list[RankEntry]:
 
 
 class ColumnRule(NamedTuple):
-    """Allowed values of a column; `limit` is exclusive: a number, or the size of a table."""
+    """Allowed values of a column; `limit` is an exclusive bound, or the table that is indexed."""
 
     low: int | None = None
     limit: str | int | None = None
@@ -157,7 +157,7 @@ class ColumnRule(NamedTuple):
 
 
 class CheckedRank(Protocol):
-    """The interface of a stored rank that column checks use."""
+    """The part of `StoredRank` that column checks use."""
 
     #: number of rows by table, and number of ``"records"`` (-1 if the trace has no records)
     sizes: Mapping[str, int]

@@ -282,7 +282,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if version != VERSION:
         age = "an older" if isinstance(version, int) and version < VERSION else "a newer"
         raise TraceError(
-            f"is a store of version {version}, by {age} hta_widgets; this one reads version {VERSION}",
+            f"is a store of version {version}, by {age} hta_widgets; this one reads {VERSION}",
             path=path,
             remedy=_RESAVE if age == "an older" else "Update hta_widgets.",
         )

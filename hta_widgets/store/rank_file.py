@@ -31,7 +31,7 @@ _JSON: dict[str, Any] = {
 
 
 class StoredSource(NamedTuple):
-    """The values and columns of a cache entry that restore a record source."""
+    """The values and columns from which a cached record source is restored."""
 
     facts: dict[str, Any]
     columns: dict[str, Column]

@@ -456,7 +456,7 @@ class StoredTrace(Trace):
         """Return a copy with some fields changed, for example ``rank=3``; the arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})
-        other.__dict__.pop("_extent_ns", None)  # cached; it may differ after the change
+        other.__dict__.pop("_extent_ns", None)  # cached; the changes may affect it
         other.__dict__.update(changes)
         if "metadata" in changes:
             other.__dict__.pop("_metadata_is_read", None)
@@ -486,7 +486,7 @@ class _FileRecords:
             self._source = None
 
     def __getattr__(self, name: str) -> Any:
-        # Some attributes exist only for some sources.
+        # All other attributes are delegated; some sources have additional ones.
         if name.startswith("_"):
             raise AttributeError(name)
         if self._source is None:

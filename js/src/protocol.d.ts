@@ -138,7 +138,7 @@ export interface Requests {
   offline: Timed & {
     chunk?: number | null;
   };
-  /** The frames of some panels of a dashboard. */
+  /** Frames of dashboard panels. */
   panels: Timed & {
     panels: readonly string[];
     selection?: SelectionJson | null;
@@ -173,7 +173,7 @@ export interface Requests {
   frames: Timed & {
     names: readonly string[];
   };
-  /** The event of the other run that matches an event. */
+  /** The event in the other run that is matched with an event. */
   partner: Timed & {
     of: 0 | 1;
     rank: number;
@@ -190,7 +190,7 @@ export interface Requests {
     row: number;
     pair?: number | null;
   };
-  /** The number of events in each class of change. */
+  /** The number of events in each change class. */
   classes: Timed;
   /** Write both runs to a single trace file. */
   export_pair: Timed & {

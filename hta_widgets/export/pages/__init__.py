@@ -1,1 +1,1 @@
-"""Save pages: HTML files that contain a view, its data, and the code to draw it."""
+"""Save views as HTML files that also contain their data and the code to draw them."""

@@ -43,7 +43,7 @@ _MIN_RANKS = 3
 
 
 def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
-    """Return the reply to ``clusters``, or None for few ranks or unreadable files."""
+    """Return the groups of similar ranks (the reply to ``clusters``), or None if unavailable."""
     if len(engine.traces) < _MIN_RANKS:
         return None
     try:
@@ -120,7 +120,7 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, JSON text) of the args of each of the ascending `records` that has args."""
+    """Yield (position, args as JSON) for each of the ascending `records` that has args."""
     distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
     for start, count, (_, record) in zip(
         first.tolist(), counts.tolist(), source.records(distinct), strict=True
@@ -151,7 +151,7 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of texts, each at least `_BLOCK_BYTES` long in total except the last."""
+    """Yield lists of texts with a total size of at least `_BLOCK_BYTES`, except the last list."""
     batch, size = [], 0
     for entry in texts:
         batch.append(entry)
@@ -195,7 +195,7 @@ def _write_args(
     return part if part.size_bytes <= limit_bytes else _args_part("left out")
 
 
-#: Larger ids are written as floats, since JavaScript could not add up their differences exactly.
+#: Ids from this value on are written as floats: their differences may be inexact in JavaScript.
 _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
@@ -271,7 +271,7 @@ def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, An
 
 
 def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
-    """Write what launching threads do over time; return [track, interval count] of each thread."""
+    """Write the activities of launching threads; return [track, interval count] for each thread."""
     activities = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in activities.values()]
     writer.ints("activity_start", concat_arrays(starts), delta=True)
@@ -312,7 +312,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
 
 
 def place_of_track(rank: RankLayout, track: int) -> int:
-    """Return the position of a trace's track among the rows of the rank."""
+    """Return the position of a track among the rows of its rank."""
     lane0 = int(rank.track_lane0[track])
     return next(index for index, row in enumerate(rank.tracks) if row.lane0 == lane0)
 

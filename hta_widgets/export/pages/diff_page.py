@@ -36,8 +36,8 @@ _CODE = ("diff.js", "state.js", "widgets.css")
 _FRAME_BYTES = 12_000
 #: Levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Maximum shares of the frames of single steps, and of single rank pairs, in the space that is left
-#: after the code, the frames of the whole comparison, and the matched events.
+#: Maximum shares of single steps, and of single rank pairs, in the space that remains after the
+#: code, the frames of the whole comparison, and the matched events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
 #: Maximum number of steps, and of rank pairs, with separate frames, which take long to compute.
@@ -133,7 +133,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """Blocks with frames, up to a size limit, named ``step-3`` for example.
+    """Blocks of frames up to a size limit, named ``step-3``, for example.
 
     `numbers` contains the numbers of the included frames, in ascending order. `words` describes
     what is missing, and is empty if nothing is. `about` contains entries for the document.

@@ -117,7 +117,7 @@ TABLES = ("events", "asyncs", "instants")
 
 
 class NameTables:
-    """Strings that are shared by all ranks of a page."""
+    """Strings shared by all ranks of a page."""
 
     def __init__(self) -> None:
         self.names = StringPool()

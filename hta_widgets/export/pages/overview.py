@@ -30,7 +30,7 @@ from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
 
-#: Kinds of device work by union. The times in a window are computed from these unions.
+#: Unions of kinds of device work, from which the times in a window are computed.
 _UNIONS = {
     "compute": ("compute",),
     "communication": ("communication",),
@@ -63,12 +63,12 @@ class CellGrid:
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-#: Columns by name, with one array per lane; arrays of instants and slices have two dimensions.
+#: Arrays by column name; those for instants and slices contain one row per field.
 _Columns = defaultdict[str, list[Array]]
 
 
 def _add_spans(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
-    """Add the columns of some events; return the covered time and the event count of each cell."""
+    """Add the columns of a set of events; return the covered time and event count of each cell."""
     covered, count = spans.measure(edges)
     starts, points = spans.sorted_starts.searchsorted(edges), spans.points.searchsorted(edges)
     columns["covered"].append(covered)

@@ -225,7 +225,7 @@ class PagePlan:
         while len(full) < len(self.indices) and not overviews:
             overviews = self._overviews(full)
             if not overviews:
-                # Replace the events of the least important rank to make room.
+                # Make room by replacing the events of the least important rank with an overview.
                 full.popitem()
         args = self._args(
             full, self.limit - total_size(full.values()) - total_size(overviews.values())

@@ -15,9 +15,9 @@ from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
-#: Heights in px: of a row, of a bar, of the area above the rows, and of a line of small text.
+#: Heights in px of a row, a bar, the area above the rows, and a line of small text.
 _PITCH, _BAR, _ABOVE, _LINE = 20, 14, 64, 14
-#: Widths in px: of a legend swatch, of the margin, and of the gap between columns.
+#: Widths in px of a legend swatch, the margin, and the gap between columns.
 _SWATCH, _PAD, _GAP = 10, 12, 8
 _MAX_ROWS = 20
 

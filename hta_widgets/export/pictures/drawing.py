@@ -1,4 +1,4 @@
-"""Draw SVG shapes, text that fits a given width, and events in their colors.
+"""Draw SVG pictures of timelines: shapes, text fitted to a given width, and event colors.
 
 `Drawing` collects shapes from back to front. Timelines contain tens of thousands of rectangles, so
 consecutive shapes of the same color are merged into one path. Text widths are estimated from a
@@ -64,7 +64,7 @@ def _advance(character: str) -> int:
 
 
 def fit_text(text: str, width: float, *, bold: bool = False) -> str:
-    """Return the text whole, truncated with an ellipsis, or empty, whichever fits first."""
+    """Return `text` if it fits, otherwise truncated with an ellipsis, or empty if too short."""
     if text_width(text, bold=bold) <= width:
         return text
     left = width - text_width(ELLIPSIS, bold=bold)
@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits untruncated, or ""; for numbers, which must not be cut."""
+    """Return the first text that fits as a whole, or "", since numbers must not be truncated."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
@@ -169,11 +169,11 @@ class Drawing:
         self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{color}"/>')
 
     def horizontal(self, y: float, x0: float, x1: float, color: str) -> None:
-        """Draw a horizontal line of 1 px width whose top is at `y`."""
+        """Draw a horizontal 1 px line with its top edge at `y`."""
         self.rect(x0, y, x1 - x0, 1, color)
 
     def vertical(self, x: float, y0: float, y1: float, color: str, opacity: float = 1) -> None:
-        """Draw a vertical line of 1 px width whose left edge is at `x`."""
+        """Draw a vertical 1 px line with its left edge at `x`."""
         self.rect(x, y0, 1, y1 - y0, color, opacity)
 
     def dashed_line(self, x: float, y0: float, y1: float, color: str) -> None:
@@ -362,7 +362,7 @@ class PictureColors:
         return Paint(full, pattern, pattern, self._text_color_on(ground), columns)
 
     def _text_color_on(self, color: str) -> str:
-        """Return the text color with the higher contrast on a background color."""
+        """Return the text color that has the higher contrast with a background color."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
         is_light = (luminance(color) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
         return dark if is_light else "#ffffff"
@@ -440,7 +440,7 @@ class EventClassing:
 
 
 def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
-    """Return the classification of one side's events by how they changed."""
+    """Classify the events of one side by how they changed."""
     has_class = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
     groups = [(name, [code for code in codes if has_class[code]]) for name, codes in _GROUPS]
     return EventClassing(
@@ -475,7 +475,7 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
 
 
 def bound_classing(classes_of: Callable[[int], Codes | None], theme: str) -> EventClassing:
-    """Return the classification of events by their limiting factor."""
+    """Classify events by their limiting factor."""
     styles = [*class_styles(theme), *class_styles(theme, "bound_classes")]
     return EventClassing(classes_of, styles, _class_groups("bound_classes", len(CLASSES)))
 
@@ -506,9 +506,9 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px: of the left column, of a narrow left column, and of the right column.
+#: Widths in px of the left column, a narrow left column, and the right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
-#: Minimum width of a picture for a wide left column, and for a right column.
+#: Minimum picture widths for a wide left column and for a right column.
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
 
@@ -541,7 +541,7 @@ class PlotArea:
 
     @property
     def edges(self) -> Ints:
-        """The times that separate cells. Cells are 1 px wide, but last at least 1 ns."""
+        """Edges of the cells, which are 1 px wide but at least 1 ns long."""
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
         # Computed in two steps, because the product of span and cell number could overflow int64.

@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Array
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
-#: Opacity of the veil over the minimap outside the window, and of grid lines.
+#: Opacity of the overlay that dims the minimap outside the window, and of grid lines.
 _VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
@@ -282,5 +282,5 @@ def _step_path(x: Array, heights: Array, base: float) -> str:
 
 
 def whole_name(scene: Mapping[str, Any]) -> str:
-    """Return what the whole range is called: a job, or an export of part of a job."""
+    """Return the label of the whole range: a job, or an exported part of a job."""
     return "whole export" if scene.get("part") else "whole job"

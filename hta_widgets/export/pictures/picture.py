@@ -43,10 +43,10 @@ from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _MIN_WIDTH = 320
-#: Opacity of the veil over everything outside the selection.
+#: Opacity of the overlay that dims everything outside the selection.
 _VEIL = 0.66
 _LANE_BYTES = 256 << 20
-#: On screen: the height of minimap and axis together, and of each strip.
+#: Heights on screen of the minimap with the axis, and of each strip above the rows.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
 #: Top and bottom of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
@@ -358,7 +358,7 @@ class _Picture(Painter):
     def _selected_blocks(
         self, first: float, ranks: Collection[int] | None
     ) -> list[tuple[float, float]]:
-        """Return (top, bottom) of each run of adjacent selected rows; None selects all ranks."""
+        """Return the (top, bottom) of each run of adjacent rows in `ranks` (None: all ranks)."""
         blocks: list[tuple[float, float]] = []
         for row in self.rows:
             if ranks is None or row.rank["rank"] in ranks:
@@ -369,9 +369,9 @@ class _Picture(Painter):
         return blocks
 
 
-#: Maximum number of characters of HTML, which is saved with the notebook.
+#: Maximum length of the HTML, which is saved with the notebook.
 _MAX_BYTES = 150_000
-#: Maximum number of events for drawing a picture, which then takes about 0.1 s.
+#: Maximum number of events for which a picture is drawn, which takes about 0.1 s.
 _MAX_DRAWN_EVENTS = 1_000_000
 _WIDTH, _HEIGHT = 900, 360
 
@@ -398,7 +398,7 @@ class Fallback:
         return {**bundle, **forms}
 
     def html(self) -> str:
-        """Return the sentences, followed by one image that stacks the pictures."""
+        """Return HTML with the sentences, followed by an image of the stacked pictures."""
         first, *others = self.sentences or (self.title,)
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
@@ -420,7 +420,7 @@ class Fallback:
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return the title of a timeline, plus a picture if it does not have too many events."""
+    """Return the title of a timeline, and a picture of it unless it has too many events."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

@@ -31,7 +31,7 @@ from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
 
-#: Minimum and maximum heights in px of the lanes for GPU work and communication of a folded rank.
+#: Minimum and maximum heights in px of the GPU and communication lanes of a folded rank.
 _GPU, _COMM, _GROWN_GPU, _GROWN_COMM = 16, 12, 24, 15
 #: Spacing in px within a folded rank: above the lanes, between lanes, above the thread bars, and at
 #: the bottom. The last number is the height of a thread bar.
@@ -69,7 +69,7 @@ class Band:
     height: float
     form: Form
     label: str = ""
-    #: Numbers of the lanes that show its waits and late arrivals, or -1.
+    #: Lane numbers of its waits and its late arrivals, or -1 if it has none.
     wait: int = -1
     late: int = -1
     #: Minimum and maximum of a counter.
@@ -374,7 +374,7 @@ class _Slices:
 
 @dataclass(kw_only=True)
 class LanePainter(Painter):
-    """Draws the events of lanes and, if `waits` is set, waits on top of communication."""
+    """Draws the events of lanes, with waits on top of communication if `waits` is set."""
 
     by_name: bool
     classed: EventClassing | None
@@ -450,7 +450,7 @@ class LanePainter(Painter):
         return kinds * 16 + shades
 
     def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
-        """Merge events too short for rectangles into columns whose height is the busy share."""
+        """Draw events too short for rectangles as columns whose height is the busy share."""
         long_ns, long_count = slices.measure(self.edges)
         count = cells.count - long_count
         height = (cells.covered - long_ns) / np.diff(self.edges) * band.height

@@ -74,8 +74,8 @@ class ExportReport:
     left_out : dict
         `dropped` by record type: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
-        Number of counter samples that are not records of the input: samples of derived counters,
-        and those added at the start of the window.
+        Number of counter samples that are not in the input files: samples of derived counters, and
+        those added at the start of the window.
     clock : {"recorded", "fitted"}
         The clock of the exported times.
     """
@@ -106,9 +106,9 @@ def export_trace(
 ) -> ExportReport:
     """Write selected events to a trace file for Perfetto, HTA or this package.
 
-    Records are copied unchanged. Also written are metadata, the top-level keys of the files, flows
-    with both ends selected, and the instants and async intervals in the window. If a file writes a
-    thread id sometimes as a number and sometimes as a string, flows use the form of their events.
+    Records are copied unchanged. Metadata, top-level keys, flows with both ends selected, and
+    instants and async intervals in the window are also copied. If a file writes a thread id
+    sometimes as a number and sometimes as a string, flows use the form of their events.
 
     Parameters
     ----------
@@ -136,14 +136,14 @@ def export_trace(
     scrub : bool, default False
         Remove host names, user names, environment variables and directories.
     clock : {"recorded", "set"}, default "recorded"
-        Whether to write the recorded times or those on the clock of `traces`. After
+        Write the recorded times, or those on the clock of `traces`. After
         ``traces.with_clock("fitted")``, "set" shifts all timed records of a rank by the same exact
         offset. The key ``"hta_widgets"`` of the file then contains ``"clock": "fitted"`` and
-        ``offset_ns``, the number that was subtracted from the recorded times. These offsets differ
-        from `hta_widgets.analysis.clock_offsets` in two cases: if a time would be negative in files
-        that do not count from the epoch, all ranks are shifted further by the same amount; and
-        clocks that are unrelated (see `TraceSet.problems`) are moved to a common one. The window of
-        the selection always refers to the times of `traces`.
+        ``offset_ns``, the number that was subtracted from the recorded times. The offsets differ
+        from `hta_widgets.analysis.clock_offsets` in two cases. If files do not count from the epoch
+        and a time would be negative, all ranks are shifted by the same additional amount. Ranks
+        whose clocks are unrelated (see `TraceSet.problems`) are moved to a common clock. The window
+        of the selection always refers to the times of `traces`.
 
     Returns
     -------
@@ -190,12 +190,12 @@ def choose_ranks(
     options: ExportOptions,
     moves_ns: Mapping[int, int] | None = None,
 ) -> list[Members]:
-    """Return what to write for each rank with selected events; raise `TraceError` if it is empty.
+    """Return the part of each rank to write; raise `TraceError` if no events are selected.
 
     `moves_ns` contains the shift of each rank to the fitted clock; None keeps the recorded times.
     """
     if selection.traces is not None and len(traces) > 1:
-        # The selection's window refers to the clock of its own trace set.
+        # The window of a selection is on the clock of the trace set that it was created from.
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -266,9 +266,7 @@ def export_pair(
     target = Target.of(path)
     if target.is_directory:
         raise TraceError(
-            "a pair of runs is written to one file",
-            path=path,
-            remedy="End the name with .json or .json.gz.",
+            "is not a file name", path=path, remedy="End the name with .json or .json.gz."
         )
     # The default labels are folder names, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
@@ -291,7 +289,7 @@ def require_fitted_clock(traces: TraceSet) -> None:
         raise TraceError(
             "a clock cannot be fitted: no collective is found on two ranks"
             if len(traces) > 1
-            else "a clock cannot be fitted to fewer than two ranks",
+            else "a clock cannot be fitted: that requires two ranks or more",
             remedy="Export the recorded times.",
         )
 
@@ -334,8 +332,8 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
     """Return, for each rank, the ns to add to its times to move them to the fitted clock."""
-    # Absolute time of time 0, by rank. The values differ only if clocks are unrelated. Such ranks
-    # are moved to a common clock; otherwise, the next reader would align them differently.
+    # The absolute time of the origin, by rank. The values differ only if clocks are unrelated. Such
+    # ranks are moved to a common clock; otherwise, the next reader would align them differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
@@ -345,8 +343,8 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, the offset that keeps times positive can stay: viewers drop negative
-        # times. The most common zero is used; if several are equally common, the latest one.
+        # Without an origin, times keep the offset that makes them positive: viewers drop negative
+        # ones. The most common zero time is used, or the latest of several.
         counts = Counter(zeros_ns.values())
         lift_ns = 0
         zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
@@ -458,7 +456,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, which otherwise only its folder name shows."""
+    """Return the worker, GPU or server of a file, otherwise known only from its folder name."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

@@ -71,7 +71,7 @@ class Members:
     clip: bool = False
     #: Removes private data from records, if set.
     scrub: Scrubber | None = None
-    #: For a side of a pair: its title, the ns added to its base time, and metadata to add.
+    #: For one side of a pair of runs: its title, the ns added to its base time, and more metadata.
     title: str = ""
     side_move_ns: int = 0
     stated: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Members:
 
     @property
     def written_zero_ns(self) -> int:
-        """The time `Trace.zero_ns` in the exported records."""
+        """`Trace.zero_ns`, converted to the times of the exported records."""
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
@@ -168,7 +168,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
 
 
 def is_by_time(selection: Selection) -> bool:
-    """Return whether a selection is only by time and rank, and so includes untabulated records."""
+    """Return whether a selection restricts only time and ranks, keeping records without a row."""
     return (selection.query, selection.ids, selection.tracks) == (None, None, None)
 
 
@@ -180,7 +180,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the window to export. If some events are excluded, it spans only the selected ones."""
+    """Return the window to export; unless all events are selected, they bound its open sides."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -300,7 +300,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON before a sample's time, and the JSON after it with ``%s`` for the value."""
+    """Return the JSON text before and after a sample's time; the latter has ``%s`` for a value."""
     pid, name, label = series
     match = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}

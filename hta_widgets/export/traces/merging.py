@@ -30,7 +30,7 @@ class MergeScope:
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
-        #: First sort index of the rank; viewers list its processes together.
+        #: First sort index of the rank, so that viewers list its processes together.
         self._first_sort = 1000 * position
         #: New process ids by original id, as raw JSON (`_pids`) and as text (`_numbers`).
         self._pids: dict[bytes, bytes] = {}
@@ -112,7 +112,7 @@ class MergeScope:
 
 @dataclass(slots=True)
 class _StatedProcesses:
-    """The process metadata of a file, by process id as text."""
+    """The process metadata in a file, by process id."""
 
     named: set[str | None] = field(default_factory=set)
     labels: dict[str | None, str] = field(default_factory=dict)

@@ -75,7 +75,7 @@ def export_critical_path(
     all_edges: bool = False,
     replace_input: bool = False,
 ) -> ExportReport:
-    """Write the trace of a rank with its critical path highlighted.
+    """Write the trace of a rank, marking its critical path.
 
     Events on the path get the argument ``"critical": 1``. Flows named ``critical_path`` follow the
     path's edges; their arguments are ``weight`` (in µs), ``critical`` and ``type``. All other
@@ -271,7 +271,7 @@ def export_patterns(
     compress_other_kernels: bool = False,
     beside_input: bool = False,
 ) -> ExportReport:
-    """Write the trace of a rank with frequent kernel sequences of an operator highlighted.
+    """Write the trace of a rank, marking frequent kernel sequences of an operator.
 
     In each occurrence, the operator, the host events below it, and the work it launched get
     ``args["Patterns"]`` with the pattern and its count. To find them in a viewer, search for
@@ -334,7 +334,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 @dataclass
 class _MarkedRecords(RecordSource):
-    """The records of a file with patterns added to their args; `edit` modifies other records."""
+    """The records of a file, with patterns added to their args; `edit` changes other records."""
 
     source: RecordSource
     marks: dict[int, bytes]

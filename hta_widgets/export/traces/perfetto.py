@@ -1,8 +1,8 @@
-"""Write ranks to one archive for Perfetto 58 or later, which merges them by its manifest.
+"""Write ranks and a manifest to one archive, which Perfetto 58 or later opens as a single trace.
 
-The clocks of Chrome trace files are unrelated for Perfetto. The manifest therefore gives each file
-an ``offset_ns`` relative to the file of a reference rank: adding it to a time in the file gives the
-time in the reference file. If a collective ends at 100 µs in one file and at 130 µs in the other::
+Perfetto treats the clocks of Chrome trace files as unrelated. The ``offset_ns`` of a file is added
+to its times to get times in the file of a reference rank. For example, if a collective ends at 100
+µs in the file of rank 0 and at 130 µs in that of rank 1::
 
     {
         "perfetto_manifest": {
