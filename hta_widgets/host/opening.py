@@ -1,4 +1,4 @@
-"""Open widgets from paths, and manage files that pages write, for all hosts."""
+"""Open widgets from paths and manage the files that pages write, in any host."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class Session:
             return True
 
     def _cancel_request(self, page: str, number: object) -> None:
-        """Cancel the load for which a page waits, or only its wait if other pages wait, too."""
+        """Cancel the load that a page waits for, or only its wait if others wait for it as well."""
         with self._lock:
             load = self._load
             if load is None or number is None or load.waiting.get(page) != number:

@@ -1,4 +1,4 @@
-"""Serve views to browsers on the loopback interface, limited to the given files."""
+"""Serve views of the given files to browsers, on the loopback interface only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer the requests of pages about one job, for dashboards and timelines.
+"""Answer the requests of dashboard and timeline pages about one job.
 
 Fast answers are computed immediately, slow ones in `hta_widgets.live.background`.
 """

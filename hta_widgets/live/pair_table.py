@@ -31,7 +31,7 @@ _BETWEEN = " > "
 DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
-BINS = 600  # bins of the overview, about the width of a minimap in px
+BINS = 600  # number of bins of the overview, about a minimap's width in px
 #: Maximum number of events that are marked for a call path, and of changes that can be marked.
 MAX_MARKED, _MAX_CHANGES = 20_000, 60
 

@@ -40,7 +40,7 @@ Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
 #: Minimum size of a row in bytes, since every table has an int64 column.
 _ROW_BYTES = 8
-#: Generous upper bound of records per byte of a file; real records take several bytes.
+#: Generous upper bound on the records per byte of a file; real records take several bytes.
 _MAX_RECORDS_PER_BYTE = 1000
 
 #: Fields of `Track`.

@@ -382,7 +382,7 @@ class StoredTrace(Trace):
     """A trace whose metadata and columns are read on first access."""
 
     def read_later(self, rank: StoredRank, stated: tuple[ExportPart | None, int] | None) -> None:
-        """Read the metadata from the file of `rank` on first access.
+        """Defer reading the metadata from the file of `rank` until it is first accessed.
 
         `stated` contains the export part and world size from the manifest (None in older stores).
         """

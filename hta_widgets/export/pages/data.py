@@ -70,7 +70,7 @@ class PagePart:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the blocks within the page."""
+        """Bytes that the blocks take in the page."""
         return sum(block.size_bytes for block in self.blocks)
 
 

@@ -50,7 +50,7 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the block within the page."""
+        """Bytes that the block takes in the page."""
         return len(self.text) + len(self.name) + 60
 
 

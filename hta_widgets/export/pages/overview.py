@@ -168,7 +168,7 @@ def _add_lane(
         covered_by_kind, count = _add_spans(columns, spans, edges)
         np.maximum(covered, covered_by_kind, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # A cell that contains only instants has the kind of the first one, not necessarily the lowest.
+    # Cells with only instants have the kind of the first instant, not necessarily the lowest kind.
     first = measure_cells(lane, edges).kind
     cells = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
     columns["instant"].append(np.stack([np.full(len(cells), number), cells, first[cells]]))

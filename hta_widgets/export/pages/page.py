@@ -311,7 +311,7 @@ class PagePlan:
 
 
 def total_size(parts: Iterable[PagePart | Block]) -> int:
-    """Return the size of parts or blocks within a page."""
+    """Return the total size of parts or blocks in a page."""
     return sum(part.size_bytes for part in parts)
 
 

@@ -1,6 +1,6 @@
 """Render horizontal bar charts as SVG, from the same content that `charts.rows` draws with Bokeh.
 
-Bokeh needs a browser to export SVG, which is not available when a notebook output is saved.
+Bokeh needs a browser to export SVG, but notebook outputs are saved without one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Number of column heights per px. Adjacent columns of equal height are merged.
+#: Number of distinct column heights per px. Adjacent columns of equal height are merged.
 _STEPS = 4
 
 
@@ -96,7 +96,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _FoldedSizes:
-    """Sizes within the row of a folded rank, which are the same for all such rows."""
+    """Sizes within the rows of folded ranks, the same for all of these rows."""
 
     mode: Literal["full", "line", "compact"]
     height: float
@@ -383,7 +383,7 @@ class LanePainter(Painter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.by_name = self.by_name and self.classed is None
-        self.labels: list[Label] = []  # the drawn event names
+        self.labels: list[Label] = []  # names of the drawn events
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 

@@ -48,7 +48,7 @@ ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 #: Top-level keys that readers expect in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Rank offset of the second run. A larger power of ten is used if the first run has such ranks.
+#: Offset of the second run's ranks; a larger power of ten if the first run's ranks reach it.
 AFTER_RANKS = 1000
 
 

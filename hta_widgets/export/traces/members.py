@@ -180,7 +180,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the window to export; unless all events are selected, they bound its open sides."""
+    """Return the window to export. Unless all events are selected, they limit its open sides."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -228,7 +228,7 @@ def _choose_instants(members: Members) -> None:
 def _choose_asyncs(members: Members) -> None:
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
-    stated = table.record >= 0  # derived intervals are not records
+    stated = table.record >= 0  # derived intervals have no record
     members.fate[table.record[stated]] = DROP
     end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
     is_member = _rows_within(members, table.start_ns, end_ns) & stated
