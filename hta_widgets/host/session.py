@@ -331,7 +331,7 @@ class Session:
             return True
 
     def _cancel_request(self, page: str, number: object) -> None:
-        """Cancel the load that a page waits for, or only its wait if others wait for it as well."""
+        """Cancel the load of a page, or only the page's wait if others wait for the same load."""
         with self._lock:
             load = self._load
             if load is None or number is None or load.waiting.get(page) != number:

@@ -64,7 +64,7 @@ def _advance(character: str) -> int:
 
 
 def fit_text(text: str, width: float, *, bold: bool = False) -> str:
-    """Return `text` if it fits, otherwise truncated with an ellipsis, or empty if too short."""
+    """Truncate text to `width` with an ellipsis; return "" if fewer than `MIN_LETTERS` remain."""
     if text_width(text, bold=bold) <= width:
         return text
     left = width - text_width(ELLIPSIS, bold=bold)
