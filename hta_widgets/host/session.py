@@ -210,7 +210,7 @@ class WireComm(BaseComm):
         self,
         msg_type: str,
         data: dict[str, Any] | None = None,
-        metadata: dict[str, Any] | None = None,  # noqa: ARG002 - the base class's signature
+        metadata: dict[str, Any] | None = None,  # noqa: ARG002 - signature of the base class
         buffers: list[bytes] | None = None,
         **_keys: object,
     ) -> None:

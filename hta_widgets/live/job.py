@@ -206,7 +206,7 @@ class PanelEngine:
                 reply["panels"][panel] = frame_to_json(frame)
             except NotReadyError:
                 return {**reply, "left": panels[index:]}, None
-            except Exception as failure:  # noqa: BLE001 - the other panels have their frames
+            except Exception as failure:  # noqa: BLE001 - other panels may succeed
                 reply.setdefault("errors", {})[panel] = error_reply(failure)
         return reply, None
 

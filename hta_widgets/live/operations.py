@@ -421,7 +421,7 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
             reply, buffer = answer(content)
             buffers = [] if buffer is None else [buffer]
             widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
-        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the page must get any
+        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - sent to the page
             widget.send({"rpc": token, "ok": False, "error": error_reply(failure)})
 
     widget.on_msg(handle)

@@ -234,7 +234,7 @@ KeepSource = Callable[[RecordSource], StoredSource]
 def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
     """Write the file of one rank; return its manifest entry."""
     columns = _table_columns(trace)
-    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    table = trace._table  # noqa: SLF001 - not reclassified by later rules
     facts: dict[str, Any] = {}
     if trace.source is not None and keep_source is not None:
         source = keep_source(trace.source)
@@ -245,7 +245,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     # This import takes about 10 ms and is not needed for reading a store.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
-    if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
+    if trace._rules_version == 0:  # noqa: SLF001 - otherwise, reclassified when opened
         lanes, facts[FACT] = stored_lane_columns(table)
         columns |= lanes
     frame = write_columns(path, columns, facts)
@@ -281,7 +281,7 @@ def _table_columns(trace: Trace) -> dict[str, Column]:
             columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
         for column in CODED.get(table_name, ()):
             columns |= _coded_column(f"{table_name}.{column}", getattr(table, column))
-    events = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    events = trace._table  # noqa: SLF001 - not reclassified by later rules
     ends = [value for pair in events.end_record.items() for value in pair]
     tracks = [[getattr(track, name) for name in _TRACK_FIELDS] for track in events.tracks]
     profile = None if trace.profile is None else msgspec.to_builtins(trace.profile)
@@ -521,7 +521,7 @@ class OpenedStore:
 
     def trace_set(self, more: Problems | None = None) -> TraceSet:
         """Return the saved `TraceSet`, with the problems in `more` added."""
-        assert self.clock is not None  # noqa: S101 - only caches have none
+        assert self.clock is not None  # noqa: S101 - None only in caches
         problems = self.problems
         problems.merge(more or Problems())
         return TraceSet.restore(

@@ -35,7 +35,7 @@ _MAX_CACHED_BLOCKS = 8
 
 def comm_arg_columns(trace: Trace) -> dict[str, Column]:
     """Return the args of communication events as columns."""
-    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    table = trace._table  # noqa: SLF001 - not reclassified by later rules
     communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
     if PARAM_COMMS in table.names.values:
         communicates |= table.name == table.names.values.index(PARAM_COMMS)

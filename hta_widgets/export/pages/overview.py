@@ -30,7 +30,7 @@ from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
 
-#: Unions of kinds of device work, from which the times in a window are computed.
+#: Kinds of device work that are merged before the times in a window are computed.
 _UNIONS = {
     "compute": ("compute",),
     "communication": ("communication",),

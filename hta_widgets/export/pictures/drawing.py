@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits as a whole, or "", since numbers must not be truncated."""
+    """Return the first text that fits, or "". Unlike `fit_text`, this never truncates numbers."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
