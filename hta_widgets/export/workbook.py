@@ -1,9 +1,9 @@
-"""The tables of a job as one Excel workbook.
+"""Export the tables of a job to an Excel workbook.
 
-The first sheet lists the tables with their numbers of rows and their notes. Each table that has
-rows is a sheet of the same name: the sheet ``operator_efficiency`` has a row per operator and
-shapes. Names of columns state their units. Excel's numbers are doubles, so whole numbers beyond
-2^53 are written as text. Texts from a trace never become formulas.
+The first sheet lists all tables with their row counts and notes. Every table that is not empty gets
+a sheet, for example ``operator_efficiency`` with one row per operator and input shapes. Column
+names include units. Excel stores numbers as doubles, so integers beyond 2^53 are written as text.
+Text from a trace is never interpreted as a formula.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.trace.traceset import TraceSet
 
-#: Analyses in the order of their sheets.
+#: Analyses, in sheet order.
 TABLES: Final = (
     "step_times", "temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown",
     "operators", "operator_efficiency", "step_efficiency", "phase_times",
@@ -33,7 +33,7 @@ TABLES: Final = (
     "queue_length_summary", "memory_bandwidth_summary",
     "byteps_stages", "byteps_gradients", "mpi_routines", "mpi_message_sizes", "mpi_ranks",
 )  # fmt: skip
-_MAX_ROWS: Final = (1 << 20) - 1  # of a sheet, without its header
+_MAX_ROWS: Final = (1 << 20) - 1  # per sheet, excluding the header
 _LARGEST_EXACT: Final = 1 << 53
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _MAX_TEXT: Final = 32_767
@@ -41,7 +41,7 @@ _MAX_TEXT: Final = 32_767
 
 @check_arguments
 def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
-    """Write the tables of a job as one Excel workbook.
+    """Write the tables of a job to an Excel workbook.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     Returns
     -------
     list of str
-        The sheets with tables. Tables without rows are only in the first sheet, with the reason.
+        The names of the tables that have a sheet. The first sheet states why others are missing.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
-        # The file is opened before: if that fails, no sheet is left open.
+        # The file is opened first, so that an error leaves no sheet open.
         book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)
@@ -81,14 +81,14 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
 
 
 def _table(traces: TraceSet, name: str) -> pd.DataFrame:
-    """Return the frame of an analysis; if it fails, an empty frame with the reason as its note."""
+    """Return the result of an analysis; if it fails, an empty table with the reason as its note."""
     try:
         frame: pd.DataFrame = getattr(analysis, name)(traces)
     except TraceError as error:
         frame = pd.DataFrame()
         frame.attrs["note"] = str(error)
     if len(frame) > _MAX_ROWS:
-        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows, the limit of a sheet"
+        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows (limit of a sheet)"
         frame = frame.head(_MAX_ROWS)
         frame.attrs["note"] = note
     return frame
@@ -103,7 +103,7 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
 
 
 def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
-    """Return the cells of a row: plain numbers, and strings as cells that are never formulas."""
+    """Convert a row to cells. Strings become text cells, which Excel never evaluates."""
     from openpyxl.cell import WriteOnlyCell  # an extra
 
     cells: list[Any] = []
@@ -115,6 +115,6 @@ def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
             cells.append(None)
         else:
             cell = WriteOnlyCell(sheet, _CONTROL.sub("\ufffd", str(value))[:_MAX_TEXT])
-            cell.data_type = "s"  # also for strings that begin with =
+            cell.data_type = "s"  # not a formula, even with a leading =
             cells.append(cell)
     return cells

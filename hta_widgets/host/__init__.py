@@ -1,1 +1,1 @@
-"""Hosts that run widgets in a page without Jupyter; docs/protocol-hosts.md has their protocol."""
+"""Hosts that run widgets in a page without Jupyter; docs/protocol-hosts.md defines the protocol."""

@@ -1,6 +1,6 @@
-"""``python -m hta_widgets.host [--view VIEW] PATH…``: a host on a pipe, see docs/protocol-hosts.md.
+"""Serve a view over a pipe (docs/protocol-hosts.md): ``python -m hta_widgets.host PATH…``.
 
-An editor starts it for one view, and closes the pipe to end it.
+An editor starts one process per view, and ends it by closing the pipe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = struct.Struct("<I")
 
 
 def main() -> None:
-    """Serve one view on standard input and output."""
+    """Serve a view over standard input and output."""
     parser = argparse.ArgumentParser(prog="python -m hta_widgets.host")
     parser.add_argument("--view", choices=VIEWS, default="dashboard")
     parser.add_argument("paths", metavar="PATH", nargs="+")
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def serve(paths: Sequence[str], view: str = "dashboard") -> None:
-    """Serve the page at the other end of standard input and output until the input ends."""
+    """Serve the page that is connected to standard input and output, until the input ends."""
     source, target = _take_over_stdio()
     downloads = Downloads()
     settings.export_dir = downloads.written
@@ -43,7 +43,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
         return None if kept is None else (kept[1].name, str(kept[1]))
 
     def send(frame: bytes) -> None:
-        # If the output is closed, the input ends too, and the host with it.
+        # When the output is closed, the input ends as well, which ends the host.
         with contextlib.suppress(OSError):
             target.write(_HEAD.pack(len(frame)))
             target.write(frame)
@@ -57,7 +57,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
 
 
 def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output; libraries and children get neither, and print to stderr."""
+    """Take over standard input and output; redirect prints of libraries and children to stderr."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -1,4 +1,4 @@
-"""Open widgets in a kernel and report the progress to JupyterLab's extension."""
+"""Open widgets in a kernel, and report progress to the JupyterLab extension."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hta_widgets.host.opening import failure_message, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: The view of the page by its request. A page that is reloaded gets the same view.
+#: The displayed widget, by request. A reloaded page gets the same widget again.
 _shown: dict[_Request, Any] = {}
 
 
 def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
-    """Return the traces of paths and their dashboard, or of both runs and their comparison.
+    """Open a dashboard, or a comparison for ``view="diff"``; return the traces and the widget.
 
-    The progress and the result are reported to the page.
+    Progress and the outcome are reported to the page.
     """
     request = (view, paths)
     widget = _shown.get(request)

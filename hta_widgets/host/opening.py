@@ -1,4 +1,4 @@
-"""Open the widget of a view from paths, and offer the files that pages write; for all hosts."""
+"""Open widgets from paths and manage the files that pages write, in any host."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 
 VIEWS = ("dashboard", "diff")
-#: Minimum time between two reports of progress.
+#: Minimum time between two progress reports.
 _REPORT_EVERY_S = 0.1
 
 
 def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) -> Any:
-    """Read traces, and return the widget of a view; `report` takes fields of `progress`."""
+    """Read traces and return the widget of a view; `report` is called with fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
-    # These imports take a second or two, and the page should appear first.
+    # These imports take a second or two, during which the page should already be visible.
     report(stage="import")
     from hta_widgets.live.background import deadline_after
     from hta_widgets.readers.load import load
@@ -51,20 +51,20 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     traces = load(sources[0] if len(sources) == 1 else list(sources), progress=progress)
     report(stage="draw")
     dashboard = Dashboard(traces)
-    # The headline is computed while the page loads the view.
+    # Start computing the headline while the page is still loading the view.
     dashboard.panel_engine.headline_until(deadline_after(0))
     return dashboard
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view; the last is the model of the view itself."""
+    """Return all models of a view; its own model comes last."""
     if hasattr(widget, "sides"):
         return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]
 
 
 def failure_message(error: Exception) -> dict[str, Any]:
-    """Return the message `failed`; print an error that is not a `TraceError`."""
+    """Return a `failed` message; print the traceback of an unexpected error."""
     details = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
     message = error.message if isinstance(error, TraceError) else str(error)
     kind = type(error).__name__
@@ -74,17 +74,17 @@ def failure_message(error: Exception) -> dict[str, Any]:
 
 
 class Downloads:
-    """Files that pages wrote. Each can be taken once, by a key that cannot be guessed."""
+    """Files written by pages. Each can be fetched once, using an unguessable key."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
-        #: Folder of the files that pages wrote, until `keep` moves them.
+        #: Folder for files written by pages, until `keep` moves them.
         self.written = self.folder / "written"
         self.written.mkdir()
         self._files: dict[str, Path] = {}
 
     def keep(self, path: Path) -> tuple[str, Path] | None:
-        """Move a file that a page wrote; return its key and new path, or None for other paths."""
+        """Move a file written by a page; return its key and new path, or None for other paths."""
         if not path.is_absolute() or not path.resolve().is_relative_to(self.written.resolve()):
             return None
         key = secrets.token_urlsafe(24)
@@ -99,7 +99,7 @@ class Downloads:
         return key, moved
 
     def offer(self, path: Path) -> tuple[str, str] | None:
-        """Keep a file that a page wrote; return its name and address, or None for other paths."""
+        """Keep a file written by a page; return its name and URL, or None for other paths."""
         kept = self.keep(path)
         if kept is None:
             return None
@@ -107,5 +107,5 @@ class Downloads:
         return moved.name, f"/file/{key}"
 
     def take(self, key: str) -> Path | None:
-        """Return a file on its first request; the caller removes it."""
+        """Return a file when first requested, otherwise None. The caller deletes it."""
         return self._files.pop(key, None)

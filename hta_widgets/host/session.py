@@ -1,11 +1,11 @@
-"""The main thread of a host, the frames that it exchanges with pages, and the comms of widgets.
+"""Run the main thread of a host, which exchanges frames with pages and owns the widgets.
 
-The thread handles the messages of pages one after another, as a Jupyter kernel does. While it reads
-a trace for one page, it answers requests of other pages to views that are open.
+Messages are handled one at a time, as in a Jupyter kernel. While a trace is being read for one
+page, requests of other pages to open views are still answered.
 
-A frame is one JSON object and any number of buffers, little-endian: ``u32 n``, ``u32 length[n]``
-and n parts. Part 0 is the object in UTF-8. Each part begins at a multiple of 8, so that a page can
-read typed arrays in place.
+A frame consists of a JSON object and any number of buffers. It starts with the little-endian
+integers ``u32 n`` and ``u32 length[n]``, followed by n parts. Part 0 is the object in UTF-8. All
+parts are aligned to 8 bytes, so that pages can read typed arrays in place.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from hta_widgets.export.pages.format import version_text
 from hta_widgets.host.opening import failure_message, models_of, open_view
 
 MAX_PARTS = 1024
-#: Maximum size of a frame from a page; frames from the host may be larger.
+#: Maximum size of a frame from a page. Frames from the host can be larger.
 MAX_BYTES = 64 << 20
 
 
 class WireError(Exception):
-    """Raised for bytes that are not a frame; the connection cannot be used any more."""
+    """Raised for data that is not a valid frame. The connection is unusable afterwards."""
 
 
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
-    """Return the frame of a message and its buffers."""
+    """Encode a message and its buffers as a frame."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-    # ASCII, because names in traces may contain lone surrogates, which UTF-8 lacks.
+    # ASCII, since names in traces may contain lone surrogates, which UTF-8 cannot encode.
     parts = [memoryview(text.encode("ascii")), *(memoryview(part).cast("B") for part in buffers)]
     out = bytearray(struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)))
     for part in parts:
@@ -54,7 +54,7 @@ def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
 
 
 def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
-    """Return the object and the buffers of a frame."""
+    """Decode the message and the buffers of a frame."""
     view, parts = memoryview(frame), []
     try:
         (count,) = struct.unpack_from("<I", view)
@@ -67,7 +67,7 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
             parts.append(view[start : start + length])
             start += length
         if start != len(view):
-            raise WireError(f"a frame of {start} bytes has {len(view)}")
+            raise WireError(f"a frame should have {start} bytes, but has {len(view)}")
         message = json.loads(bytes(parts[0]))
     except (struct.error, ValueError, RecursionError) as error:
         raise WireError(str(error)) from None
@@ -77,35 +77,35 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 Send = Callable[[bytes], None]
-#: Function from the path of a written file to its name and address for pages, or None.
+#: Maps the path of a written file to its name and URL for pages, or to None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
-#: Traits that make up most of a model's bytes; each value is sent once and identified by its hash.
+#: Large traits of models. Each distinct value is sent only once and identified by its hash.
 _TEXTS = ("_esm", "_css")
-#: Traits for Jupyter's own front ends, which are not sent.
+#: Traits that only Jupyter front ends use; they are not sent.
 _DROPPED = ("layout", "tabbable", "tooltip", "_dom_classes", "_anywidget_id", "_view_count")
 
 
 class Hub:
-    """All comms of this process, and all pages. Only the main thread uses it."""
+    """Connects the comms of this process to all pages. It must be used only in the main thread."""
 
     def __init__(self, offer: Offer | None = None) -> None:
         self.offer = offer
-        #: Long strings of models, by the key under which pages request them.
+        #: Large strings of models, by key.
         self.texts: dict[str, str] = {}
-        #: The page whose message is handled; only this page gets the replies.
+        #: The page whose message is being handled, which receives the replies.
         self.current: str | None = None
         self._pages: dict[str, Send] = {}
         self._comms: dict[str, WireComm] = {}
-        #: The page that joins, to which models send their states.
+        #: The page that is joining, which receives the state of all models.
         self._joining: str | None = None
 
     def install(self) -> None:
-        """Make widgets open their comms in this hub."""
+        """Make new widgets open their comms in this hub."""
         comm.create_comm = lambda *args, **options: WireComm(self, *args, **options)
 
     def join(self, page: str, send: Send, hello: dict[str, Any]) -> None:
-        """Send a page the greeting and every model."""
+        """Connect a page; send it the greeting and the state of all models."""
         self._pages[page] = send
         self.send({"type": "hello", **hello}, to=page)
         self._joining = page
@@ -127,14 +127,14 @@ class Hub:
         to: str | None = None,
         but: str | None = None,
     ) -> None:
-        """Send a message to one page, or to all except one."""
+        """Send a message to the page `to` (default: all pages), except to the page `but`."""
         frame = pack(message, buffers)
         for page, send in self._pages.items():
             if page != but and to in {None, page}:
                 send(frame)
 
     def receive(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
-        """Handle a message from a page to a model; drop it if this host does not have the model."""
+        """Pass a message from a page to a model; ignore it if the model is unknown."""
         comm = self._comms.get(str(message.get("comm")))
         data = message.get("data")
         if comm is None or not isinstance(data, dict):
@@ -146,7 +146,7 @@ class Hub:
             self.current = None
 
     def text(self, source: str) -> str:
-        """Keep a string; return the key under which pages request it."""
+        """Store a string; return the key with which pages can request it."""
         key = hashlib.sha256(source.encode()).hexdigest()[:32]
         self.texts[key] = source
         return key
@@ -154,7 +154,7 @@ class Hub:
     def publish(self, comm: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
         """Send a message from a widget to the pages that need it."""
         if kind == "comm_open":
-            # Layouts and other models are not drawn by pages of this host.
+            # Pages of this host do not draw layouts and other ipywidgets models.
             if data["state"].get("_model_module") == "anywidget":
                 self._comms[comm.comm_id] = comm
                 self._open(comm, data, buffers, None)
@@ -171,7 +171,7 @@ class Hub:
         if method == "custom":
             data, receiver = self._with_download(data), self.current
         elif method == "echo_update":
-            # The page that made a change needs no echo of it.
+            # The page that made the change does not need the echo.
             excluded = self.current
         message = {"type": kind, "comm": comm.comm_id, "data": data}
         self.send(message, buffers, to=receiver, but=excluded)
@@ -183,7 +183,7 @@ class Hub:
         self.send({"type": "comm_open", "comm": comm.comm_id, "data": content}, buffers, to=to)
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a reply with the name and the address of a written file instead of its path."""
+        """Replace the path of a written file in a reply with its name and URL."""
         content: Any = data.get("content")
         reply: Any = content.get("reply") if isinstance(content, dict) else None
         path = reply.get("path") if isinstance(reply, dict) else None
@@ -196,38 +196,37 @@ class Hub:
 
 
 class WireComm(BaseComm):
-    """A comm for ipywidgets that sends Jupyter's messages as frames."""
+    """An ipywidgets comm that sends Jupyter messages as frames."""
 
     def __init__(self, hub: Hub, *args: Any, **options: Any) -> None:
         self._hub = hub
         super().__init__(*args, **options)
 
     def receive(self, data: dict[str, Any], buffers: list[Any]) -> None:
-        """Hand a message from a page to the widget."""
+        """Pass a message from a page to the widget."""
         self.handle_msg({"content": {"data": data}, "buffers": buffers})
 
     def publish_msg(
         self,
         msg_type: str,
         data: dict[str, Any] | None = None,
-        metadata: dict[str, Any] | None = None,  # noqa: ARG002 - the base class's signature
+        metadata: dict[str, Any] | None = None,  # noqa: ARG002 - signature of the base class
         buffers: list[bytes] | None = None,
         **_keys: object,
     ) -> None:
-        """Send a message of the widget."""
+        """Send a message from the widget."""
         self._hub.publish(self, msg_type, data or {}, buffers or [])
 
 
 PROTOCOL = 1
-#: Time for which a load continues without pages, since pages reconnect.
+#: Time for which a load continues after its last page disconnected, as it may reconnect.
 _GRACE_S = 10.0
-#: Maximum number of views that are kept while no page shows them.
+#: Maximum number of views that are kept open although no page shows them.
 _MAX_CACHED_WIDGETS = 4
-#: Signal that cancels a load; not SIGINT, by which Ctrl+C ends the host.
+#: Signal for canceling a load. SIGINT is not used, because Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
-#: Function that maps the path that a page names to what `hta_widgets.load` takes, or to None if the
-#: host does not offer it.
+#: Maps a path from a page to an argument of `hta_widgets.load`, or to None if it is not offered.
 Sources = Callable[[str], Any]
 
 
@@ -235,7 +234,7 @@ _CANCELLED: Final = {"type": "failed", "cancelled": True, "message": "Cancelled.
 
 
 class LoadCancelled(KeyboardInterrupt):
-    """Raised in a load that no page waits for any more."""
+    """Raised during a load to cancel it."""
 
 
 class _PageTask(NamedTuple):
@@ -252,7 +251,7 @@ class _PageTask(NamedTuple):
 
 @dataclass(frozen=True)
 class _Request:
-    """A view that a page opens; equal requests share their models."""
+    """A view requested by a page. Pages with equal requests share the models."""
 
     view: str
     paths: tuple[str, ...]
@@ -267,15 +266,15 @@ class _Request:
 @dataclass(eq=False)
 class _Load:
     request: _Request
-    #: The number of the request, for each page that waits for the load.
+    #: Request numbers of the pages that wait for the load.
     waiting: dict[str, Any]
-    #: Whether a signal may interrupt the main thread now.
+    #: Whether a signal may interrupt the main thread at this point.
     can_interrupt: bool = False
     is_cancelled: bool = False
 
 
 class Session:
-    """Owns the widgets. Any thread may call `join`, `leave`, `enqueue`, `stop` and `end`."""
+    """Owns the widgets. `join`, `leave`, `enqueue`, `stop` and `end` are thread-safe."""
 
     def __init__(
         self, sources: Sources, hello: dict[str, Any] | None = None, *, offer: Offer | None = None
@@ -286,8 +285,9 @@ class Session:
         self._tasks: queue.SimpleQueue[_PageTask | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
-        #: The open views, from the least to the most recently used one.
+        #: Open views, least recently used first.
         self._widgets: dict[_Request, Any] = {}
+        #: The view shown by each page.
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
 
@@ -296,7 +296,7 @@ class Session:
         self._tasks.put(_PageTask(self._join, page, (send,)))
 
     def leave(self, page: str) -> None:
-        """Disconnect a page; a load that no other page waits for is cancelled after a while."""
+        """Disconnect a page. A load that no other page waits for is canceled after a delay."""
         with self._lock:
             load = self._load
             if load is not None and load.waiting.pop(page, None) is not None and not load.waiting:
@@ -306,23 +306,23 @@ class Session:
         self._tasks.put(_PageTask(self._leave, page))
 
     def enqueue(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
-        """Receive a message from a page."""
+        """Handle a message from a page, or queue it for the main thread."""
         if message.get("type") == "cancel":
             self._cancel_request(page, message.get("id"))
         elif not _is_open(message) or not self._join_running_load(page, message):
             self._tasks.put(_PageTask(self._handle, page, (message, buffers)))
 
     def stop(self) -> None:
-        """End `run` after the tasks that are queued already."""
+        """End `run` after the tasks that are already queued."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """End `run` immediately, even during a load."""
+        """End `run` immediately, even while loading."""
         _interrupt_main(signal.SIGTERM)
-        self.stop()  # in case the signal does not interrupt `run` while it waits
+        self.stop()  # in case the signal does not interrupt a waiting `run`
 
     def _join_running_load(self, page: str, message: dict[str, Any]) -> bool:
-        """Return whether the view that a page opens is being loaded; the page then waits for it."""
+        """Let a page wait for the view that is being loaded, if it requests the same one."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -331,7 +331,7 @@ class Session:
             return True
 
     def _cancel_request(self, page: str, number: object) -> None:
-        """Cancel the load that a page waits for, or only its wait if other pages wait as well."""
+        """Cancel the load of a page, or only the page's wait if others wait for the same load."""
         with self._lock:
             load = self._load
             if load is None or number is None or load.waiting.get(page) != number:
@@ -355,7 +355,7 @@ class Session:
         _interrupt_main(_CANCEL)
 
     def run(self) -> None:
-        """Handle tasks until `stop`, or until Ctrl+C or SIGTERM raises a KeyboardInterrupt."""
+        """Handle tasks until `stop`, or until Ctrl+C or SIGTERM raises KeyboardInterrupt."""
         self.hub.install()
         handlers = {
             _CANCEL: self._on_interrupt_signal,
@@ -371,7 +371,7 @@ class Session:
                 signal.signal(number, handler)
 
     def _answer_others(self, load: _Load) -> None:
-        """Handle the tasks that came during a load, except further loads and what follows them."""
+        """Handle tasks queued during a load; defer other loads and the tasks that follow them."""
         load.can_interrupt = False
         later: list[_PageTask | None] = []
         deferred_pages: set[str] = set()
@@ -395,7 +395,7 @@ class Session:
             raise LoadCancelled
 
     def _on_end_signal(self, *_signal: object) -> None:
-        # If a request catches the KeyboardInterrupt, as in a notebook, the flag ends `run`.
+        # If a request catches the KeyboardInterrupt, as in a notebook, this flag still ends `run`.
         self._is_ending = True
         raise KeyboardInterrupt
 
@@ -441,7 +441,7 @@ class Session:
         self._close_unused()
 
     def _load_result_message(self, load: _Load) -> dict[str, Any]:
-        """Return the message that ends a load; only this function may be interrupted."""
+        """Load a view; return the outcome as a message. Only this function can be interrupted."""
         try:
             try:
                 load.can_interrupt = True
@@ -470,7 +470,7 @@ class Session:
             raise TraceError(
                 "is not among the files of this host",
                 path=path,
-                remedy="Start hta-widgets view with it.",
+                remedy="Pass it to hta-widgets view.",
             )
         return source
 
@@ -491,7 +491,7 @@ def _is_open(message: dict[str, Any]) -> bool:
 
 
 def _interrupt_main(number: signal.Signals) -> None:
-    """Make the main thread handle a signal, even while it waits."""
+    """Send a signal to the main thread, even if it is waiting."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:

@@ -1,6 +1,6 @@
-"""Verdicts on jobs for the list of a folder: ranks, step time, a small picture, and a sentence.
+"""Summarize the jobs in a folder: ranks, step time, a small picture, and a verdict.
 
-A process of low priority reads one job at a time, so that the host can answer its pages::
+Jobs are read one at a time in a low-priority process, so the host stays responsive::
 
     $ python -m hta_widgets.host.verdicts /runs/job
     {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …",
@@ -20,20 +20,21 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-#: Maximum size of a job that is read ahead; larger ones are read only when they are opened.
+#: Maximum size of a job that is read in advance. Larger jobs are read only when opened.
 MAX_BYTES = 200 << 20
 _TIMEOUT_S = 120
+#: Number of bins in the small picture.
 _BINS = 60
 
 
 async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
-    """Return the verdict on a job, by another process; None if the job cannot be read."""
+    """Return the verdict on a job from another process, or None if the job cannot be read."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "hta_widgets.host.verdicts",
         *paths,
-        # `-m` imports from the working directory first, which may contain other modules.
+        # `-m` imports from the working directory first, which may contain unrelated modules.
         cwd=Path(sys.executable).parent,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -51,12 +52,12 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 
 
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
-    """Return the ranks, the median time of a step, the picture and the first sentence of a job.
+    """Return the number of ranks, median step time, picture and headline of a job.
 
-    The time is None without steps. The picture has the percentage of the ranks' time in each bin of
-    the job that is spent in each kind of work, without communication during compute.
+    The step time is None if there are no steps. The picture contains, for each bin and kind of
+    work, the percentage of the ranks' time. Communication excludes overlap with compute.
     """
-    # These imports take a second or two, which must not delay the start of the host.
+    # These imports take a second or two, which would delay the start of the host.
     from hta_widgets.analysis.steps import step_length, step_times
     from hta_widgets.live.job import TileEngine
     from hta_widgets.panels.headline import headline, text_of
@@ -81,7 +82,7 @@ def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Print a verdict as JSON; return 1 if the job cannot be read."""
+    """Print the verdict on a job as JSON; return 1 if the job cannot be read."""
     if hasattr(os, "nice"):
         os.nice(10)
     try:

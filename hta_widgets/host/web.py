@@ -1,4 +1,4 @@
-"""The host for browsers: the files that pages may open, and a thread that serves on loopback."""
+"""Serve views of the given files to browsers, on the loopback interface only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from hta_widgets.store.files import MANIFEST
 
 _HEAD_BYTES = 1 << 16
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"')
-#: Modification time and size of a file, which is read again if they change.
+#: Modification time and size of a file. If they change, the file is read again.
 _State = tuple[int, int]
 
 
@@ -55,11 +55,11 @@ class _FolderFile:
 
 @dataclass
 class FolderEntry:
-    """A job or a file that can be opened."""
+    """A job or a file that pages can open."""
 
-    #: The path below the folder, by which pages name the entry.
+    #: Path relative to the folder, which identifies the entry in pages.
     path: str
-    #: The argument for `hta_widgets.load`.
+    #: Argument for `hta_widgets.load`.
     source: Any
     files: int
     bytes: int
@@ -69,7 +69,7 @@ class FolderEntry:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """The key in `Folder.verdicts`: the entry and the state of its files."""
+        """The key in `Folder.verdicts`, which changes with the files."""
         return self.path, self.changed_ns, self.bytes
 
     def to_json(self) -> dict[str, Any]:
@@ -85,25 +85,25 @@ class FolderEntry:
 
 
 class Folder:
-    """Lists the traces of a folder; files that did not change are not opened again."""
+    """Lists the traces in a folder. Only new and changed files are opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         self.entries: list[FolderEntry] = []
-        #: Verdicts by `FolderEntry.key`; None for jobs that cannot be read.
+        #: Verdicts by `FolderEntry.key`; None if the job cannot be read.
         self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
-        #: State and format of each file that was opened; None for files that are not traces.
+        #: State and format of each file that was opened; the format is None if it is not a trace.
         self._formats: dict[str, tuple[_State, str | None]] = {}
-        #: State of each file at the last check. Files that change between checks are being written.
+        #: State of each file at the last check. Files that change between checks are incomplete.
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
-        """Return what to load for an entry's path, or None."""
+        """Return the argument of `load` for an entry's path, or None if the path is unknown."""
         jobs_and_files = (item for entry in self.entries for item in (entry, *entry.parts))
         return next((item.source for item in jobs_and_files if item.path == path), None)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries, each with its verdict or a note on why it has none."""
+        """Return the entries, each with its verdict or with a note on why it has none."""
         return [
             {
                 **entry.to_json(),
@@ -121,17 +121,17 @@ class Folder:
         return "" if self.verdicts[entry.key] else "could not be read in advance"
 
     def next_unread(self) -> FolderEntry | None:
-        """Return the newest job without a verdict that is not too large to read in advance."""
+        """Return the newest job without a verdict, ignoring jobs that are too large."""
         small_entries = (entry for entry in self.entries if entry.bytes <= MAX_VERDICT_BYTES)
         return next((entry for entry in small_entries if entry.key not in self.verdicts), None)
 
     def refresh(self) -> bool:
-        """Read the folder; return whether its entries changed."""
+        """Read the folder again; return whether its entries changed."""
         states = self._file_states()
         previous, self._states = self._states, states
         files = []
         for path, state in states.items():
-            # A new file may still be written: it is read once its state stays the same.
+            # A new file may be incomplete. It is read once its state no longer changes.
             if previous is None or previous.get(path) == state or path in self._formats:
                 format_ = self._format(path, state)
                 if format_ is not None:
@@ -145,7 +145,7 @@ class Folder:
         try:
             paths = sorted(files_below(str(self.path)), key=natural_key)
         except TraceError:
-            return {}  # the folder was removed, or cannot be read now
+            return {}  # the folder was deleted or is unreadable
         for path in paths:
             with contextlib.suppress(OSError):
                 stat = Path(path).stat()
@@ -166,26 +166,26 @@ class Folder:
 
 
 def _has_events(path: str) -> bool:
-    """Return whether a JSON file begins like a trace; `sniff` accepts any JSON file."""
+    """Return whether a JSON file begins like a trace, since `sniff` accepts any JSON file."""
     with open_stream(path) as stream:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
 
 def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
-    """Return jobs and single files, newest first."""
+    """Group files into jobs; return jobs and single files, newest first."""
     groups: dict[Path, list[_FolderFile]] = defaultdict(list)
     for file in files:
         groups[_job_of(file, root)].append(file)
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # Names of one job differ only in numbers; other files next to folders are not a job.
+        # File names of a job differ only in numbers. Other files next to folders are not one job.
         loose = [file.path.name for file in members if file.path.parent == root]
         is_mixed = len(groups) > 1 and len({re.sub(r"\d+", "#", name) for name in loose}) > 1
         if len(members) == 1 or is_mixed:
             entries += parts
             continue
-        # Loading a folder also reads the folders below it.
+        # Loading a folder includes its subfolders.
         has_folders = any(folder in other.parents for other in groups)
         job = _folder_entry(root, folder, members)
         job.source = [str(file.path) for file in members] if has_folders else str(folder)
@@ -196,7 +196,9 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
     folder = file.path.parent
-    is_byteps = file.format.startswith("byteps")
+    if not file.format.startswith("byteps"):
+        return folder
+    # BytePS writes a folder for each machine and a numbered folder for each GPU of a worker.
     parts = folder.relative_to(root).parts
     # Ascend writes a folder for each rank; BytePS one for each machine.
     for index, part in enumerate(parts):
@@ -224,25 +226,25 @@ def _folder_entry(root: Path, path: Path, files: list[_FolderFile]) -> FolderEnt
 
 
 def _size(file: _FolderFile) -> int:
-    """Return the bytes of a file, or of the store that it describes."""
+    """Return the size of a file or, for a manifest, of its store."""
     if file.path.name != MANIFEST:
         return file.state[1]
     size_bytes = 0
-    with contextlib.suppress(OSError):  # a file may be removed meanwhile
+    with contextlib.suppress(OSError):  # a file may have been removed
         for part in file.path.parent.iterdir():
             size_bytes += part.stat().st_size if part.is_file() else 0
     return size_bytes
 
 
 class AllowedPaths:
-    """The files that pages may open: those on the command line, or those in its folder."""
+    """The files that pages may open: the paths on the command line, or all traces in a folder."""
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
         self.all_paths = [*paths, *([compare] if compare is not None else [])]
         for path in self.all_paths:
             require_exists(path)
-        #: The names of the paths for pages, without the secrets of URLs.
+        #: Names of the paths in pages; secrets of URLs are removed.
         self._names = _unique_names(self.all_paths)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
@@ -250,7 +252,7 @@ class AllowedPaths:
             self.folder.refresh()
 
     def source(self, path: str) -> Any:
-        """Return what to load for a path that a page names, or None."""
+        """Return the argument of `load` for a path from a page, or None if it is not allowed."""
         for source, name in self._names.items():
             if name == path:
                 return source
@@ -258,7 +260,7 @@ class AllowedPaths:
 
     @property
     def request(self) -> dict[str, Any] | None:
-        """The first view of a page; None for the start page."""
+        """The first view of a page, or None for the start page."""
         if self.compare is not None:
             return {"view": "diff", "paths": [self._names[path] for path in self.all_paths]}
         if self.folder is None:
@@ -269,13 +271,13 @@ class AllowedPaths:
 
     @property
     def title(self) -> str:
-        """The names of the paths on the command line."""
+        """The names of the paths from the command line."""
         names = [self._names[path] for path in self.all_paths]
         return ", ".join(Path(name).resolve().name or name for name in names)
 
 
 def _unique_names(paths: list[str]) -> dict[str, str]:
-    """Return a name for each path: the path, without the secrets of a URL."""
+    """Return a unique name for each path, without the secrets of URLs."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for path in dict.fromkeys(paths):
@@ -286,18 +288,18 @@ def _unique_names(paths: list[str]) -> dict[str, str]:
 
 
 def require_exists(path: str) -> None:
-    """Raise a `TraceError` if a path of the command line does not exist."""
+    """Raise a `TraceError` if a path from the command line does not exist."""
     if is_remote(path) or glob.has_magic(path):
         return
     if not expand_home(path).exists():
         raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 
-#: Allowed values of the Host header, which prevent DNS rebinding. Ports are not checked, because
-#: `ssh -L` changes them.
+#: Allowed Host headers, to prevent DNS rebinding. Any port is allowed, since `ssh -L` may change
+#: it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
-    # Views write style attributes, hence 'unsafe-inline'; all other content is from this host.
+    # Views set style attributes, hence 'unsafe-inline'. All other content comes from this host.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
         "font-src data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -315,9 +317,9 @@ _HEAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     '<link rel="icon" href="data:,">'
 )
-#: Page that redirects to ``/``. A cookie with ``SameSite=Strict`` is sent with this redirect, but
-#: not with a request from another site or a file. The redirect also removes the token from the
-#: address and the history.
+#: Page that redirects to ``/``, which removes the token from the address and the history. A
+#: ``SameSite=Strict`` cookie is sent with this redirect, but not with requests from other sites or
+#: from files.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
     _HEAD + '<meta name="viewport" content="width=device-width">'
@@ -326,17 +328,18 @@ _PAGE = (
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
 _REFRESH_EVERY_S = 2.0
-#: Maximum size of a request's body, though none is expected; WebSockets have another limit.
+#: Maximum size of a request body; none is expected. WebSocket messages have a separate limit.
 _MAX_BODY_BYTES = 1024
-#: Time within which the headers of a request, and its body, must arrive.
+#: Timeout for receiving the headers of a request, and for its body.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
+#: Close codes of WebSockets.
 _GOING_AWAY, _INVALID_DATA = 1001, 1007
 _LAST_PORT = 65_535
 
 
 class Site:
-    """A running web server: the session, its connected pages, the folder and the idle timeout."""
+    """A running web server, with the session and all connected pages."""
 
     def __init__(
         self,
@@ -351,7 +354,7 @@ class Site:
         self.session, self.downloads, self.title, self.folder = session, downloads, title, folder
         self.port: int = listening.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
-        # The ports of a host name share cookies, so the name of the cookie has the port.
+        # Cookies are shared by all ports of a host, so the cookie name includes the port.
         self.cookie = f"hta-widgets-{self.port}"
         self.pages: dict[str, SocketHandler] = {}
         self._idle_s = idle_minutes * 60
@@ -364,17 +367,17 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The address with the token, which gives a browser access."""
+        """The URL with the token that grants a browser access."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
-        """Tell pages that the host shuts down, and stop serving."""
+        """Notify pages that the host is shutting down; stop serving."""
         with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)
 
     def is_token(self, text: str) -> bool:
-        """Return whether a token is valid, compared in constant time."""
+        """Return whether a token is valid, using a constant-time comparison."""
         return hmac.compare_digest(text.encode(), self.token.encode())
 
     def join(self, page: SocketHandler) -> None:
@@ -387,7 +390,7 @@ class Site:
                 sent.add_done_callback(lambda done: done.exception())
 
         def send(frame: bytes) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the loop has stopped
                 self._loop.call_soon_threadsafe(write, frame)
 
         self.session.join(page.name, send)
@@ -452,7 +455,7 @@ class Site:
             websocket_max_message_size=MAX_BYTES,
             log_function=lambda _handler: None,
         )
-        # Bodies are read before `prepare` checks the client.
+        # Bodies are received before `prepare` checks the client.
         server = HTTPServer(
             application,
             max_body_size=_MAX_BODY_BYTES,
@@ -471,11 +474,11 @@ class Site:
         server.stop()
         for page in list(self.pages.values()):
             page.close(_GOING_AWAY, "The host was ended.")
-        await asyncio.sleep(0.1)  # the last messages are sent meanwhile
+        await asyncio.sleep(0.1)  # time to send the last messages
 
 
 class _AuthorizedHandler(RequestHandler):
-    """Refuses requests whose host is not a loopback name, and those without the token."""
+    """Refuses requests without the token, or with a Host header that is not a loopback name."""
 
     def initialize(self, site: Site) -> None:
         self.site = site
@@ -491,7 +494,7 @@ class _AuthorizedHandler(RequestHandler):
             raise HTTPError(403, reason="Open the address that hta-widgets printed")
 
     def write_error(self, status_code: int, **_details: object) -> None:
-        """Send the reason of an error, without a stack trace."""
+        """Send the reason for an error, without a traceback."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}: {self._reason}.\n")
 
@@ -500,16 +503,16 @@ class NotFoundHandler(_AuthorizedHandler):
     """Handles all other addresses."""
 
     def prepare(self) -> None:
-        """Check the client before answering that a file does not exist."""
+        """Check the client before answering 404."""
         super().prepare()
         raise HTTPError(404)
 
 
 class PageHandler(_AuthorizedHandler):
-    """The page, and the redirect that exchanges the token for a cookie."""
+    """The page, and the redirect that replaces the token with a cookie."""
 
     def prepare(self) -> None:
-        """Check the client, unless the address has the token."""
+        """Check the client, unless the URL contains the token."""
         is_entrance = self.site.is_token(self.get_query_argument("token", ""))
         if not (is_entrance and _HOST.fullmatch(self.request.host)):
             super().prepare()
@@ -526,16 +529,16 @@ class PageHandler(_AuthorizedHandler):
 
 
 class StaticHandler(_AuthorizedHandler):
-    """The page's own script and styles."""
+    """The page's own script and style sheet."""
 
     def get(self, suffix: str) -> None:
-        """Send a file of the package."""
+        """Send a file from the package."""
         self.set_header("Content-Type", _TYPES[suffix])
         self.finish(read_asset(f"view.{suffix}"))
 
 
 class TextHandler(_AuthorizedHandler):
-    """A widget's module or styles by the hash of its text, so that a cached copy stays valid."""
+    """A widget's module or style sheet, addressed by hash so that it can be cached indefinitely."""
 
     def get(self, key: str) -> None:
         """Send the text."""
@@ -548,10 +551,10 @@ class TextHandler(_AuthorizedHandler):
 
 
 class DownloadHandler(_AuthorizedHandler):
-    """A file that a page wrote."""
+    """A file written by a page."""
 
     async def get(self, key: str) -> None:
-        """Send the file, and remove it."""
+        """Send the file, then delete it."""
         path = self.site.downloads.take(key)
         if path is None:
             raise HTTPError(404)
@@ -569,17 +572,17 @@ class DownloadHandler(_AuthorizedHandler):
 
 
 class SocketHandler(_AuthorizedHandler, WebSocketHandler):
-    """The connection of one page."""
+    """The connection to a page."""
 
     def prepare(self) -> None:
-        """Refuse sockets of other pages: browsers send the cookie with sockets of any page."""
+        """Refuse connections from other pages, since browsers send the cookie even with those."""
         super().prepare()
-        # tornado calls `check_origin` only if there is an Origin.
+        # Tornado does not call `check_origin` if the Origin header is missing.
         if not self.check_origin(self.request.headers.get("Origin", "")):
             raise HTTPError(403, reason="The page does not come from this host")
 
     def check_origin(self, origin: str) -> bool:
-        """Return whether the page came from the same name and port."""
+        """Return whether the page has the same host and port."""
         return origin.lower() == f"http://{self.request.host}".lower()
 
     def open(self, *_args: str, **_kwargs: str) -> None:
@@ -588,7 +591,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
         self.site.join(self)
 
     def on_message(self, message: str | bytes) -> None:
-        """Hand a frame to the session; close the connection if the message is not a frame."""
+        """Pass a frame to the session; close the connection if it is invalid."""
         try:
             frame = message if isinstance(message, bytes) else b""
             self.site.session.enqueue(self.name, *unpack(frame))
@@ -601,7 +604,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on loopback only; port 0 means any free port."""
+    """Return a socket that listens on the loopback interface; port 0 selects a free port."""
     remedy = "Give another --port, or leave it out."
     if not 0 <= port <= _LAST_PORT:
         raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)
@@ -615,9 +618,9 @@ def listen(port: int) -> socket.socket:
 
 
 def redirect_file(url: str) -> Path:
-    """Write a page that redirects to an address; return its path.
+    """Write a page that redirects to a URL; return its path.
 
-    With it, the token of the address is in no command line.
+    This keeps the token out of command lines.
     """
     path = temporary_folder() / "open.html"
     path.touch(mode=0o600)

@@ -1,1 +1,1 @@
-"""Requests from pages about a job or a comparison: their types, and their answers."""
+"""Answer the requests that pages send about a job or a comparison."""

@@ -1,8 +1,8 @@
-"""Long computations on one background thread per process.
+"""Run long computations on a background thread, one per process.
 
-A request waits for `within_ms`. If the answer is not ready then, the reply is `PENDING`, and the
-page sends the request again. Meanwhile the kernel's main thread answers other requests. A
-computation is a `BackgroundTask`: it runs once for all callers, and can be cancelled::
+A request waits up to `within_ms` for its answer; after that, the reply is `PENDING`, and the page
+repeats the request. In the meantime, the main thread of the kernel handles other requests. A
+`BackgroundTask` is a cancelable computation that runs once for all callers::
 
     task = BackgroundTask(lambda: slow_answer(traces))
     task.wait_until(deadline_after(50))  # False: not ready after 50 ms, still running
@@ -33,25 +33,25 @@ from hta_widgets.trace.memo import (
 )
 
 T = TypeVar("T")
-#: Reply to a request whose answer is not ready.
+#: Reply to a request whose answer is not ready yet.
 PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
+_SUPERSEDED_AFTER = 32  # tasks not requested within this many requests are canceled
 _NAME = "hta-background"
 
 
 class NotReadyError(Exception):
-    """A result is not ready by its deadline; the reply to the request is `PENDING`."""
+    """Raised if a result is not ready by its deadline. The reply to the page is then `PENDING`."""
 
 
 def deadline_after(within_ms: float | None) -> float:
-    """Return the deadline of a request, as a value of `time.perf_counter`."""
+    """Return the deadline of a request as a `time.perf_counter` value."""
     return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
 
 
 class BackgroundTask(Generic[T]):
-    """A result that is computed on first request.
+    """A result that is computed when it is first requested.
 
-    After a failure or `cancel`, the next request computes it again.
+    After an error or `cancel`, the next request starts the computation again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -62,7 +62,7 @@ class BackgroundTask(Generic[T]):
         self._is_queued = self._is_cancelled = False
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait until `deadline` for the background thread; return whether the result is ready."""
+        """Compute the result in the background; return whether it is ready by `deadline`."""
         if deadline == math.inf:
             self.value  # noqa: B018 - computed in this thread
             return True
@@ -79,14 +79,14 @@ class BackgroundTask(Generic[T]):
         return future.done() and _has_result(future)
 
     def value_by(self, deadline: float) -> T:
-        """Return the result; raise a `NotReadyError` if it is not ready by `deadline`."""
+        """Return the result; raise `NotReadyError` if it is not ready by `deadline`."""
         if not self.wait_until(deadline):
             raise NotReadyError
         return self.value
 
     @property
     def value(self) -> T:
-        """The result, computed in this thread unless another thread is computing it."""
+        """The result; computed in the calling thread unless another thread is computing it."""
         self._is_cancelled = False
         while True:
             future = self._future
@@ -96,7 +96,7 @@ class BackgroundTask(Generic[T]):
                 return future.result()
 
     def cancel(self) -> None:
-        """Stop the computation at the next rank."""
+        """Cancel the computation; it stops at its next check, typically before the next rank."""
         self._is_cancelled = True
 
     def _run(self, future: Future[T]) -> None:
@@ -120,7 +120,7 @@ class BackgroundTask(Generic[T]):
 
 
 def _has_result(future: Future[Any]) -> bool:
-    """Return whether a finished future has a result; raise its error unless it was stopped."""
+    """Return whether a finished future has a result; raise its error unless it was canceled."""
     error = future.exception()
     if error is None:
         return True
@@ -130,7 +130,7 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class TaskCache:
-    """The latest answers to requests of one engine, ready or being computed."""
+    """A cache of tasks for the latest requests to an engine, finished or still running."""
 
     def __init__(self, max_tasks: int = 16) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
@@ -139,7 +139,7 @@ class TaskCache:
         self._requests = 0
 
     def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
-        """Return the task under `key`, and cancel superseded tasks."""
+        """Return the task stored under `key`, creating it if needed; cancel superseded tasks."""
         self._requests += 1
         task: BackgroundTask[T] = self._tasks.get_or_compute(key, lambda: BackgroundTask(make))
         task.last_request = self._requests
@@ -154,9 +154,9 @@ class TaskCache:
 
 
 _queue: Queue[Callable[[], None]] = Queue()
-#: Other threads whose work is cancelled when the interpreter ends.
+#: Other threads to cancel when the interpreter exits.
 cancelled_at_exit: WeakSet[threading.Thread] = WeakSet()
-#: Whether the work of this thread waits for answers to pages at each `give_way`.
+#: Whether `give_way` pauses the current thread while answers for pages are computed.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
 
@@ -164,23 +164,23 @@ _starting = threading.Lock()
 def _submit(call: Callable[[], None]) -> None:
     with _starting:
         if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon thread, because the interpreter ends without waiting for it.
+            # The interpreter does not wait for daemon threads when it exits.
             threading.Thread(target=_serve, name=_NAME, daemon=True).start()
     _queue.put(call)
 
 
 def _serve() -> None:
     while True:
-        with suppress(BaseException):  # the future has the error, for the caller
+        with suppress(BaseException):  # the future passes the error to the caller
             _queue.get()()
         _queue.task_done()
 
 
 def give_way() -> None:
-    """Wait until no answer is being computed, in a thread that `gives_way`.
+    """If `gives_way` is set, wait until no answer is being computed.
 
-    Threads share one interpreter: without this, answers take several times as long. Must not be
-    called inside a `BackgroundTask`, which would wait for itself.
+    Threads compete for the interpreter lock; without pauses, answers would take several times as
+    long. Calling this inside a `BackgroundTask` would deadlock.
     """
     if gives_way.get():
         _queue.join()
@@ -189,10 +189,10 @@ def give_way() -> None:
 
 @atexit.register
 def _cancel_all() -> None:
-    """Cancel all work, and wait up to two seconds for its threads.
+    """Cancel all work, and wait for its threads for up to two seconds.
 
-    The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
-    this can abort the process.
+    At exit, the interpreter kills running daemon threads at an arbitrary point. Inside a C++
+    library, this can abort the process.
     """
     is_ending.set()
     deadline = deadline_after(2_000)
@@ -200,5 +200,5 @@ def _cancel_all() -> None:
         _queue.unfinished_tasks or any(thread.is_alive() for thread in cancelled_at_exit)
     ):
         time.sleep(0.005)
-    # Functions that run at exit after this one may compute something, too.
+    # Exit handlers that run after this one may start computations, too.
     is_ending.clear()

@@ -1,7 +1,7 @@
-"""Answer the requests from pages about two runs.
+"""Answer the requests of pages that compare two runs.
 
-`DiffAnswers` computes a frame when it is first requested. While a page loads,
-`compute_frames_ahead` computes the frames that the page requests first.
+`DiffAnswers` computes each frame on first request. `compute_frames_ahead` computes the first frames
+that a page needs while the page is still loading.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
 
-#: Tables that have panels of their own in the page.
+#: Tables for which the page has dedicated panels.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-#: Maximum numbers of rows: of names and parts, of nodes of the call tree, and of other tables.
+#: Maximum numbers of names and waterfall parts, of call tree nodes, and of rows of other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
-#: Maximum number of events of both sides for requesting all answers in one request.
+#: Maximum number of events, on both sides together, for which a page requests everything at once.
 _FEW_EVENTS = 250_000
-#: Maximum number of events for computing frames ahead; more could delay the next cell.
+#: Maximum number of events for computing frames ahead. More could delay the next notebook cell.
 _MAX_EVENTS = 1_000_000
-_MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
-_FINDINGS_MS = 3000  # for finding them; the output of a larger comparison has none
-#: Pause between two frames that are computed ahead, in which requests of the page are handled.
+_MAIN_FINDINGS = 3  # number of findings in a notebook output
+_FINDINGS_MS = 3000  # time limit for the findings, which are omitted if it is exceeded
+#: Pause between two frames that are computed ahead, so that requests can be answered.
 _PAUSE_S = 0.002
 
 
 class DiffAnswers:
-    """Answers to the page of a comparison, each computed on first request."""
+    """Answers the requests of a comparison page. Each answer is computed on first request."""
 
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
@@ -56,7 +56,7 @@ class DiffAnswers:
         self.memo: dict[Any, Any] = {}
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that the page shows before any frame."""
+        """Return the description of the comparison that the page shows first."""
         both = self.both
         before_ranks, after_ranks = (len(side.ranks) for side in both.sides)
         facts = f"{before_ranks} → {plural(after_ranks, 'rank')}"
@@ -95,7 +95,7 @@ class DiffAnswers:
 
     @property
     def has_events(self) -> bool:
-        """Whether both sides have events, not only totals."""
+        """Whether both sides have events rather than only totals."""
         return all(any(len(part.trace) for part in side.parts.values()) for side in self.both.sides)
 
     @property
@@ -107,35 +107,35 @@ class DiffAnswers:
 
     @property
     def events(self) -> int:
-        """The number of compared events of both sides."""
+        """The number of events compared, on both sides together."""
         parts = (part for side in self.both.sides for part in side.parts.values())
         return sum(len(part.rows) for part in parts)
 
     @property
     def is_small(self) -> bool:
-        """Whether the runs are small enough for all answers in one request."""
+        """Whether the runs are small enough for the page to request everything at once."""
         return self.events <= _FEW_EVENTS
 
     def main_findings(self) -> list[str]:
-        """Return the first findings as sentences; none if finding them takes too long."""
+        """Return the main findings as sentences; empty if computing them takes too long."""
         if self.events > _MAX_EVENTS or not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
             return []
         return [finding.text for finding in self._findings.value[:_MAIN_FINDINGS]]
 
     @cached_property
     def tables(self) -> list[str]:
-        """The names of the tables of trace formats, and of those added with `add_table`."""
+        """The names of the tables that trace formats or `add_table` provide."""
         return [name for name in table_functions(self.both) if name not in _OWN_PLACE]
 
     def frame(self, name: str) -> dict[str, Any]:
-        """Return a frame, as the page draws it."""
+        """Return a frame as JSON for the page."""
         name, _, pair = name.partition("@")
         if pair:
             return self.answers_of_pair(int(pair)).frame(name)
         return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames, without those that fail: requests for them get the errors."""
+        """Return several frames, omitting those that fail. A separate request returns the error."""
         frames = {}
         for name in names:
             with suppress(Exception):
@@ -143,7 +143,7 @@ class DiffAnswers:
         return frames
 
     def _frame(self, name: str) -> pd.DataFrame:
-        """Return a frame by its name in requests, such as ``waterfall:kind`` or ``names:3``."""
+        """Return a frame by its request name, for example ``waterfall:kind`` or ``names:3``."""
         kind, _, rest = name.partition(":")
         both = self.both
         match kind:
@@ -181,15 +181,15 @@ class DiffAnswers:
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
         frame = _with_short_names(diff.waterfall(self.both, level, step=step))
         column, changed = ("name", changed_names) if "name" in frame else ("kind", changed_kinds)
-        # Times of kinds are tested over all steps.
+        # Kinds are tested only over all steps.
         tested = changed(self.both) if step is None or column == "name" else frozenset()
         return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
-        """Return the answers of one pair of ranks."""
+        """Return the answers for a single pair of ranks."""
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
-            raise ValueError(f"no pair of ranks {pair}: pairs have the numbers 0 to {count - 1}")
+            raise ValueError(f"no pair of ranks {pair}: pairs are numbered 0 to {count - 1}")
         swapped_ranks = self.both.rank_pairs[pair][::-1]
 
         def compare_swapped() -> Comparison:
@@ -210,7 +210,7 @@ class DiffAnswers:
         device: Any = "gpu" if self.has_device else "cpu"
         table = diff.names(both, device=device, short_names=True)
         if not len(table):
-            # Some formats do not separate host and device.
+            # Some formats do not distinguish host from device.
             device = "all"
             table = diff.names(both, device=device, short_names=True)
         names = table.head(_MAX_NAMES)[
@@ -224,7 +224,7 @@ class DiffAnswers:
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
-        """Return the full names of each short name, those that differ most first."""
+        """Map each short name to its full names, sorted by difference (largest first)."""
         members: dict[str, list[str]] = {}
         for name in diff.names(self.both, device=device)["name"].tolist():
             members.setdefault(short_name(name), []).append(name)
@@ -232,26 +232,26 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the compared device work, or of the host's events if there is none."""
+        """The call paths of the device work, or of the host events if there is no device work."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 
     @cached_property
     def pair_table(self) -> PairTable:
-        """The pairs of events."""
+        """The matched events."""
         return PairTable(self.both, self.tree)
 
     @cached_property
     def overview(self) -> pd.DataFrame:
-        """The device time of each event class in `BINS` equal intervals of each side."""
+        """The device time of each event class, in `BINS` equal intervals per side."""
         return class_overview(self.both, self.pair_table.classes)
 
     def classes_of(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank; None if the rank is not compared."""
+        """Return the class of each event of a rank, or None if the rank is not compared."""
         return self.pair_table.classes.of_rank(side, rank)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request about the comparison."""
+        """Answer a request about the comparison."""
         return answer(request, self)
 
     def _on_frame(self, request: operations.FrameRequest) -> Answer:
@@ -263,7 +263,7 @@ class DiffAnswers:
     def _on_partner(self, request: operations.PartnerRequest) -> Answer:
         partner = self.pair_table.partner_of(request.of, request.rank, request.id)
         if request.pair is not None:
-            # A pair of ranks has its own tree.
+            # The tree of a rank pair has its own node numbers.
             node = matching_node(
                 self.tree, partner["node"], self.answers_of_pair(request.pair).tree
             )
@@ -282,7 +282,7 @@ class DiffAnswers:
         ranks = None if request.pair is None else pair_answers.both.rank_pairs[0]
         changes = diff.changes(pair_answers.both)
         if request.row >= len(changes):
-            raise ValueError(f"no change {request.row} among {len(changes)}")
+            raise ValueError(f"change {request.row} does not exist; there are {len(changes)}")
         return self.pair_table.events_of_change(changes.iloc[request.row], ranks), None
 
     def _on_classes(self, _request: operations.ClassesRequest) -> Answer:
@@ -290,7 +290,7 @@ class DiffAnswers:
 
 
 def comparison_of_step(both: Comparison, step: int) -> Comparison:
-    """Return the comparison of one pair of steps."""
+    """Return the comparison restricted to one pair of steps."""
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
     return replace(
@@ -299,7 +299,7 @@ def comparison_of_step(both: Comparison, step: int) -> Comparison:
 
 
 def comparison_of_pair(both: Comparison, pair: int) -> Comparison:
-    """Return the comparison of one pair of ranks."""
+    """Return the comparison restricted to one pair of ranks."""
     ranks = both.rank_pairs[pair]
     before, after = (
         replace(side, parts={rank: side.parts[rank]}, windows={rank: side.windows[rank]})
@@ -316,7 +316,7 @@ def comparison_of_pair(both: Comparison, pair: int) -> Comparison:
 
 
 def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
-    """Return the node of another tree with the name and path of a node; -1 for none."""
+    """Return the node of `other` with the same path and name as `node`, or -1 if there is none."""
     if not 0 <= node < len(tree):
         return -1
     path, name = tree["path"].iloc[node], tree["name"].iloc[node]
@@ -325,7 +325,7 @@ def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
 
 
 def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
-    """Return `hta_widgets.diff.align.lanes` as means over the pairs of ranks."""
+    """Return the mean of `hta_widgets.diff.align.lanes` over all rank pairs."""
     count = len(both.rank_pairs)
     parts = [lanes(both, alignment, pair=pair) for pair in range(count)]
     if count == 1:
@@ -350,7 +350,7 @@ def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
 def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
     if len(tree) > _MAX_NODES:
-        # A node is at least as large as those below it, so the largest nodes form a tree.
+        # A parent is at least as large as its children, so the largest nodes form a tree.
         tree = tree[size >= np.sort(size)[-_MAX_NODES]]
     return tree[
         ["node", "parent", "depth", "name", "kind", "before_count", "after_count", "before_ns",
@@ -361,7 +361,7 @@ def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
 def first_frame_tasks(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> Iterator[Callable[[], object]]:
-    """Yield tasks that compute the frames which `js/src/compare/charts.ts` requests first."""
+    """Yield a task for each frame that `js/src/compare/charts.ts` requests first."""
     for name in ("segments", "slots"):
         yield partial(answers.frame, f"{name}:{base}")
     shown = answers if pair is None else answers.answers_of_pair(pair)
@@ -381,10 +381,10 @@ def first_frame_tasks(
 def compute_frames_ahead(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> None:
-    """Run `first_frame_tasks` in the kernel's event loop while the page loads, one per callback.
+    """Run `first_frame_tasks` in the kernel's event loop while the page loads.
 
-    Requests of the page are answered between them. Without a running loop, or for large runs,
-    nothing is computed.
+    Each task is a separate callback, so requests are answered in between. Nothing is computed for
+    large runs, or if no event loop is running.
     """
     if not answers.has_events or answers.events > _MAX_EVENTS:
         return

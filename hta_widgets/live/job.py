@@ -1,6 +1,6 @@
-"""Answer the requests from pages about one job: panels of a dashboard, tiles of a timeline.
+"""Answer the requests of dashboard and timeline pages about one job.
 
-Quick answers are computed immediately, others in `hta_widgets.live.background`.
+Fast answers are computed immediately, slow ones in `hta_widgets.live.background`.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 MAX_FRAMES = 100
-#: Memory for indexed lanes: enough for each event once, within limits.
+#: Memory for indexed lanes: bytes per event, enough to index each once, and limits of the total.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
-_MAX_ANSWERS = 16  # kept or being computed
-NO_WAITS = "there is no communication between ranks on their devices"
+_MAX_ANSWERS = 16  # finished or being computed
+NO_WAITS = "no communication between ranks was recorded on devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
-    """Return the task that matches a set's collectives, on which most answers depend.
+    """Return the task that matches the collectives of a job. Most other answers need its result.
 
-    The timeline and the panels share the task, and a new selection does not cancel it.
+    The timeline and the panels share this task. A new selection does not cancel it.
     """
     return memo(traces, "matched", lambda: BackgroundTask(lambda: clock_fit(traces)))
 
@@ -113,10 +113,10 @@ def _clock_facts(traces: TraceSet) -> ClockFacts | None:
 
 
 class PanelEngine:
-    """The frames of a dashboard's panels, for any selection."""
+    """The frames of a dashboard's panels for a given selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages are answered in this process: workers of a cluster may be busy.
+        # Requests are answered in this process, since the workers of a cluster may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
@@ -134,7 +134,7 @@ class PanelEngine:
         return panel_frame
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
-        """Return the whole frame of the analysis that a panel shows."""
+        """Return the full result of the analysis that a panel shows."""
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
@@ -143,7 +143,7 @@ class PanelEngine:
             return panel.base_frame(self.traces, chosen)
         options = {"selection": chosen}
         if panel.id in ADDED:
-            # These panels show the job or a window; not all of their analyses take a selection.
+            # These panels show the job or a window; some of their analyses do not take a selection.
             window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
             options = {} if window == Selection() else {"selection": window}
         analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
@@ -161,16 +161,16 @@ class PanelEngine:
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `deadline`."""
         is_matched = _match_task(self.traces).wait_until(deadline)
-        # The background thread takes the headline next, even if the deadline has passed.
+        # Queue the headline even if the deadline has passed.
         is_ready = self._headline.wait_until(deadline)
         return self.headline() if is_matched and is_ready else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer ``panels`` or ``heatmap``, as docs/protocol-requests.md describes them."""
+        """Answer a ``panels`` or ``heatmap`` request; see docs/protocol-requests.md."""
         return answer(request, self)
 
     def wait_for_frame(self, panel: str, selection: Selection | None, deadline: float) -> None:
-        """Compute the frame of a panel; raise a `NotReadyError` if it takes until `deadline`."""
+        """Compute the frame of a panel; raise `NotReadyError` if it is not ready by `deadline`."""
         self._frame(panel, selection, None, deadline)
 
     def _frame(
@@ -189,7 +189,7 @@ class PanelEngine:
         return task.value_by(deadline)
 
     def stop(self) -> None:
-        """Cancel all work, for example when the page is closed; later requests start it again."""
+        """Cancel all work, for example when the page is closed. Later requests restart it."""
         self._tasks.clear()
         _match_task(self.traces).cancel()
         self._headline.cancel()
@@ -206,7 +206,7 @@ class PanelEngine:
                 reply["panels"][panel] = frame_to_json(frame)
             except NotReadyError:
                 return {**reply, "left": panels[index:]}, None
-            except Exception as failure:  # noqa: BLE001 - the other panels have their frames
+            except Exception as failure:  # noqa: BLE001 - other panels may succeed
                 reply.setdefault("errors", {})[panel] = error_reply(failure)
         return reply, None
 
@@ -240,10 +240,10 @@ class PanelEngine:
 
 
 class TileEngine:
-    """Tiles, figures and details of a job, computed on first request."""
+    """The tiles, statistics and event details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages are answered in this process: workers of a cluster may be busy.
+        # Requests are answered in this process, since the workers of a cluster may be busy.
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -264,13 +264,13 @@ class TileEngine:
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.names_used)
-        #: Function that returns the class of each event of a rank, for tiles with classes.
+        #: Function that returns the class of each event of a rank, for tiles that include classes.
         self.classes_of: Callable[[int], Classes | None] = lambda rank: bound_classes(
             self.job.of_rank(rank).trace
         )
 
     def scene(self) -> dict[str, Any]:
-        """Return the facts of the job that the page needs for its drawing, as JSON values."""
+        """Return the description of the job that the page needs for drawing, as JSON."""
         return self._scene
 
     @cached_property
@@ -285,7 +285,7 @@ class TileEngine:
         return "" if has_figures else "no shapes: record_shapes=True records them"
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol-requests.md."""
+        """Answer a request; see docs/protocol-requests.md."""
         return answer(request, self)
 
     def _on_tiles(self, request: operations.TilesRequest) -> Answer:
@@ -335,7 +335,7 @@ class TileEngine:
         hits: SearchHits | None = None
         if request.selection is None:
             self._searchable.value_by(request.deadline)
-            # In the main thread: only there can a regular expression be interrupted.
+            # Regular expressions can be interrupted only in the main thread.
             hits = self._search.search(request.text)
 
         def compute_reply() -> Answer:
@@ -400,7 +400,7 @@ class TileEngine:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
-        """Return the index of a rank, one of its tables, and the row of an event in the table."""
+        """Return the index of a rank, its table `name`, and the row of an event in that table."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
         return index, table, validate_row(index, table, event)
@@ -432,12 +432,12 @@ class TileEngine:
         return clusters_reply(rank_clusters(self.traces))
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
-        # The answer to a request does not depend on its deadline.
+        # The key omits the deadline, which does not affect the answer.
         key = repr(replace(request, within_ms=None))
         return self._answers.get(key, make).value_by(request.deadline)
 
     def stop(self) -> None:
-        """Cancel all work, for example when the page is closed; later requests start it again."""
+        """Cancel all work, for example when the page is closed. Later requests restart it."""
         self._answers.clear()
         tasks: tuple[BackgroundTask[Any], ...] = (
             self._searchable, self._device, self._matched, self._ribbons, self._clusters,
@@ -452,7 +452,7 @@ _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
 
 
 def gap_of(index: RankIndex, time: int) -> Gap | None:
-    """Return the gap of a rank's device at an instant; None if there is none."""
+    """Return the idle gap of a rank's device at a time, or None if the time is not in a gap."""
     rank = index.rank
     idle_gap = gap_at(rank.trace, time - rank.shift_ns)
     if idle_gap is None:
@@ -473,7 +473,7 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
 
 
 def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
-    """Return the gap of a lane of device work at an instant; None if there is none."""
+    """Return the gap of a device lane at a time, or None if the time is not in a gap."""
     rank, table = index.rank, index.rank.table
     ref = rank.ref(lane)
     rows = np.flatnonzero(np.isin(index.events.kind, _WORK_KINDS) & (table.stream >= 0))
@@ -504,9 +504,9 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return longest event, count and time of the `MAX_NAMES` groups with the most time.
+    """Return the `MAX_NAMES` groups with the most time: longest event, event count and total time.
 
-    `spent` is the time of each event, and `group` the number of its group.
+    `spent` contains the time of each event, `group` its group number.
     """
     times: list[HostTime] = []
     for code in np.unique(group):
@@ -519,10 +519,10 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 
 
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
-    """Return the events of one thread during a gap, and the time of each less its nested events.
+    """Return the events of one host thread during a gap, with their self times.
 
-    The thread is the one with the call that ended the gap. If there is no such call, or the thread
-    has no events, it is the busiest thread.
+    The thread is the one whose call ended the gap. Without such a call, or if that thread was idle,
+    the busiest thread is used.
     """
     rank = index.rank
     table = rank.table

@@ -1,10 +1,10 @@
-"""Types and validation of the requests from pages, and the exchange of requests and replies.
+"""Define and validate the requests of pages, and dispatch them to the engines.
 
-A request is a struct whose tag is its ``op``. The method ``_on_OP`` of an engine answers it: for
-example, ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
+A request is a struct tagged with its ``op``. The method ``_on_OP`` of an engine answers it:
+``{"op": "gap", "rank": 0, "time": 90}``, for example, is passed to ``_on_gap`` as a `GapRequest`.
 
-From these structs, `scripts/protocol.py` writes the types of the page and the rows of
-docs/protocol-requests.md.
+`scripts/protocol.py` generates the page's types and the tables of docs/protocol-requests.md from
+these structs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answer = tuple[Mapping[str, Any], bytes | None]
 MAX_LEVEL = 52
 MAX_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-#: Times since the origin. The length of any window fits int64.
+#: Times in ns since the origin. The length of any window fits in int64.
 Time = Annotated[int, Meta(ge=-(1 << 61), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
 Lanes = Annotated[list[Count], Meta(max_length=1 << 20)]
@@ -40,7 +40,7 @@ FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class SelectionJson(TypedDict, total=False):
-    """`Selection.to_json`; a field that is left out does not restrict the selection."""
+    """`Selection.to_json`. Omitted fields do not restrict the selection."""
 
     start_ns: Time | float | Name | None
     end_ns: Time | float | Name | None
@@ -52,7 +52,7 @@ class SelectionJson(TypedDict, total=False):
 
 
 class Place(TypedDict):
-    """The position from which a search starts."""
+    """The position at which a search starts."""
 
     rank: Count
     start: Time
@@ -67,19 +67,19 @@ class Request(Struct, kw_only=True, tag_field="op", rename={"from_": "from"}):
 
     @property
     def deadline(self) -> float:
-        """The end of `within_ms` from now on, as a value of `time.perf_counter`."""
+        """The time `within_ms` from now, as a `time.perf_counter` value."""
         return deadline_after(self.within_ms)
 
 
 class _Window(Request, kw_only=True):
-    """A request for a window, in ns since the origin."""
+    """A request about a window, in ns since the origin."""
 
     start: Time
     end: Time
 
 
 class _Write(Request, kw_only=True):
-    """A request to write a file, in `options.export_dir`."""
+    """A request that writes a file to `options.export_dir`."""
 
     path: FilePath
     #: whether to replace an existing file
@@ -87,7 +87,7 @@ class _Write(Request, kw_only=True):
 
 
 class Part(Struct):
-    """Tiles of some lanes: `first` to `last` (exclusive)."""
+    """A range of tiles, from `first` up to but excluding `last`, in some lanes."""
 
     lanes: Lanes
     first: Time
@@ -95,7 +95,7 @@ class Part(Struct):
 
 
 class TilesRequest(Request, tag="tiles", kw_only=True):
-    """Tiles of lanes, to draw them."""
+    """The tiles of some lanes, for drawing."""
 
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL)]
     parts: Annotated[list[Part], Meta(max_length=1 << 16)]
@@ -106,19 +106,19 @@ class TilesRequest(Request, tag="tiles", kw_only=True):
 
 
 class StatsRequest(_Window, tag="stats", kw_only=True):
-    """Device time of a window, by kind and rank."""
+    """The device time in a window, by kind and rank."""
 
     ranks: Ranks | None = None
 
 
 class MinimapRequest(Request, tag="minimap", kw_only=True):
-    """Device time of the whole job, in bins."""
+    """The device time of the whole job, in bins."""
 
     bins: Bins
 
 
 class EventRequest(Request, tag="event", kw_only=True):
-    """All details of one event."""
+    """All details of an event."""
 
     rank: Count
     id: Count
@@ -132,7 +132,7 @@ class CellRequest(_Window, tag="cell", kw_only=True):
 
 
 class GapRequest(Request, tag="gap", kw_only=True):
-    """Why a rank's device, or one of its lanes, is idle at an instant."""
+    """The reason why a rank's device or one of its lanes is idle at a given time."""
 
     rank: Count
     time: Time
@@ -140,7 +140,7 @@ class GapRequest(Request, tag="gap", kw_only=True):
 
 
 class LaunchesRequest(Request, tag="launches", kw_only=True):
-    """The call that launched an event, and what was launched during it."""
+    """The call that launched an event, and the work launched during the event."""
 
     rank: Count
     id: Count
@@ -161,7 +161,7 @@ class FindRequest(Request, tag="find", kw_only=True):
 
 
 class MarksRequest(_Window, tag="marks", kw_only=True):
-    """The bins with events that match the search text or a selection, by lane."""
+    """The bins of each lane with events that match the search text or a selection."""
 
     bins: Bins
     lanes: Lanes
@@ -170,19 +170,19 @@ class MarksRequest(_Window, tag="marks", kw_only=True):
 
 
 class TotalsRequest(Request, tag="totals", kw_only=True):
-    """Counts and durations of a selection, by kind and name."""
+    """The number and total duration of selected events, by kind and name."""
 
     selection: SelectionJson | None = None
 
 
 class NeighborRequest(EventRequest, tag="neighbor", kw_only=True):
-    """The event before or after another in its lane."""
+    """The previous or next event in the same lane."""
 
     direction: Direction = 1
 
 
 class SnapRequest(Request, tag="snap", kw_only=True):
-    """The nearest edge of an event in a lane."""
+    """The event edge in a lane that is nearest to a given time."""
 
     lane: Count
     time: Time
@@ -190,36 +190,36 @@ class SnapRequest(Request, tag="snap", kw_only=True):
 
 
 class LatenessRequest(_Window, tag="lateness", kw_only=True):
-    """Waits and late arrivals of a window, by rank."""
+    """The waiting time and late arrivals of each rank in a window."""
 
 
 class CollectiveRequest(Request, tag="collective", kw_only=True):
-    """One call of a collective, on all ranks."""
+    """A collective call, with its events on all ranks."""
 
     rank: Count
     id: Count
 
 
 class EfficiencyRequest(Request, tag="efficiency", kw_only=True):
-    """FLOPs, bytes and rates of the operator call that an event belongs to."""
+    """The FLOPs, bytes and rates of the operator call to which an event belongs."""
 
     rank: Count
     id: Count
 
 
 class RibbonRequest(_Window, tag="ribbon", kw_only=True):
-    """Lateness of each rank at collectives, in bins."""
+    """The lateness of each rank at collectives, in bins."""
 
     bins: Bins
     ranks: Ranks | None = None
 
 
 class ClustersRequest(Request, tag="clusters", kw_only=True):
-    """Groups of similar ranks."""
+    """Groups of ranks that behave similarly."""
 
 
 class PanelsRequest(Request, tag="panels", kw_only=True):
-    """Frames of a dashboard's panels."""
+    """Frames of dashboard panels."""
 
     panels: Names
     selection: SelectionJson | None = None
@@ -227,7 +227,7 @@ class PanelsRequest(Request, tag="panels", kw_only=True):
 
 
 class HeatmapRequest(_Window, tag="heatmap", kw_only=True):
-    """One metric of each rank, in bins."""
+    """A metric of each rank, in bins."""
 
     metric: Name
     bins: Annotated[int, Meta(ge=1, le=MAX_BINS)]
@@ -235,18 +235,18 @@ class HeatmapRequest(_Window, tag="heatmap", kw_only=True):
 
 
 class HeadlineRequest(Request, tag="headline", kw_only=True):
-    """The headline; the trait `_headline` holds it after the reply."""
+    """The headline. After the reply, the trait `_headline` contains it."""
 
 
 class TableRequest(Request, tag="table", kw_only=True):
-    """A panel's table as a file."""
+    """The table of a panel as a file."""
 
     panel: Name
     format: Literal["csv", "parquet"]
 
 
 class ExportTableRequest(_Write, tag="export_table", kw_only=True):
-    """Write a panel's table."""
+    """Write the table of a panel to a file."""
 
     name: Name
 
@@ -258,7 +258,7 @@ class SaveHtmlRequest(_Write, tag="save_html", kw_only=True):
 
 
 class ExportRequest(_Write, tag="export", kw_only=True):
-    """Write a selection as a trace."""
+    """Write a selection to a trace file."""
 
     selection: SelectionJson | None = None
     clip: bool = False
@@ -268,25 +268,25 @@ class ExportRequest(_Write, tag="export", kw_only=True):
 
 
 class OfflineRequest(Request, tag="offline", kw_only=True):
-    """Data with which the page works without a kernel, in chunks."""
+    """The data that the page needs to work without a kernel, in chunks."""
 
     chunk: Count | None = None
 
 
 class FrameRequest(Request, tag="frame", kw_only=True):
-    """One table of a comparison."""
+    """A frame of a comparison."""
 
     name: Name
 
 
 class FramesRequest(Request, tag="frames", kw_only=True):
-    """Several tables of a comparison."""
+    """Several frames of a comparison."""
 
     names: Names
 
 
 class PartnerRequest(Request, tag="partner", kw_only=True):
-    """The counterpart of an event in the other run."""
+    """The event in the other run that is matched with an event."""
 
     of: Literal[0, 1]
     rank: Count
@@ -295,25 +295,25 @@ class PartnerRequest(Request, tag="partner", kw_only=True):
 
 
 class PathEventsRequest(Request, tag="path_events", kw_only=True):
-    """The calls of one path."""
+    """The events of a call path."""
 
     node: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
     pair: Count | None = None
 
 
 class ChangeEventsRequest(Request, tag="change_events", kw_only=True):
-    """The calls of one change."""
+    """The events of a change."""
 
     row: Count
     pair: Count | None = None
 
 
 class ClassesRequest(Request, tag="classes", kw_only=True):
-    """The number of events of each class of change."""
+    """The number of events in each change class."""
 
 
 class ExportPairRequest(_Write, tag="export_pair", kw_only=True):
-    """Write both runs as one trace."""
+    """Write both runs to a single trace file."""
 
 
 JOB = (
@@ -327,14 +327,14 @@ COMPARISON = (
     FrameRequest, FramesRequest, PartnerRequest, PathEventsRequest,
     ChangeEventsRequest, ClassesRequest, ExportPairRequest,
 )  # fmt: skip
-#: Every request by the name of its operation.
+#: All request types, by operation name.
 OPERATIONS: dict[str, type[Request]] = {
     str(kind.__struct_config__.tag): kind for kind in (*JOB, *DASHBOARD, *COMPARISON)
 }
 
 
 class RequestError(TraceError):
-    """A failure with a code that the page handles; the code of other errors is `no_answer`."""
+    """An error with a code that the page handles. Other errors have the code `no_answer`."""
 
     def __init__(self, message: str, *, code: ErrorCode, **details: Any) -> None:
         super().__init__(message, **details)
@@ -342,7 +342,7 @@ class RequestError(TraceError):
 
 
 def error_reply(failure: BaseException) -> ErrorReply:
-    """Return the error of a reply for what a request raised."""
+    """Convert an exception raised by a request to the error of its reply."""
     if isinstance(failure, KeyboardInterrupt):
         return {
             "code": "interrupted",
@@ -361,7 +361,7 @@ def error_reply(failure: BaseException) -> ErrorReply:
 
 
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
-    """Answer a request by the first of `answerers` with a method for it, such as ``_on_tiles``."""
+    """Answer a request with the first of `answerers` that has a handler such as ``_on_tiles``."""
     if not isinstance(request, Mapping):
         name = type(request).__name__
         raise RequestError(f"a request is a JSON object, got a {name}", code="invalid_request")
@@ -375,7 +375,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         checked = convert({**request, **_whole_times(request)}, struct)
     except ValidationError as error:
         raise RequestError(
-            f"the request {op} is not understood: {error}", code="invalid_request"
+            f"the request {op} is invalid: {error}", code="invalid_request"
         ) from None
     try:
         reply: Answer = handler(checked)
@@ -384,7 +384,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
     except TraceError:
         raise
     except ValueError as error:
-        raise TraceError(f"the request {op} has no answer: {error}") from None
+        raise TraceError(f"the request {op} cannot be answered: {error}") from None
     return reply
 
 
@@ -408,9 +408,9 @@ class _Messenger(Protocol):
 
 
 def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> None:
-    """Answer every ``{"rpc", "op", …}`` message of `widget` with `answer`.
+    """Answer each ``{"rpc", "op", …}`` message of `widget` by calling `answer`.
 
-    Errors are sent as replies, because Jupyter does not show errors of message handlers.
+    Errors are sent as replies, since Jupyter does not display exceptions of message handlers.
     """
 
     def handle(_widget: Any, content: Any, _buffers: list[Any]) -> None:
@@ -421,7 +421,7 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
             reply, buffer = answer(content)
             buffers = [] if buffer is None else [buffer]
             widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
-        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the page must get any
+        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - sent to the page
             widget.send({"rpc": token, "ok": False, "error": error_reply(failure)})
 
     widget.on_msg(handle)

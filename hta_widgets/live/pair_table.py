@@ -1,9 +1,9 @@
-"""The pairs of events of two runs, and the class of each event, which determines its colour.
+"""Match the events of two runs, and assign each event the class that determines its color.
 
-A row of the table is a pair, or an event of one side without a partner. Events of changes that
-`changes` lists have the class of the change; all others are ``same``. For example, if `changes` has
-``aten::gelu`` slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2``
-on both sides: at least a third longer, and less than twice as long.
+Each row of the table is a pair of matched events, or an unmatched event. Events that belong to a
+row of `changes` get its class; all others are ``same``. For example, if ``aten::gelu`` went from
+100 to 150 µs per step, its calls and their kernels get the class ``slower_2`` on both sides: they
+take at least a third longer, but less than twice as long.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
-#: Classes of events by code. Slower and faster have three degrees each: the longer time exceeds the
-#: shorter one by less than a third, by a third or more, or is at least twice as long.
+#: Event classes, by code. Slower and faster each have three degrees: the longer time exceeds the
+#: shorter one by less than a third, by at least a third, or by at least 100 %.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -31,17 +31,17 @@ _BETWEEN = " > "
 DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
-BINS = 600  # of the overview; a minimap is about this many px wide
-#: Maximum number of events of a call path that are marked; then of changes that a page can mark.
+BINS = 600  # number of bins of the overview, about a minimap's width in px
+#: Maximum number of events that are marked for a call path, and of changes that can be marked.
 MAX_MARKED, _MAX_CHANGES = 20_000, 60
 
 
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
-    These are the changed operators with its name and their device work: all work below operators
-    that were added, removed or moved, or the work that slower and faster operators launched. If
-    work was replaced, the rows are that work.
+    A change of an operator includes its events and device work: all work below an operator that was
+    added, removed or moved, but only the work that a slower or faster operator launched directly. A
+    change of replaced work includes only the rows of that work.
     """
     word, name = str(change["change"]), str(change["name"])
     status, path = pairs["status"], pairs["path"]
@@ -66,13 +66,13 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 
 def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
-    # The last entry is for missing values, whose code is -1.
+    # Missing values have the code -1, which indexes the last entry.
     is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
     return is_match[column.cat.codes.to_numpy()]
 
 
 class EventClasses:
-    """The class of each pair (`of_pairs`), and the pair of each event by side and rank (`rows`)."""
+    """The class of every pair (`of_pairs`) and of every event."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class EventClasses:
     ) -> None:
         self.of_pairs = of_pairs
         self._rank_pairs = rank_pairs
-        # The last entry is for events without a pair, whose row is -1.
+        # Events without a pair have the row -1, which indexes the last entry.
         codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
     def of_rank(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank, by id; None if the rank is not compared."""
+        """Return the class of each event of a rank, by id, or None if the rank is not compared."""
         return self._by_rank[side].get(rank)
 
     def counts(self) -> ClassCounts:
-        """Return how many events have each class."""
+        """Return the number of events in each class."""
         by_rank = [
             {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}
             for side in self._by_rank
@@ -107,9 +107,9 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair, which is that of the largest change to which it belongs."""
+    """Return the class of each pair: that of the largest change to which it belongs."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
-    # The largest change is the first row, and is written last.
+    # Changes are sorted by size in descending order, so the largest one must be written last.
     for row in reversed(range(len(changes))):
         change = changes.iloc[row]
         codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))
@@ -125,7 +125,7 @@ def _class_of_change(change: pd.Series) -> str:
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
-    """Return the device time of each class in `BINS` equal intervals of each side."""
+    """Return the device time of each class, in `BINS` equal intervals per side."""
     columns: dict[str, Ints] = {}
     attrs: dict[str, int] = {}
     for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):
@@ -159,8 +159,8 @@ def _device_time_by_class(
 
 
 def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return the time of intervals, which may overlap, between neighbouring edges."""
-    # Before an edge, an interval has the time since its start minus the time since its end.
+    """Return the total time of possibly overlapping intervals between each two adjacent edges."""
+    # Up to an edge, an interval contributes the time since its start minus the time since its end.
     first = edges[0]
     since_starts = _distance_sums(start - first, edges - first)
     since_ends = _distance_sums(end - first, edges - first)
@@ -168,7 +168,7 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _distance_sums(times: Ints, edges: Ints) -> Ints:
-    """Return for each edge the sum of its distances from all times before it."""
+    """Return, for each edge, the sum of its distances to all earlier times."""
     times = np.sort(times)
     counts = times.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(times)])
@@ -177,7 +177,7 @@ def _distance_sums(times: Ints, edges: Ints) -> Ints:
 
 
 class PairTable:
-    """The pairs of a comparison."""
+    """The table of matched and unmatched events of a comparison."""
 
     def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
         frame = pairs(diff)
@@ -187,7 +187,7 @@ class PairTable:
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
         self.node = _node_of_pairs(frame, tree)
-        #: The row of each event in the table of pairs, by side and rank; -1 for none.
+        #: By side and rank: the row of each event in the pair table, or -1 if it has none.
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for number, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
@@ -199,7 +199,7 @@ class PairTable:
         )
 
     def partner_of(self, side: int, rank: int, event: int) -> Partner:
-        """Return the status of an event, the rank and id of its partner, and its node."""
+        """Return the status and node of an event, and the rank and id of its partner."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
         if row < 0:
@@ -213,11 +213,11 @@ class PairTable:
         }
 
     def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of one call path, by side, as (rank, id); of all ranks by default."""
+        """Return the events of a call path, per side, as (rank, id); `ranks` restricts them."""
         return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
 
     def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
+        """Return the events of a row of `hta_widgets.diff.changes`, per side, as (rank, id)."""
         return self._events(rows_of_change(self._frame, change), ranks)
 
     def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
@@ -231,16 +231,16 @@ class PairTable:
         return {"events": events}
 
     def rows_of_changes(self) -> list[Ints]:
-        """Return the rows of pairs that belong to each of the first changes."""
+        """Return the rows of pairs for each of the first `_MAX_CHANGES` changes."""
         count = min(len(self._changes), _MAX_CHANGES)
         return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
 
 
 def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
-    """Return the node of each pair; -1 if its call path is not in the tree."""
+    """Return the node of each pair, or -1 if its call path is not in the tree."""
     paths = zip(tree["path"], tree["name"], strict=True)
     node_of = {path: node for node, path in enumerate(paths)}
-    # Each distinct path of the pairs is looked up once.
+    # Look up each distinct path only once.
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
     keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
     nodes = np.array([node_of.get(key, -1) for key in keys], np.int64)

@@ -1,1 +1,1 @@
-"""Save traces as files that open fast, and open them."""
+"""Save traces to folders of memory-mappable files, from which they load fast."""

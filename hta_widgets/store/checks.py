@@ -1,7 +1,7 @@
-"""Check stored values that other values or the code rely on: codes, rows, order and types.
+"""Validate the manifest and columns of a store beyond their checksums.
 
-Checksums detect damage, but a forged file may have checksums that match. For example, the values of
-``events.name`` have to be codes of ``names``, or reading the name of an event would fail.
+Checksums detect accidental damage, but a forged file can have valid ones. For example, the values
+of ``events.name`` must be valid indices into ``names``, or looking up an event's name would fail.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hta_widgets.trace.problems import ProblemKind
 
 
 class DamagedFileError(Exception):
-    """A file was changed since it was written; the message states the difference."""
+    """Raised if a file was changed since it was written. The message describes the damage."""
 
 
 def damage_text(cause: Exception) -> str:
-    """Return what is wrong with a file, from the error that reading it raised."""
+    """Return the text of a `TraceError` for an exception that was raised while reading a file."""
     return str(cause) if isinstance(cause, DamagedFileError) else f"was changed ({cause!r})"
 
 
@@ -35,12 +35,12 @@ Count = Annotated[int, Meta(ge=0, le=_MAX_INT64)]
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
 StreamId = Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
-#: Number of lanes of a track; depths are stored as int16.
+#: Number of lanes of a track. Depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
-#: Minimum bytes of a row, since each table has a column of int64.
+#: Minimum size of a row in bytes, since every table has an int64 column.
 _ROW_BYTES = 8
-#: Maximum number of records per byte of a file; in practice each takes several bytes.
+#: Generous upper bound on the records per byte of a file; real records take several bytes.
 _MAX_RECORDS_PER_BYTE = 1000
 
 #: Fields of `Track`.
@@ -48,11 +48,11 @@ TrackRow = tuple[str, str, TrackRole, str, str, StreamId, list[int], Lanes, Lane
 
 
 class Facts(TypedDict):
-    """Fields of `Trace` that are in the manifest unchanged."""
+    """Fields of `Trace` that the manifest stores unchanged."""
 
     rank: Rank
     path: str
-    profile_path: NotRequired[str | None]  # not in older stores
+    profile_path: NotRequired[str | None]  # absent from older stores
     format: str
     zero_ns: Time
     shift_ns: Time
@@ -68,7 +68,7 @@ class Facts(TypedDict):
 
 
 class Stated(TypedDict):
-    """Values of the metadata that are also in the manifest."""
+    """Metadata values that are repeated in the manifest."""
 
     export_part: dict[str, Any] | None
     world_size: Rank
@@ -86,7 +86,7 @@ class TableSizes(TypedDict):
 
 
 class RankEntry(TypedDict):
-    """A rank in the manifest."""
+    """The manifest entry of a rank."""
 
     file: str
     frame: tuple[Count, Count, Count, Count]
@@ -94,13 +94,13 @@ class RankEntry(TypedDict):
     span_ns: tuple[Time, Time]
     records: Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
     has_profile: bool
-    stated: NotRequired[Stated]  # not in older stores
+    stated: NotRequired[Stated]  # absent from older stores
     rules: str
     trace: Facts
 
 
 class Clock(TypedDict):
-    """The time axis of a set."""
+    """The time axis of a `TraceSet`."""
 
     name: Literal["host", "fitted"]
     origin_ns: Time | None
@@ -113,12 +113,12 @@ class Manifest(TypedDict):
     clock: Clock | None  # None in caches
     problems: list[tuple[ProblemKind, Count, str, Rank | None, str | None]]
     ranks: list[RankEntry]
-    #: traces of the captures of ranks' graphs, by rank; not in older stores
+    #: traces of graph captures, with their ranks; absent from older stores
     captures: NotRequired[list[tuple[Rank, RankEntry]]]
 
 
 def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
-    """Return a manifest's body; raise `DamagedFileError` if it cannot describe a set of traces."""
+    """Return the body of a manifest; raise `DamagedFileError` if it is invalid."""
     try:
         manifest: Manifest = convert(body, Manifest)
     except msgspec.ValidationError as cause:
@@ -126,14 +126,14 @@ def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
     if not is_cache:
         ranks = {entry["trace"]["rank"] for entry in manifest["ranks"]}
         if not ranks:
-            raise DamagedFileError("holds no ranks")
+            raise DamagedFileError("contains no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
-            raise DamagedFileError("was changed (it lacks a clock, or has a rank twice)")
+            raise DamagedFileError("was changed (it has no clock or a duplicate rank)")
     for entry in all_entries(manifest):
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
             raise DamagedFileError(f"was changed (events from {start} to {end} ns)")
-        # Checked here, as memory for the rows is allocated before any column is read.
+        # This check must come first: memory for the rows is allocated before any column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MAX_RECORDS_PER_BYTE:
@@ -142,12 +142,12 @@ def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
 
 
 def all_entries(manifest: Manifest) -> list[RankEntry]:
-    """Return the entries of ranks and of captures."""
+    """Return all entries: ranks first, then captures."""
     return [*manifest["ranks"], *(entry for _, entry in manifest.get("captures", ()))]
 
 
 class ColumnRule(NamedTuple):
-    """Allowed values of a column; `limit` is their upper bound, or the table that they index."""
+    """Allowed values of a column; `limit` is an exclusive bound, or the table that is indexed."""
 
     low: int | None = None
     limit: str | int | None = None
@@ -157,18 +157,18 @@ class ColumnRule(NamedTuple):
 
 
 class CheckedRank(Protocol):
-    """The parts of a stored rank that the checks of its columns use."""
+    """The part of `StoredRank` that column checks use."""
 
-    #: number of rows of each table, and of records; -1 for a trace without records
+    #: number of rows by table, and number of ``"records"`` (-1 if the trace has no records)
     sizes: Mapping[str, int]
-    #: start of the first event and end of the last
+    #: start of the first event, end of the last event
     span_ns: tuple[int, int]
 
     def size(self, name: str) -> int:
-        """Return the length of a table, of a column, or of ``"records"``."""
+        """Return the length of a table or a column, or the number of ``"records"``."""
 
     def numbers(self, name: str) -> Array:
-        """Return a column of numbers."""
+        """Return a numeric column."""
 
     def json(self, name: str) -> Any:
         """Return a value that is stored as JSON."""
@@ -234,38 +234,38 @@ RULES = {
 }
 
 
-#: Columns whose length differs from that of their table.
+#: Columns whose length differs from the number of rows of their table.
 _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
 
 
 def check_column(rank: CheckedRank, name: str, values: Array) -> None:
-    """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
+    """Raise `DamagedFileError` if a numeric column has invalid values."""
     if fault := _column_fault(rank, name, values):
-        raise DamagedFileError(f"was changed: its column {name} {fault}")
+        raise DamagedFileError(f"was changed: column {name} {fault}")
 
 
 def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
-    """Return why a column cannot belong to this rank; empty if it can."""
-    # Columns without a rule belong to sources of records, which check the order themselves.
+    """Return why a column is invalid, or an empty string if it is valid."""
+    # Columns without a rule come from record sources, which validate the order themselves.
     rule = RULES.get(name) or ColumnRule(kinds="iu")
     dtype = values.dtype
     is_time = name.endswith(("_ns", ".ns"))
     if dtype.kind not in rule.kinds or not dtype.isnative or (is_time and dtype != np.int64):
-        return f"is of the type {dtype}"
+        return f"has the unexpected type {dtype}"
     table = name.partition(".")[0]
     if table in rank.sizes and name not in _OWN_LENGTH and len(values) != rank.sizes[table]:
         return f"has {len(values):,} rows instead of {rank.sizes[table]:,}"
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
-        is_limited = limit != -1  # record numbers of a trace without records have no limits
+        is_limited = limit != -1  # without records, record numbers are unrestricted
         is_low = is_limited and rule.low is not None and values.min() < rule.low
         if is_low or (is_limited and limit is not None and values.max() >= limit):
-            return f"has values beyond {rule.low} … {limit}"
+            return f"has values outside {rule.low} … {limit}"
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
-            return "is not in order"
+            return "is not sorted"
     is_consistent = _CHECKS.get(name)
     if is_consistent is not None and not is_consistent(rank, values):
-        return "does not fit the other columns"
+        return "contradicts other columns"
     return ""
 
 
@@ -273,7 +273,7 @@ def _has_last_end(rank: CheckedRank, values: Array) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
-    if values.max() > last - first:  # sums of such durations could wrap beyond int64
+    if values.max() > last - first:  # otherwise, start + duration could overflow int64
         return False
     return int((rank.numbers("events.start_ns") + values).max()) == last
 
@@ -305,7 +305,7 @@ def _has_all_records(rank: CheckedRank, values: Array) -> bool:
     return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
 
 
-#: Binary logarithm of zstd's maximum expansion: 128 KiB of one byte take a block of 4 bytes.
+#: Base-2 logarithm of zstd's maximum compression ratio: a 4-byte block can expand to 128 KiB.
 _MAX_EXPANSION_BITS = 15
 
 

@@ -1,8 +1,8 @@
-"""Arrow files of named columns with a checksum each, and the manifest of a store.
+"""Read and write Arrow files with checksummed columns, and the manifest of a store.
 
-A file is one record batch with a list per column. Opening it compares its size and the checksum of
-all bytes outside of the columns (`FileFrame`). The checksum of a column is compared when the column
-is read. So opening a file reads no columns, and a damaged column is an error when it is read.
+A file contains one record batch with one row; every cell is a list that holds a whole column.
+Opening a file validates its size and the checksum of all bytes outside the columns (`FileFrame`). A
+column is validated only when it is read, so damage to it is reported at that time.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from hta_widgets.store.checks import DamagedFileError
 from hta_widgets.trace.arrays import Array, Ints
 
 _HEADER = b"hta_widgets"
-#: Seconds for which columns of a mapped file are read without a new check of its size. A system
-#: call per access of a column slows analyses of mapped ranks by up to a fifth.
+#: Seconds between two checks of the size of a mapped file. A system call for every column access
+#: would slow analyses of mapped ranks by up to 20 %.
 CHECK_INTERVAL_S = 0.01
 
 
 class FileFrame(NamedTuple):
-    """Size of a file, position of its columns, and checksum of the other bytes."""
+    """File size, byte range of the columns, and checksum of all other bytes."""
 
     size_bytes: int
-    #: start and end of the columns
+    #: byte range of the columns
     start: int
     end: int
     checksum: int
@@ -44,7 +44,7 @@ class FileFrame(NamedTuple):
 
 @dataclass(slots=True)
 class TextColumn:
-    """Byte strings in one buffer."""
+    """A column of byte strings, stored in one buffer."""
 
     data: bytearray = field(default_factory=bytearray)
     offsets: list[int] = field(default_factory=lambda: [0])
@@ -58,7 +58,7 @@ class TextColumn:
 
     @classmethod
     def of(cls, values: list[str]) -> TextColumn:
-        """Encode strings; lone surrogates, which JSON allows, are kept."""
+        """Encode strings as UTF-8; keep lone surrogates, which JSON allows."""
         texts = cls(is_text=True)
         for value in values:
             try:
@@ -73,7 +73,7 @@ Column = Array | TextColumn
 
 
 def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> FileFrame:
-    """Write a file of named columns and other facts; return its frame."""
+    """Write columns, and `facts` as JSON, to a file; return its frame."""
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
@@ -128,24 +128,24 @@ def _frame_checksum(content: pa.Buffer, start: int, end: int) -> int:
 
 
 def _read_file(path: Path) -> pa.Buffer:
-    """Read a file that is on a network disk.
+    """Read a file from a network drive into memory.
 
-    If it were mapped, and became shorter or unreachable, reading it would end the process.
+    If a mapped file is truncated or becomes unreachable, accessing it kills the process.
     """
     with pa.OSFile(str(path), "rb") as file:
         return file.read_buffer()
 
 
 def _map_file(path: Path) -> pa.Buffer:
-    # The mapping outlives the file's handle: open ranks do not use up file handles.
+    # The mapping outlives the file handle, so open ranks do not exhaust file handles.
     with pa.memory_map(str(path)) as file:
-        # Reading the whole file would fetch all of it from the disk, records included.
+        # Reading the whole buffer would load all of the file from disk, including the records.
         first = file.read_buffer(1)
         return pa.foreign_buffer(first.address, file.size(), first)
 
 
 class ArrowFile:
-    """The columns of a file, checked when they are read."""
+    """A file of columns. The checksum of a column is verified when the column is read."""
 
     def __init__(self, path: Path, frame: FileFrame) -> None:
         self._path = path
@@ -162,7 +162,7 @@ class ArrowFile:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         has_columns = 0 <= frame.start <= frame.end <= size
         if not has_columns or _frame_checksum(content, frame.start, frame.end) != frame.checksum:
-            raise DamagedFileError("was changed: the checksum of its frame differs")
+            raise DamagedFileError("was changed: the checksum of its frame does not match")
         try:
             reader = pa.ipc.open_file(content)
             self._batch: Any = reader.get_batch(0)
@@ -170,42 +170,42 @@ class ArrowFile:
             self._specs: dict[str, list[Any]] = header["columns"]
             self.facts: dict[str, Any] = header["facts"]
         except (pa.ArrowException, ValueError, KeyError, TypeError) as cause:
-            raise DamagedFileError(f"is not a file of a stored rank ({cause})") from None
+            raise DamagedFileError(f"is not the file of a stored rank ({cause})") from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._specs
 
     def require_whole(self, max_age_s: float = 0.0) -> None:
-        """Raise an error if the mapped file was cut off: reading beyond its end ends the process.
+        """Raise `DamagedFileError` if the mapped file was truncated since it was opened.
 
-        Nothing is done within `max_age_s` after the last check. Arrays that a caller has are not
-        protected: they are views of the mapping, and reading them does not call this class.
+        The check is skipped if the last one was at most `max_age_s` ago. It does not protect arrays
+        that callers already hold: they are views of the mapping.
         """
         mapped, now_s = self._mapped_state, time.monotonic()
         if mapped is None or now_s - self._checked_s < max_age_s:
             return
-        with suppress(OSError):  # a file that was removed or replaced stays mapped
+        with suppress(OSError):  # a deleted or replaced file stays mapped
             state = self._path.stat()
             if os.path.samestat(state, mapped) and state.st_size < mapped.st_size:
                 raise DamagedFileError("was cut off after it was loaded")
         self._checked_s = now_s
 
     def numbers(self, name: str) -> Array:
-        """Return a column of numbers."""
+        """Return a numeric column."""
         dtype, count, checksum = self._spec(name)
         data = self._cell_of(name, count).buffers()[-1]
         values: Array = np.frombuffer(data or b"", np.dtype(dtype))[:count]
         if len(values) != count or zlib.crc32(values.data) != checksum:
-            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of column {name} does not match")
         return values
 
     def texts(self, name: str) -> list[bytes]:
-        """Return the byte strings of a column."""
+        """Return a column of byte strings."""
         offsets, data = self._text_buffers(name)
         if _text_checksum(offsets, data) != self._spec(name)[2]:
-            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of column {name} does not match")
         if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
-            raise DamagedFileError(f"was changed: the strings of its column {name} overlap")
+            raise DamagedFileError(f"was changed: strings in column {name} overlap")
         ends = offsets.tolist()
         return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
@@ -214,14 +214,14 @@ class ArrowFile:
         return [text.decode("utf-8", "surrogatepass") for text in self.texts(name)]
 
     def slice_bytes(self, name: str, start: int, end: int) -> memoryview:
-        """Return a part of a column of byte strings, without checking its checksum."""
+        """Return a slice of the buffer of a byte-string column, without verifying the checksum."""
         _, data = self._text_buffers(name)
         if not 0 <= start <= end <= len(data):
-            raise DamagedFileError(f"was changed: its column {name} is too short")
+            raise DamagedFileError(f"was changed: column {name} is too short")
         return data[start:end]
 
     def count(self, name: str) -> int:
-        """Return the number of values of a column."""
+        """Return the length of a column."""
         return len(self._cell_of(name, self._spec(name)[1]))
 
     def _spec(self, name: str) -> list[Any]:
@@ -236,7 +236,7 @@ class ArrowFile:
         except (pa.ArrowException, KeyError) as cause:
             raise DamagedFileError(f"has no column {name} ({cause})") from None
         if len(cell) != count:
-            raise DamagedFileError(f"was changed: its column {name} has another length")
+            raise DamagedFileError(f"was changed: column {name} has the wrong length")
         return cell
 
     def _text_buffers(self, name: str) -> tuple[Ints, memoryview]:
@@ -246,9 +246,9 @@ class ArrowFile:
         return ends[: count + 1], memoryview(b"" if data is None else data)
 
 
-#: Name of the manifest.
+#: File name of the manifest.
 MANIFEST = "store.json"
-#: Increased with every change that older code cannot read, or newer code would misread.
+#: Format version; incremented with every change that older or newer code would misread.
 VERSION = 1
 
 _BEGINNING = b'{"hta_widgets_store":'
@@ -256,12 +256,12 @@ _RESAVE = "Load the trace files again, and save them again."
 
 
 def begins_manifest(text: bytes) -> bool:
-    """Return whether a file with this beginning is a manifest."""
+    """Return whether a file that begins with `text` is a manifest."""
     return text.startswith(_BEGINNING)
 
 
 def dump_manifest(body: dict[str, Any]) -> bytes:
-    """Return a manifest's bytes."""
+    """Serialize a manifest."""
     text = _canonical(body)
     return b'%s%d, "checksum": %d, "body": %s}\n' % (_BEGINNING, VERSION, zlib.crc32(text), text)
 
@@ -278,7 +278,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             manifest[key] for key in ("hta_widgets_store", "checksum", "body")
         )
     except (ValueError, KeyError, TypeError):
-        raise DamagedFileError("is cut off, or was changed") from None
+        raise DamagedFileError("is cut off or was changed") from None
     if version != VERSION:
         age = "an older" if isinstance(version, int) and version < VERSION else "a newer"
         raise TraceError(
@@ -287,7 +287,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             remedy=_RESAVE if age == "an older" else "Update hta_widgets.",
         )
     if not isinstance(body, dict) or zlib.crc32(_canonical(body)) != checksum:
-        raise DamagedFileError("was changed: its checksum differs")
+        raise DamagedFileError("was changed: its checksum does not match")
     return body
 
 

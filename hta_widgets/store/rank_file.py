@@ -1,4 +1,4 @@
-"""One stored rank: its columns, read from its file when first accessed."""
+"""The file of one stored rank, whose columns are read on first access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
 
-#: Type of each value that is stored as JSON.
+#: Expected type of each value that is stored as JSON.
 _JSON: dict[str, Any] = {
     "tracks": list[TrackRow],
     "flow_kinds": list[str],
@@ -31,7 +31,7 @@ _JSON: dict[str, Any] = {
 
 
 class StoredSource(NamedTuple):
-    """Facts and columns in a cache entry from which a source of records is restored."""
+    """The values and columns from which a cached record source is restored."""
 
     facts: dict[str, Any]
     columns: dict[str, Column]
@@ -39,7 +39,7 @@ class StoredSource(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceRestorer:
-    """Callbacks that restore a cached source of records, or a trace with a damaged cache entry."""
+    """Callbacks that restore a cached record source, or re-read a trace if its entry is damaged."""
 
     restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
     rebuild: Callable[[int], Trace]
@@ -53,11 +53,11 @@ class StoredRank:
     frame: FileFrame
     #: position in the manifest
     position: int = 0
-    #: only for ranks of the cache
+    #: set only for ranks from the cache
     restorer: SourceRestorer | None = None
-    #: number of rows of each table, and of records; -1 for a trace without records
+    #: number of rows by table, and number of ``"records"`` (-1 if the trace has no records)
     sizes: Mapping[str, int] = field(default_factory=dict)
-    #: start of the first event and end of the last
+    #: start of the first event, end of the last event
     span_ns: tuple[int, int] = (0, 0)
     _file: ArrowFile | None = field(default=None, init=False, repr=False)
     _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
@@ -72,7 +72,7 @@ class StoredRank:
         return arrow_file
 
     def has(self, name: str) -> bool:
-        """Return whether the file has a column of this name."""
+        """Return whether the file has a column `name`."""
         return self.read_checked(lambda: name in self.file)
 
     def fact(self, name: str) -> Any:
@@ -80,11 +80,11 @@ class StoredRank:
         return self.read_checked(lambda: self.file.facts.get(name))
 
     def read(self, name: str) -> Array:
-        """Return a column of numbers without keeping a reference to it."""
+        """Return a numeric column without caching it."""
         return self.read_checked(lambda: self._numbers(name))
 
     def numbers(self, name: str) -> Array:
-        """Return a column of numbers; keep it until the rank is released."""
+        """Return a numeric column, cached until the rank is released."""
         values: Array = self._get(name, lambda: self._numbers(name), None)
         return values
 
@@ -104,13 +104,13 @@ class StoredRank:
         return self._get(name, lambda: convert(json.loads(self.file.texts(name)[0]), type_), 1)
 
     def size(self, name: str) -> int:
-        """Return the length of a table, of a column, or of ``"records"``."""
+        """Return the length of a table or a column, or the number of ``"records"``."""
         if name in _JSON:
             return len(self.json(name))
         return self.sizes[name] if name in self.sizes else self.file.count(name)
 
     def get_or_compute(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a value computed from columns; compute it on first access."""
+        """Return a value derived from columns, cached under `name`."""
         return self._get(name, make, 100)
 
     def read_checked(self, read: Callable[[], T]) -> T:
@@ -119,7 +119,7 @@ class StoredRank:
             return read()
         except (TraceError, MemoryError):
             raise
-        except Exception as cause:  # files may be damaged in any way
+        except Exception as cause:  # damaged files can raise any exception
             raise TraceError(
                 damage_text(cause),
                 path=self.path,
@@ -128,9 +128,9 @@ class StoredRank:
             ) from cause
 
     def stored_or_rebuilt(self, stored: Callable[[], T], rebuilt: Callable[[Trace], T]) -> T:
-        """Return the result of `stored` or, if the file is damaged, of `rebuilt` for a new trace.
+        """Return `stored()`; if the file is damaged, re-read the trace and return `rebuilt(trace)`.
 
-        Only ranks of the cache can be rebuilt, from their trace files.
+        Only ranks from the cache can be re-read, because their trace files are known.
         """
         if self._rebuilt is None:
             try:
@@ -142,54 +142,54 @@ class StoredRank:
         return rebuilt(self._rebuilt)
 
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
-        """Return a value; `item_bytes` is the size of its items, None for an array."""
+        """Return a cached value; `item_bytes` is the size of an item, or None for arrays."""
         value = self._values.get(name)
         if value is None:
             value = self.read_checked(make)
             self._values[name] = value
             size_bytes = value.nbytes if item_bytes is None else item_bytes * len(value or ())
             _bytes_in_use.add(self, size_bytes)
-        else:  # an array is a view of the mapped file, which may have been cut off since
+        else:  # an array is a view of the mapped file, which may have been truncated since
             self.require_whole(CHECK_INTERVAL_S)
         return value
 
     def require_whole(self, max_age_s: float = 0.0) -> None:
-        """Raise a `TraceError` if the mapped file was cut off; see `ArrowFile.require_whole`."""
+        """Raise a `TraceError` if the mapped file was truncated; see `ArrowFile.require_whole`."""
         file = self._file
         if file is not None:
             self.read_checked(lambda: file.require_whole(max_age_s))
 
     def release(self) -> None:
-        """Release all values; a column that is used elsewhere stays mapped."""
+        """Release all cached values. Columns that are in use elsewhere stay mapped."""
         self._values = {}
         self._file = None
         _bytes_in_use.remove(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process maps the file itself, so that the columns are not pickled.
+        # Another process maps the file itself, so columns are not pickled.
         return {**self.__dict__, "_file": None, "_values": {}, "_rebuilt": None}
 
 
 class _BytesInUse:
-    """Bytes in memory by rank; the rank that grew least recently comes first."""
+    """Memory use of the ranks, ordered by their latest growth (oldest first)."""
 
     def __init__(self) -> None:
-        #: the smallest of these limits applies; above it, the ranks that come first are released
+        #: limits in bytes; the smallest one applies
         self.limits = [1 << 30]
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
-        #: bytes of all ranks, including deleted ones until the next count
+        #: bytes of all ranks; deleted ranks are included until the next recount
         self._total = 0
 
     def add(self, rank: StoredRank, size_bytes: int) -> None:
-        """Count bytes of a rank; release other ranks while the total is above the limit."""
+        """Add to the size of a rank. While the total exceeds the limit, release other ranks."""
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
             max_bytes = min(self.limits)
             if self._total <= max_bytes:
                 return
-            # Not on each call: summing over a thousand ranks for each column would take seconds.
+            # Recounted only here: with a thousand ranks, a sum for every column would take seconds.
             self._total = sum(self._bytes.values())
             for oldest, size in list(self._bytes.items()):
                 if self._total <= max_bytes or oldest is rank:
@@ -208,7 +208,7 @@ _bytes_in_use = _BytesInUse()
 
 @contextmanager
 def limit_columns(max_bytes: int) -> Iterator[None]:
-    """Limit the bytes of columns in memory within this block, for all stored ranks together."""
+    """Limit the total size of the columns of all stored ranks within a ``with`` block."""
     _bytes_in_use.limits.append(max_bytes)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Write a rank of a store, and open it as a `Trace` that reads its columns when they are used.
+"""Write the rank files of a store, and open them as `Trace` objects with lazily read columns.
 
-A rank is one Arrow file; its number of rows and time span are in the store's manifest. Metadata is
-read at the first access. `StoredEvents` and the other tables map a column at the first access of
-its field, so an analysis of kernel times does not read arguments.
+Each rank is one Arrow file; its row counts and time span are in the manifest. Metadata is read on
+first access. `StoredEvents` and the other tables map a column when its field is first accessed, so
+an analysis of kernel times never reads event arguments.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Fields of `Trace` that are tables, and their names in files.
+#: Fields of `Trace` that are tables, with their names in files.
 TABLES = {
     "_table": "events", "flow_table": "flows", "counter_table": "counters",
     "instant_table": "instants", "async_table": "asyncs", "copy_table": "copies",
 }  # fmt: skip
 
-#: Columns of numbers, by table.
+#: Numeric columns, by table.
 NUMBERS = {
     "events": (
         "start_ns", "dur_ns", "name", "category", "kind", "track", "depth", "parent", "stream",
@@ -77,12 +77,12 @@ NUMBERS = {
     "copies": ("record", "gb_per_s", "size_bytes"),
 }  # fmt: skip
 
-#: Lists of strings, kept as codes and their values.
+#: String columns that are stored as codes and distinct values, by table.
 CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
 
 
 class _StoredPool(StringPool):
-    """A pool that indexes its codes only when they are first needed."""
+    """A string pool that builds its index of codes on first use."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ def _track(values: list[Any]) -> Track:
 
 
 class _LazyColumns:
-    """Reads fields from columns of the same name on first access."""
+    """Base class of tables whose fields are read from the columns of a rank on first access."""
 
     __slots__ = ()
     _rank: StoredRank
@@ -136,11 +136,11 @@ class _LazyColumns:
     _field = ""
 
     def __init__(self, rank: StoredRank, count: int) -> None:
-        # Subclasses define the slots, as only one of their two base classes may have slots.
+        # Slots are defined in subclasses: with two base classes, only one may have non-empty slots.
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for missing attributes: fields, and attributes that pickle looks for.
+        # Called only for missing attributes: unread fields, and methods that pickle looks up.
         if name.startswith("_"):
             raise AttributeError(name)
         return self._rank.stored_or_rebuilt(
@@ -176,14 +176,14 @@ class StoredEvents(_LazyColumns, EventTable):
         return self._span_ns[1]
 
     def with_kinds(self, kind: Codes) -> EventTable:
-        """Return the same events with other kinds."""
+        """Return the same events with the kinds in `kind`."""
         other = self.with_stored_kinds()
         other.kind = kind
         return other
 
     @property
     def has_own_kinds(self) -> bool:
-        """Whether the kinds differ from the file's."""
+        """Whether the kinds differ from those in the file."""
         try:
             object.__getattribute__(self, "kind")
         except AttributeError:
@@ -192,11 +192,11 @@ class StoredEvents(_LazyColumns, EventTable):
 
     @property
     def file(self) -> TableFile | None:
-        """The rank's file; None if the kinds differ from the file's."""
+        """The rank's file, or None if the kinds differ from those in the file."""
         return None if self.has_own_kinds else self._rank
 
     def with_stored_kinds(self) -> StoredEvents:
-        """Return the same events with the kinds in the file."""
+        """Return the same events with the kinds from the file."""
         return StoredEvents(self._rank, self._count, self._span_ns)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -232,9 +232,9 @@ KeepSource = Callable[[RecordSource], StoredSource]
 
 
 def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
-    """Write one rank's file and return its entry in the manifest."""
+    """Write the file of one rank; return its manifest entry."""
     columns = _table_columns(trace)
-    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    table = trace._table  # noqa: SLF001 - not reclassified by later rules
     facts: dict[str, Any] = {}
     if trace.source is not None and keep_source is not None:
         source = keep_source(trace.source)
@@ -242,10 +242,10 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
         columns |= {f"source.{name}": column for name, column in source.columns.items()}
     elif trace.source is not None:
         columns |= _record_columns(trace, trace.source)
-    # Imported here, since it takes a hundredth of a second, and reading a store does not need it.
+    # This import takes about 10 ms and is not needed for reading a store.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
-    if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
+    if trace._rules_version == 0:  # noqa: SLF001 - otherwise, reclassified when opened
         lanes, facts[FACT] = stored_lane_columns(table)
         columns |= lanes
     frame = write_columns(path, columns, facts)
@@ -281,7 +281,7 @@ def _table_columns(trace: Trace) -> dict[str, Column]:
             columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
         for column in CODED.get(table_name, ()):
             columns |= _coded_column(f"{table_name}.{column}", getattr(table, column))
-    events = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    events = trace._table  # noqa: SLF001 - not reclassified by later rules
     ends = [value for pair in events.end_record.items() for value in pair]
     tracks = [[getattr(track, name) for name in _TRACK_FIELDS] for track in events.tracks]
     profile = None if trace.profile is None else msgspec.to_builtins(trace.profile)
@@ -301,8 +301,8 @@ _TRACK_FIELDS = ("pid", "tid", "role", "label", "process", "stream", "sort", "ne
 
 
 def _json(value: object) -> TextColumn:
-    """Return a value as a column with one string, its JSON."""
-    # Unlike msgspec, json keeps lone surrogates and integers of any size.
+    """Return a column that contains one string: `value` as JSON."""
+    # Unlike msgspec, json supports lone surrogates and integers of any size.
     texts = TextColumn()
     try:
         texts.add(json.dumps(value, default=_plain_value).encode())
@@ -314,7 +314,7 @@ def _json(value: object) -> TextColumn:
 def _plain_value(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} is not JSON")
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
@@ -328,7 +328,7 @@ def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
 
 @cache
 def _rules() -> str:
-    """Return the fingerprint of the built-in rules that classified the events."""
+    """Return a fingerprint of the built-in classification rules."""
     return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
 
 
@@ -339,7 +339,7 @@ def open_trace(
     restorer: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
-    """Return the trace of an entry in the manifest; its columns are read when first accessed."""
+    """Return the trace of a manifest entry; its columns are read on first access."""
     rows: Any = entry["rows"]
     facts = entry["trace"]
     sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
@@ -366,7 +366,7 @@ def open_trace(
         **facts,
     )
     facts_of_metadata = None
-    if stated := entry.get("stated"):  # not in older stores
+    if stated := entry.get("stated"):  # absent from older stores
         facts_of_metadata = parse_export_part(stated["export_part"]), stated["world_size"]
     trace.read_later(rank, facts_of_metadata)
     if entry["has_profile"] and profile_type is not None:
@@ -379,25 +379,25 @@ def open_trace(
 
 
 class StoredTrace(Trace):
-    """A trace that reads its metadata and columns when first accessed."""
+    """A trace whose metadata and columns are read on first access."""
 
     def read_later(self, rank: StoredRank, stated: tuple[ExportPart | None, int] | None) -> None:
-        """Defer reading the metadata from the rank's file until its first access.
+        """Defer reading the metadata from the file of `rank` until it is first accessed.
 
-        `stated` has the values of the metadata that are also in the manifest.
+        `stated` contains the export part and world size from the manifest (None in older stores).
         """
         del self.metadata
         self.__dict__.update(_stored=rank, _stated=stated)
 
     @property
     def export_part(self) -> ExportPart | None:
-        """The part of the job that the file holds; None if the file is not an export."""
+        """The part of the job that was exported to the file; None if the file is not an export."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().export_part if stated is None else stated[0]
 
     @property
     def world_size(self) -> int:
-        """The number of ranks that the file states for the job; 0 if it states none."""
+        """The number of ranks of the job according to the file; 0 if unknown."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().world_size if stated is None else stated[1]
 
@@ -420,15 +420,15 @@ class StoredTrace(Trace):
     @property
     def is_mapped(self) -> bool:
         """Whether the columns are mapped from a file and can be released."""
-        return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
+        return "_stored" in self.__dict__  # false after `dataclasses.replace`, which reads all
 
     def require_whole(self) -> None:
-        """Raise a `TraceError` if its file was cut off; see `Trace.require_whole`."""
+        """Raise a `TraceError` if the mapped file was truncated; see `Trace.require_whole`."""
         if self.is_mapped:
             self.__dict__["_stored"].require_whole()
 
     def release(self) -> None:
-        """Release derived and read values; see `Trace.release`."""
+        """Release cached and derived values; see `Trace.release`."""
         super().release()
         if not self.is_mapped:
             return
@@ -446,17 +446,17 @@ class StoredTrace(Trace):
         state = super().__getstate__()
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            # Changed kinds are not pickled, and the kinds in the file follow other rules.
+            # Changed kinds are not pickled. The kinds in the file may come from other rules.
             state["_rules_version"] = -1
         if state.pop("_metadata_is_read", False):
             state.pop("metadata", None)
         return state
 
     def replace(self, **changes: object) -> Trace:
-        """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
+        """Return a copy with some fields changed, for example ``rank=3``; the arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})
-        other.__dict__.pop("_extent_ns", None)  # cached; the changes may hold other events
+        other.__dict__.pop("_extent_ns", None)  # cached; the changes may affect it
         other.__dict__.update(changes)
         if "metadata" in changes:
             other.__dict__.pop("_metadata_is_read", None)
@@ -465,7 +465,7 @@ class StoredTrace(Trace):
 
 
 class _FileRecords:
-    """The records of a rank of the cache, which are read from its trace file."""
+    """The records of a rank from the cache, read from its trace file."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
@@ -477,16 +477,16 @@ class _FileRecords:
         return self._count
 
     def use_source(self, source: RecordSource) -> None:
-        """Use the source that the cache entry was written from, which has an index of the file."""
+        """Use the source that the cache entry was written from; it has already indexed the file."""
         self._source, self._is_restored = source, False
 
     def release(self) -> None:
-        """Release a restored source, whose columns are mapped; the next access restores it."""
+        """Release a restored source and its mapped columns; the next access restores it."""
         if self._is_restored:
             self._source = None
 
     def __getattr__(self, name: str) -> Any:
-        # Pass on attributes that only some sources have.
+        # All other attributes are delegated; some sources have additional ones.
         if name.startswith("_"):
             raise AttributeError(name)
         if self._source is None:
@@ -513,15 +513,15 @@ class _FileRecords:
 
 @dataclass(frozen=True)
 class OpenedStore:
-    """Content of a store."""
+    """Contents of a store."""
 
     traces: list[Trace]
     problems: Problems
     clock: Clock | None
 
     def trace_set(self, more: Problems | None = None) -> TraceSet:
-        """Return the set that was saved, with `more` problems."""
-        assert self.clock is not None  # noqa: S101 - only caches have none
+        """Return the saved `TraceSet`, with the problems in `more` added."""
+        assert self.clock is not None  # noqa: S101 - None only in caches
         problems = self.problems
         problems.merge(more or Problems())
         return TraceSet.restore(
@@ -538,7 +538,7 @@ def open_store(
     restorer: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> OpenedStore:
-    """Open a store by its folder, or by the manifest in it."""
+    """Open a store, given its folder or its manifest."""
     folder = Path(path)
     if folder.name == MANIFEST and not folder.is_dir():
         folder = folder.parent
@@ -570,7 +570,7 @@ _COPY_AGAIN = "Copy the store again, or save the traces again."
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
     if Path(entry["file"]).name != entry["file"]:
-        raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
+        raise DamagedFileError(f"refers to a file outside its folder: {entry['file']}")
     file, expected_bytes = folder / entry["file"], entry["frame"][0]
     try:
         size_bytes = file.stat().st_size

@@ -1,4 +1,4 @@
-"""The records of a rank in its file: packed in blocks, and some of their args as columns."""
+"""Store the records of a rank as compressed blocks, and some of their args as columns."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from hta_widgets.trace.columns import (
 from hta_widgets.trace.memo import LRU
 from hta_widgets.trace.trace import Trace
 
-#: Size of a block: large enough to compress well, small enough to read one record quickly.
+#: Uncompressed size of a block: large enough to compress well, small enough for fast access.
 _BLOCK_BYTES = 1 << 18
 _COMPRESSION_LEVEL = 3
 _MAX_CACHED_BLOCKS = 8
 
 
 def comm_arg_columns(trace: Trace) -> dict[str, Column]:
-    """Return columns with the args of a rank's communication events."""
-    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    """Return the args of communication events as columns."""
+    table = trace._table  # noqa: SLF001 - not reclassified by later rules
     communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
     if PARAM_COMMS in table.names.values:
         communicates |= table.name == table.names.values.index(PARAM_COMMS)
     rows = np.flatnonzero(communicates)
-    # An event of two records has the args of both; its args are read from the records.
+    # Events with two records combine the args of both, which are read from the records instead.
     if len(table.end_record):
         rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
     records, first = np.unique(table.record[rows], return_index=True)
@@ -63,7 +63,7 @@ def comm_arg_columns(trace: Trace) -> dict[str, Column]:
 
 
 def stored_comm_args(rank: StoredRank) -> ArgTable | None:
-    """Return the args that `comm_arg_columns` stored, or None."""
+    """Return the args stored by `comm_arg_columns`, or None."""
     if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
         return None
     codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
@@ -75,9 +75,9 @@ def stored_comm_args(rank: StoredRank) -> ArgTable | None:
 
 
 def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]:
-    """Return the columns with a source's records, and their args that are columns of the source.
+    """Return the records of a source as columns of compressed blocks, plus its arg columns.
 
-    A block is the lengths of its records and their texts, compressed.
+    Each block consists of the lengths of its records, followed by their texts.
     """
     codec = pa.Codec("zstd", compression_level=_COMPRESSION_LEVEL)
     packed = TextColumn()
@@ -103,8 +103,8 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
 
 
 def _iter_blocks(source: RecordSource) -> Iterator[list[bytes]]:
-    """Yield the texts of all records in blocks; texts of unreadable records are empty."""
-    first, size_bytes, texts = 0, 0, list[bytes]()  # `first` is the first record of the block
+    """Yield the texts of all records in blocks. The text of an unreadable record is empty."""
+    first, size_bytes, texts = 0, 0, list[bytes]()  # `first`: number of the block's first record
     for number, text in source.records(np.arange(len(source), dtype=np.int64)):
         texts += [b""] * (number - first - len(texts))  # records that `source` skipped
         texts.append(text)
@@ -117,12 +117,12 @@ def _iter_blocks(source: RecordSource) -> Iterator[list[bytes]]:
         yield texts
 
 
-#: Args that MPI time lines have as columns.
+#: Args that traces of MPI jobs provide as columns.
 _MPI_ARGS = ("bytes", "root")
 
 
 def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
-    """Return the columns of `_MPI_ARGS`, which end with the last of `records`, if there are any."""
+    """Return the columns of `_MPI_ARGS` up to the largest of `records`, if the source has them."""
     read_columns = getattr(source, "arg_columns", None)
     if read_columns is None or not len(records):
         return {}
@@ -133,7 +133,7 @@ def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
 
 
 class StoredRecords(RecordSource):
-    """Reads the records of a trace file from a store."""
+    """The records of a trace file, read from a store."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
@@ -145,7 +145,7 @@ class StoredRecords(RecordSource):
 
     @property
     def metadata_text(self) -> dict[str, bytes] | None:
-        """The file's top-level keys, as JSON."""
+        """The top-level keys of the file, as JSON."""
         texts = self._rank.json("metadata_text")
         if texts is None:
             return None
@@ -159,7 +159,7 @@ class StoredRecords(RecordSource):
             first = int(firsts[number])
             for record in wanted[numbers == number].tolist():
                 start, end = ends[record - first : record - first + 2]
-                if end > start:  # else it could not be read
+                if end > start:  # empty if the record was unreadable
                     yield record, text[start:end]
 
     @property
@@ -171,7 +171,7 @@ class StoredRecords(RecordSource):
         return args
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
-        """Return the args `keys` of `records`; None if they are not stored as columns."""
+        """Return the args `keys` of `records`, or None if they are not stored as columns."""
         if not set(keys) <= set(_MPI_ARGS) or not self._rank.has("args.bytes"):
             return None
         columns = {key: self._rank.numbers(f"args.{key}") for key in keys}
@@ -183,7 +183,7 @@ class StoredRecords(RecordSource):
         }
 
     def release(self) -> None:
-        """Release the unpacked blocks."""
+        """Release the decompressed blocks."""
         self._blocks.clear()
 
     def _block(self, number: int) -> tuple[bytes, list[int]]:
@@ -192,13 +192,13 @@ class StoredRecords(RecordSource):
         )
 
     def _unpack_block(self, number: int) -> tuple[bytes, list[int]]:
-        """Return a block, and where its records begin in it; the last entry is its end."""
+        """Return a decompressed block and the offsets of its records, with the end of the block."""
         rank = self._rank
         ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
         packed = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
         if zlib.crc32(packed) != int(rank.numbers("records.checksum")[number]):
             raise DamagedFileError(
-                f"was changed: the checksum of its records' block {number} differs"
+                f"was changed: the checksum of record block {number} does not match"
             )
         size = int(rank.numbers("records.raw_bytes")[number])
         block = pa.Codec("zstd").decompress(packed, size, asbytes=True)
@@ -206,5 +206,5 @@ class StoredRecords(RecordSource):
         lengths: Array = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         if int(starts[-1]) != len(block):
-            raise DamagedFileError(f"was changed: its records' block {number} has another length")
+            raise DamagedFileError(f"was changed: record block {number} has the wrong length")
         return block, starts.tolist()

@@ -1,4 +1,4 @@
-"""Save traces into a folder, atomically."""
+"""Save traces to a folder atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def save_trace_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
-    """Save a set as a store, written next to `path` and moved there; see `TraceSet.save`."""
+    """Save `traces` as a store: write it next to `path`, then move it; see `TraceSet.save`."""
     clock = {
         "name": traces.clock,
         "origin_ns": traces.origin_ns,
@@ -45,7 +45,7 @@ def write_files(
     clock: dict[str, Any] | None,
     keep_source: KeepSource | None = None,
 ) -> list[str]:
-    """Write the files of a store into a folder; return the names of the ranks' files."""
+    """Write the files of a store to a folder; return the names of the rank files."""
     token = secrets.token_hex(4)
     ranks, captures = [], []
     for position, trace in enumerate(traces):
@@ -63,7 +63,7 @@ def write_files(
 
 
 def _check_target(path: Path) -> None:
-    """Raise a `TraceError` if `path` exists and is not a store."""
+    """Raise a `TraceError` if `path` exists but is not a store or an empty folder."""
     manifest = path / MANIFEST
     if path.is_symlink():
         problem = "is a link"
@@ -73,30 +73,30 @@ def _check_target(path: Path) -> None:
             return
         problem = "is a folder with other files"
     elif path.exists():
-        problem = "is a file, and a store is a folder"
+        problem = "is a file, but a store is a folder"
     else:
         return
     raise TraceError(problem, path=path, remedy="Save under another name.")
 
 
 def _replace_store(part: Path, path: Path, written: list[str]) -> None:
-    """Move the files of a new store to `path`, and remove the files of an old store there."""
+    """Move the files of a new store to `path`; remove the files of a previous store."""
     if not path.exists():
         try:
             part.rename(path)
         except OSError:
             if not path.exists():
-                raise  # otherwise another process has saved a store there in the meantime
+                raise  # otherwise, another process has just saved a store there
         else:
             _flush(path.parent)
             return
     with _lock_folder(path):
-        # Includes files that a killed process left behind.
+        # This includes files left behind by a killed process.
         old = [file.name for file in path.glob("rank-*.arrow")]
         for file in written:
             (part / file).replace(path / file)
         _flush(path)
-        # The new manifest replaces the store; files of the old store have different names.
+        # The new manifest switches to the new files, which have different names from the old ones.
         (part / MANIFEST).replace(path / MANIFEST)
         _flush(path)
         for file in old:
@@ -106,7 +106,7 @@ def _replace_store(part: Path, path: Path, written: list[str]) -> None:
 
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes that save to it, if it can be locked."""
+    """Lock a folder, if supported, against other processes that save to it."""
     handle = lock_path(folder, wait=True)
     try:
         yield

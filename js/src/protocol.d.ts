@@ -2,7 +2,7 @@
 
 import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";
 
-/** Tiles of some lanes: `first` to `last` (exclusive). */
+/** A range of tiles, from `first` up to but excluding `last`, in some lanes. */
 export interface Part {
   lanes: readonly number[];
   first: number;
@@ -16,7 +16,7 @@ export type Timed = {
 
 /** Requests by operation. */
 export interface Requests {
-  /** Tiles of lanes, to draw them. */
+  /** The tiles of some lanes, for drawing. */
   tiles: Timed & {
     level: number;
     parts: readonly Part[];
@@ -25,17 +25,17 @@ export interface Requests {
     compact?: boolean;
     gzip?: boolean;
   };
-  /** Device time of a window, by kind and rank. */
+  /** The device time in a window, by kind and rank. */
   stats: Timed & {
     start: number;
     end: number;
     ranks?: readonly number[] | null;
   };
-  /** Device time of the whole job, in bins. */
+  /** The device time of the whole job, in bins. */
   minimap: Timed & {
     bins: number;
   };
-  /** All details of one event. */
+  /** All details of an event. */
   event: Timed & {
     rank: number;
     id: number;
@@ -47,13 +47,13 @@ export interface Requests {
     end: number;
     lane: number;
   };
-  /** Why a rank's device, or one of its lanes, is idle at an instant. */
+  /** The reason why a rank's device or one of its lanes is idle at a given time. */
   gap: Timed & {
     rank: number;
     time: number;
     lane?: number | null;
   };
-  /** The call that launched an event, and what was launched during it. */
+  /** The call that launched an event, and the work launched during the event. */
   launches: Timed & {
     rank: number;
     id: number;
@@ -68,7 +68,7 @@ export interface Requests {
     from?: Record<string, unknown> | null;
     direction?: number;
   };
-  /** The bins with events that match the search text or a selection, by lane. */
+  /** The bins of each lane with events that match the search text or a selection. */
   marks: Timed & {
     start: number;
     end: number;
@@ -77,48 +77,48 @@ export interface Requests {
     text?: string;
     selection?: SelectionJson | null;
   };
-  /** Counts and durations of a selection, by kind and name. */
+  /** The number and total duration of selected events, by kind and name. */
   totals: Timed & {
     selection?: SelectionJson | null;
   };
-  /** The event before or after another in its lane. */
+  /** The previous or next event in the same lane. */
   neighbor: Timed & {
     rank: number;
     id: number;
     table?: "events" | "asyncs" | "instants";
     direction?: number;
   };
-  /** The nearest edge of an event in a lane. */
+  /** The event edge in a lane that is nearest to a given time. */
   snap: Timed & {
     lane: number;
     time: number;
     tolerance: number;
   };
-  /** Waits and late arrivals of a window, by rank. */
+  /** The waiting time and late arrivals of each rank in a window. */
   lateness: Timed & {
     start: number;
     end: number;
   };
-  /** One call of a collective, on all ranks. */
+  /** A collective call, with its events on all ranks. */
   collective: Timed & {
     rank: number;
     id: number;
   };
-  /** FLOPs, bytes and rates of the operator call that an event belongs to. */
+  /** The FLOPs, bytes and rates of the operator call to which an event belongs. */
   efficiency: Timed & {
     rank: number;
     id: number;
   };
-  /** Lateness of each rank at collectives, in bins. */
+  /** The lateness of each rank at collectives, in bins. */
   ribbon: Timed & {
     start: number;
     end: number;
     bins: number;
     ranks?: readonly number[] | null;
   };
-  /** Groups of similar ranks. */
+  /** Groups of ranks that behave similarly. */
   clusters: Timed;
-  /** Write a selection as a trace. */
+  /** Write a selection to a trace file. */
   export: Timed & {
     path: string;
     overwrite?: boolean;
@@ -134,17 +134,17 @@ export interface Requests {
     overwrite?: boolean;
     max_mb?: number;
   };
-  /** Data with which the page works without a kernel, in chunks. */
+  /** The data that the page needs to work without a kernel, in chunks. */
   offline: Timed & {
     chunk?: number | null;
   };
-  /** Frames of a dashboard's panels. */
+  /** Frames of dashboard panels. */
   panels: Timed & {
     panels: readonly string[];
     selection?: SelectionJson | null;
     top?: number | null;
   };
-  /** One metric of each rank, in bins. */
+  /** A metric of each rank, in bins. */
   heatmap: Timed & {
     start: number;
     end: number;
@@ -152,47 +152,47 @@ export interface Requests {
     bins: number;
     selection?: SelectionJson | null;
   };
-  /** The headline; the trait `_headline` holds it after the reply. */
+  /** The headline. After the reply, the trait `_headline` contains it. */
   headline: Timed;
-  /** A panel's table as a file. */
+  /** The table of a panel as a file. */
   table: Timed & {
     panel: string;
     format: "csv" | "parquet";
   };
-  /** Write a panel's table. */
+  /** Write the table of a panel to a file. */
   export_table: Timed & {
     path: string;
     name: string;
     overwrite?: boolean;
   };
-  /** One table of a comparison. */
+  /** A frame of a comparison. */
   frame: Timed & {
     name: string;
   };
-  /** Several tables of a comparison. */
+  /** Several frames of a comparison. */
   frames: Timed & {
     names: readonly string[];
   };
-  /** The counterpart of an event in the other run. */
+  /** The event in the other run that is matched with an event. */
   partner: Timed & {
     of: 0 | 1;
     rank: number;
     id: number;
     pair?: number | null;
   };
-  /** The calls of one path. */
+  /** The events of a call path. */
   path_events: Timed & {
     node: number;
     pair?: number | null;
   };
-  /** The calls of one change. */
+  /** The events of a change. */
   change_events: Timed & {
     row: number;
     pair?: number | null;
   };
-  /** The number of events of each class of change. */
+  /** The number of events in each change class. */
   classes: Timed;
-  /** Write both runs as one trace. */
+  /** Write both runs to a single trace file. */
   export_pair: Timed & {
     path: string;
     overwrite?: boolean;

@@ -58,11 +58,11 @@ class Pair:
         if refusal is not None:
             assert error, (op, request)
             # The kernel's message has msgspec's words about the type, and the name of the request.
-            named = re.fullmatch(rf"the request {op} is not understood: .* `\$\.(\w+).*", refusal)
+            named = re.fullmatch(rf"the request {op} is invalid: .* `\$\.(\w+).*", refusal)
             if named is not None:
                 assert named[1] in error, (request, refusal, error)
             else:
-                assert refusal in (error, f"the request {op} has no answer: {error}"), request
+                assert refusal in (error, f"the request {op} cannot be answered: {error}"), request
             return None
         assert error is None, (op, request)
         reply = json.loads(json.dumps(reply))

@@ -1,1 +1,1 @@
-"""Saved pages: one HTML file with a view, its data and the code that draws it."""
+"""Save views as HTML files that also contain their data and the code to draw them."""

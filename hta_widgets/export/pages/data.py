@@ -1,4 +1,4 @@
-"""Write a job's events, arguments and collectives as blocks of a page."""
+"""Write the events, arguments and collectives of a job as blocks of a page."""
 
 from __future__ import annotations
 
@@ -38,55 +38,55 @@ from hta_widgets.trace.selection import device_trace_index
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum number of ranks for folding.
+#: Minimum number of ranks for grouping similar ones.
 _MIN_RANKS = 3
 
 
 def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
-    """Return the groups of similar ranks, as the engine answers ``clusters``, or None."""
+    """Return the groups of similar ranks (the reply to ``clusters``), or None if unavailable."""
     if len(engine.traces) < _MIN_RANKS:
         return None
     try:
         return engine.answer({"op": "clusters"})[0]
     except (OSError, ValueError, LookupError):
-        # Arguments are read from the files, which may be gone by now.
+        # This reads arguments from the trace files, which may no longer exist.
         return None
 
 
-#: Bytes of texts in a block of arguments.
+#: Minimum size of the text in a block of arguments; the last block may be smaller.
 _BLOCK_BYTES = 256 << 10
-#: Number of sampled records, by which the size of all arguments is estimated.
+#: Number of records sampled to estimate the total size of the arguments.
 _SAMPLE = 4000
 
 
 @dataclass
 class PagePart:
-    """A part of a page: its entry in the document, and its blocks."""
+    """A part of a page: an entry of its document, and blocks."""
 
     header: dict[str, Any]
     blocks: list[Block]
-    #: Whether an overview has all lanes, not only those of a folded rank.
+    #: Whether an overview includes all lanes, rather than only those of a folded rank.
     has_all_lanes: bool = True
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the blocks add to the page."""
+        """Bytes that the blocks take in the page."""
         return sum(block.size_bytes for block in self.blocks)
 
 
 def _args_part(
     state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
-    """Return the part with a rank's arguments, or with the reason why they are missing.
+    """Return a part with the arguments of a rank, or with the reason why they are missing.
 
-    The last of `blocks` is the directory of the others.
+    The last block is the directory of the others.
     """
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
     return PagePart({**header, "columns": columns or {}}, list(blocks))
 
 
 def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
-    """Return the part with all arguments of a rank, without any if it exceeds `limit_bytes`."""
+    """Return a part with all arguments of a rank, or without any if they exceed `limit_bytes`."""
     source = rank.trace.source
     if source is None:
         return _args_part("absent")
@@ -94,7 +94,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
     if not len(records):
         return _args_part("absent")
     sample = records[:_SAMPLE]
-    # Twice the limit, because records outside the sample may have smaller args.
+    # The factor 2 allows for smaller args outside the sample.
     try:
         text = b"".join(text for _, text in _texts(source, sample))
         if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
@@ -105,9 +105,9 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 
 
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
-    """Return the records of the rank's rows in file order, and these rows.
+    """Return the record numbers of a rank in ascending order, and the row of each record.
 
-    Rows are numbered across tables: events first, then asyncs, then instants.
+    Row numbers continue across tables: events, then asyncs, then instants.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
@@ -120,7 +120,7 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the args' text of each of the ascending `records` that has args."""
+    """Yield (position, args as JSON) for each of the ascending `records` that has args."""
     distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
     for start, count, (_, record) in zip(
         first.tolist(), counts.tolist(), source.records(distinct), strict=True
@@ -136,7 +136,7 @@ def _args_of(record: bytes) -> bytes:
     try:
         text = bytes(_decode(record).args)
     except msgspec.DecodeError:
-        # The record is not strict JSON: write the same values as JSON.
+        # The record is not strict JSON, so its values are converted.
         pairs = args_of_record(record)
         inner = ",".join(f"{json.dumps(key)}:{json.dumps(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
@@ -151,7 +151,7 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield the texts in lists of at least `_BLOCK_BYTES`; the last list may be shorter."""
+    """Yield lists of texts with a total size of at least `_BLOCK_BYTES`, except the last list."""
     batch, size = [], 0
     for entry in texts:
         batch.append(entry)
@@ -186,7 +186,7 @@ def _write_args(
     writer.ints("row", places[offsets], delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
-    # The args of a begin event precede the args of its end, even if the file has them reversed.
+    # The args of a begin event come first, even if the file has the end event first.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
@@ -195,7 +195,7 @@ def _write_args(
     return part if part.size_bytes <= limit_bytes else _args_part("left out")
 
 
-#: Ids of this value or more are written as floats: differences of such integers may be inexact.
+#: Ids from this value on are written as floats: their differences may be inexact in JavaScript.
 _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
@@ -206,7 +206,7 @@ def full_rank(
     phases: RankPhases | None = None,
     steps_on_device: Sequence[tuple[int, int, int]] = (),
 ) -> PagePart:
-    """Return the part with all events of a rank; `steps_on_device` are its `device_steps`."""
+    """Return a part with all events of a rank; `steps_on_device` is its entry of `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -220,7 +220,7 @@ def full_rank(
     operators = _write_operators(writer, rank)
     activities = _write_activities(writer, rank)
     signatures = _write_call_figures(writer, rank.trace)
-    # Types of collectives on the host, which are not device work.
+    # Types of host-side collectives, which are not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),
@@ -242,9 +242,9 @@ def full_rank(
 
 
 def _write_operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
-    """Write the operators around each event and around each launching call, as positions.
+    """Write the parent operator of each operator, and the operator that encloses each launch.
 
-    Returns the operators' rows, which the page finds by their types.
+    Return the rows of all operators. The page finds them by event type.
     """
     tree, call = operator_tree(rank.trace), rank.trace.launch_of
     places, above = np.arange(len(tree.rows)), tree.forest.parent
@@ -254,7 +254,7 @@ def _write_operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
 
 
 def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
-    """Write FLOPs, bytes and rates of operators' calls; return what calls of a signature share."""
+    """Write FLOPs, bytes and rates of operator calls; return the properties of each signature."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return []
@@ -271,7 +271,7 @@ def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, An
 
 
 def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
-    """Write the activities of threads that launch work; return each one's track and intervals."""
+    """Write the activities of launching threads; return [track, interval count] for each thread."""
     activities = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in activities.values()]
     writer.ints("activity_start", concat_arrays(starts), delta=True)
@@ -281,10 +281,10 @@ def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]
 
 
 def rank_header(rank: RankLayout) -> dict[str, Any]:
-    """Return the description of a rank's lanes, the same for full ranks and overviews."""
-    # Range of device work in the job from which the rank was exported; None if unknown.
+    """Return the description of a rank's lanes, which full ranks and overviews share."""
+    # Range of device work in the job from which the rank was exported, or None if unknown.
     work_ns = rank.trace.stated_work_ns
-    # Times at which a window of the recording ends and the next one begins.
+    # Times at which one recording window ends and the next one begins.
     marks_ns = rank.trace.recorded_marks_ns + rank.shift_ns
     return {
         "rank": rank.rank,
@@ -303,7 +303,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
             for row in rank.summary
         ],
         "tracks": [_track(rank, row) for row in rank.tracks],
-        # Track -1 stands for all tracks.
+        # Track -1 means all tracks.
         "overlays": [
             {"role": ref.role, "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1}
             for ref in rank.overlays
@@ -312,7 +312,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
 
 
 def place_of_track(rank: RankLayout, track: int) -> int:
-    """Return the position of a track of the table among the rank's rows."""
+    """Return the position of a track among the rows of its rank."""
     lane0 = int(rank.track_lane0[track])
     return next(index for index, row in enumerate(rank.tracks) if row.lane0 == lane0)
 
@@ -330,7 +330,7 @@ def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
 
 
 def _write_rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
-    """Write the columns that events, asyncs and instants have in common."""
+    """Write the columns that events, asyncs and instants share."""
     rows, rank = index.rows(name), index.rank
     if name == "events":
         lane = rank.track_lane0[rank.table.track] + rank.table.depth
@@ -357,7 +357,7 @@ def _write_events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> 
 
 
 def _write_ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
-    """Write ids as `packed`, or as floats if JavaScript has no exact integers for them."""
+    """Write ids as `packed`, or as floats if they could be inexact as integers in JavaScript."""
     if len(ids) and np.abs(ids.astype(np.float64)).max() >= _WIDE:
         writer.floats(f"{name}_wide", ids)
     else:
@@ -365,9 +365,9 @@ def _write_ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> No
 
 
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
-    """Return differences along each track, encoded as numbers that are not negative.
+    """Return the differences along each track, zigzag-encoded as non-negative numbers.
 
-    If `none` is given, this value becomes 0, and encoded differences of other values begin at 1.
+    If `none` is given, this value is encoded as 0, and all other codes are increased by 1.
     """
     encoded = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
@@ -375,7 +375,7 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     is_first_of_track = np.diff(track[order], prepend=-1) != 0
     ordered: Ints = values[order].astype(np.int64)
     differences = np.where(is_first_of_track, ordered, np.diff(ordered, prepend=0))
-    # Zigzag: 0, -1, 1, -2, … become 0, 1, 2, 3, …
+    # Zigzag encoding maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
     encoded[order] = ((differences << 1) ^ (differences >> 63)) + (none is not None)
     return encoded
 
@@ -396,7 +396,7 @@ def _write_phases(writer: ColumnWriter, phases: RankPhases) -> None:
 
 
 def _write_counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
-    """Write the samples of all series; return the number of samples of each counter track."""
+    """Write the samples of all counters; return the number of samples of each counter track."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
@@ -407,15 +407,15 @@ def _write_counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
     return [len(part) for part in rows]
 
 
-#: Largest integer that is exact in JavaScript.
+#: Largest integer that JavaScript represents exactly.
 _LARGEST = (1 << 53) - 1
-#: Decimals of the ratio of bus and algorithm bandwidth. It is a simple fraction; the decimals after
-#: these are rounding errors of the division.
+#: Number of decimals of the ratio between bus and algorithm bandwidth. The ratio is a simple
+#: fraction, so further decimals are rounding errors.
 _DECIMALS = 15
 
 
 class CollectivesPart(PagePart):
-    """Members and waits of collectives, and the communication without a match."""
+    """The events and waits of collectives, and unmatched communication."""
 
     def __init__(
         self,
@@ -430,7 +430,7 @@ class CollectivesPart(PagePart):
             lateness = make_lateness()
             match = matching(traces) if len(traces) > 1 else None
         except (OSError, ValueError, LookupError) as error:
-            # Arguments are read from the files, which may be gone by now.
+            # This reads arguments from the trace files, which may no longer exist.
             self.header["note"] = str(error) or type(error).__name__
             return
         self.header |= {"note": lateness.note, "clock": lateness.clock}
@@ -447,11 +447,11 @@ class CollectivesPart(PagePart):
             self.blocks.append(writer.block("collectives"))
 
     def late(self, start: int, end: int) -> list[int]:
-        """Return the ranks that the others wait for in a window."""
+        """Return the ranks for which others wait in a window."""
         return [] if self.lateness is None else self.lateness.sums_in_window(start, end)["late"]
 
     def exposed_wait(self, rank: int) -> CumulativeCoverage | None:
-        """Return when a rank waits without computing, with the clock's shift; None if never."""
+        """Return when a rank waits without computing, in ns since the origin; None if unknown."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
@@ -465,7 +465,7 @@ def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> 
 def _write_entries(
     writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables
 ) -> list[int]:
-    """Write one entry per event, by rank and start; return the number of entries of each rank."""
+    """Write an entry for each event, sorted by rank and start; return the entries per rank."""
 
     def column(name: str) -> Ints:
         values: Ints = frame[name].to_numpy(np.int64)
@@ -491,7 +491,7 @@ def _write_entries(
     writer.ints("dur", column("dur_ns"))
     writer.ints("wait", column("wait_ns"))
     writer.ints("transfer_added", column("transfer_ns") - column("dur_ns") + column("wait_ns"))
-    # Arrivals are on a common clock, which differs from the rank's by a constant.
+    # Arrivals are on a common clock, at a constant offset from the clock of the rank.
     writer.ints("clock", column("arrival_ns") - column("start_ns"), delta=True)
     writer.ints("late", column("late_ns"))
     writer.ints("imposed", column("imposed_ns"))
@@ -507,18 +507,18 @@ def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
 
 
 def _write_calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
-    """Write the values common to all members of a collective; return the names they refer to."""
-    # Members are in order of their ranks: the first represents all of them, as in `LatenessIndex`.
+    """Write the values that all events of a collective share; return the names they refer to."""
+    # The first member (the one with the lowest rank) represents the others, as in `LatenessIndex`.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
     codes_of: dict[str, Ints] = {}
     for column, plural in (("name", "names"), ("group", "groups")):
-        # In the order of the replies to ``ribbon``.
+        # sorted as in replies to ``ribbon``
         codes, texts = pd.factorize(frame[column].astype(str), sort=True)
         codes_of[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", codes_of[column][row_of_call])
         header[plural] = [str(text) for text in texts]
-    # Ranks may name one call differently. Nearly always they agree, and all differences are 0.
+    # Ranks may use different names for a call. They rarely do, so most differences are 0.
     shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
     writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]

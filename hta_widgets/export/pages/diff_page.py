@@ -1,7 +1,7 @@
-"""Save a comparison as one page: its frames, the pairs of events, and both timelines.
+"""Save a comparison to a page, with its frames, its matched events, and both timelines.
 
-The frames of the whole comparison and the pairs are always included. Frames of individual steps
-and of individual pairs of ranks get a share of the remaining bytes, and the timelines get the rest.
+The frames of the whole comparison and the matched events are always included. Frames of single
+steps and rank pairs get a share of the remaining space, the timelines get the rest.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from hta_widgets.live.pair_table import PairTable
 from hta_widgets.text import plural
 
 _CODE = ("diff.js", "state.js", "widgets.css")
-#: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
+#: Size of a page without code and blocks: its document, its footer, and the tags of blocks.
 _FRAME_BYTES = 12_000
+#: Levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Maximum shares of the frames of individual steps and of individual pairs of ranks. They are
-#: shares of the bytes that remain after the code, the frames of the whole comparison and the pairs
-#: of events.
+#: Maximum shares of single steps, and of single rank pairs, in the space that remains after the
+#: code, the frames of the whole comparison, and the matched events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
-#: Maximum numbers of steps and pairs with frames of their own; more would take long to compute.
+#: Maximum number of steps, and of rank pairs, with separate frames, which take long to compute.
 _MAX_STEPS = 200
 _MAX_PAIRS = 64
-#: Maximum number of names in the frame of a step or pair.
+#: Maximum number of names in the frame of a single step or rank pair.
 _MAX_NAMES = 100
-#: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
+#: Number of waterfall parts per kind that the page draws (see `js/src/compare/waterfall.ts`).
 _MAX_PARTS = 8
 _SIDES = ("before", "after")
-#: The engine of a run, its scene, and the state of its view.
+#: The engine, the scene and the view state of a run.
 Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
 
 
@@ -60,7 +60,7 @@ def save_diff(
     *,
     max_mb: float = 25,
 ) -> str:
-    """Write a comparison as one self-contained page."""
+    """Write a comparison to a self-contained page."""
     return save_page(
         path,
         " → ".join(traits["_about"]["labels"]),
@@ -82,7 +82,7 @@ def comparison_content(
     limit_bytes: float,
     saved_at: datetime | None = None,
 ) -> PageContent:
-    """Return the content of a comparison's page; both runs' events get the remaining bytes."""
+    """Return the content of a comparison's page; events of both runs fill the remaining space."""
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
     comparison_blocks = [pack_block("frames", ascii_json(frames))]
@@ -104,7 +104,7 @@ def comparison_content(
     words: list[str] = []
     blocks: list[Block] = []
     for number, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        # The sides that are left share the remaining bytes equally.
+        # Divide the remaining space equally among the remaining sides.
         content = embed(*side, left_bytes / (len(sides) - number), saved_at, widget="timeline")
         side_blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
         side_blocks = [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
@@ -133,10 +133,10 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """The blocks of as many of the first `frames` as fit, with names such as ``step-3``.
+    """Blocks of frames up to a size limit, named ``step-3``, for example.
 
-    `numbers` has the numbers of the blocks in ascending order. `words` describes what the page
-    leaves out, and is empty if it leaves out nothing. `about` has entries for the page's document.
+    `numbers` contains the numbers of the included frames, in ascending order. `words` describes
+    what is missing, and is empty if nothing is. `about` contains entries for the document.
     """
 
     words = ""
@@ -159,7 +159,7 @@ class FrameBlocks:
 
 
 class PairBlocks(FrameBlocks):
-    """The pairs of ranks for which a page has separate steps, waterfalls and names."""
+    """Separate steps, waterfalls and names of single rank pairs."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
@@ -176,7 +176,7 @@ class PairBlocks(FrameBlocks):
 
 
 class StepBlocks(FrameBlocks):
-    """The steps for which a page has separate waterfalls and names, the most changed first."""
+    """Separate waterfalls and names of single steps, largest change first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         total = answers.both.step_count if answers.has_events else 0
@@ -197,9 +197,9 @@ class StepBlocks(FrameBlocks):
 
 
 def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the frames of a step, ``:step``, or of a pair of ranks, ``@pair``.
+    """Return the frames of a step (``:3``) or of a rank pair (``@3``).
 
-    Waterfalls and names are reduced to what a page draws; frames named in `more` are complete.
+    Waterfalls and names are reduced to what the page draws. Frames in `more` are complete.
     """
     frames = {
         f"waterfall:{level}{subject}": _parts_in_page(answers.frame(f"waterfall:{level}{subject}"))
@@ -210,7 +210,7 @@ def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()
 
 
 def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the names that changed most, without the full names that a short name stands for.
+    """Return the names with the largest changes, without the column of full names.
 
     The page takes full names from the frame of the whole comparison.
     """
@@ -221,7 +221,7 @@ def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows of each kind that a page draws, and one row that adds up its other rows."""
+    """Return the rows of each kind that the page draws, plus one row that sums up the rest."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(columns["kind"]):
@@ -242,7 +242,7 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def pair_columns(table: PairTable) -> ColumnWriter:
-    """Return the columns from which a page answers requests about pairs of calls."""
+    """Return the columns that the page needs for requests about matched events."""
     writer = ColumnWriter()
     for side in (0, 1):
         writer.ints(f"rank{side}", table.rank[side] + 1, delta=True)

@@ -1,4 +1,4 @@
-"""Write a saved page: its blocks, columns and names, its frame of HTML, and the file."""
+"""Write a saved page, including its blocks, column encoding and HTML."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ _DELTA, _ZIGZAG, _FLOAT = (facts("flags")["column"][name] for name in ("delta", 
 _GZIP = 31
 _LEVEL = 6
 
-#: ``[offset, length, bytes of an item, flags]``.
+#: ``[offset, length, bytes per item, flags]``.
 Spec = list[int]
 
 
 @dataclass(slots=True, frozen=True)
 class Block:
-    """A named part of a page: a gzip stream, as base64 text."""
+    """A named part of a page: a gzip stream encoded as base64."""
 
     name: str
     text: str
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it adds to the page."""
+        """Bytes that the block takes in the page."""
         return len(self.text) + len(self.name) + 60
 
 
 def pack_block(name: str, content: bytes) -> Block:
-    """Compress content into a block."""
+    """Compress data into a block."""
     raise_if_cancelled()
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     compressed = packer.compress(content) + packer.flush()
@@ -63,10 +63,10 @@ def pack_block(name: str, content: bytes) -> Block:
 
 
 class ColumnWriter:
-    """Writes columns into one block.
+    """Collects columns for one block.
 
-    Numbers are written as planes: first the lowest byte of each number, then the next higher byte
-    of each, and so on. Planes of small numbers are mostly zeros, which compress to nothing.
+    Numbers are stored as byte planes: the lowest byte of all numbers, then the next higher byte of
+    all numbers, etc. Higher planes of small numbers are mostly zero, which compresses well.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class ColumnWriter:
         self._size = 0
 
     def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
-        """Add integers below 2^53; `delta` writes differences of neighbours."""
+        """Add integers below 2^53; with `delta`, the differences between neighbors are stored."""
         numbers = np.asarray(values, np.int64)
         flags = 0
         if delta and len(numbers):
@@ -87,16 +87,16 @@ class ColumnWriter:
         largest = int(numbers.max()) if len(numbers) else 0
         if largest >= 1 << 53:
             raise TraceError(
-                f"a page cannot hold {name} exactly: it has numbers of {largest.bit_length()} bits",
-                remedy="Save a part without the events that carry them: traces.subset(...). Times"
-                " of one page span 104 days at most.",
+                f"a page cannot store {name} exactly: values take {largest.bit_length()} bits",
+                remedy="Save a subset without these events: traces.subset(...). The times"
+                " in a page can span 104 days at most.",
             )
         used_bytes = max(1, (largest.bit_length() + 7) // 8)
         items = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)
         self._add(name, items[:, :used_bytes], flags)
 
     def floats(self, name: str, values: Array, dtype: str = "<f8") -> None:
-        """Add floating point numbers."""
+        """Add floating-point numbers."""
         numbers = np.ascontiguousarray(values, dtype)
         planes = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
         self._add(name, planes, _FLOAT)
@@ -109,7 +109,7 @@ class ColumnWriter:
         self._size += length * width
 
     def block(self, name: str) -> Block:
-        """Return all columns as one block."""
+        """Return a block with all columns."""
         return pack_block(name, b"".join(self._parts))
 
 
@@ -117,14 +117,14 @@ TABLES = ("events", "asyncs", "instants")
 
 
 class NameTables:
-    """Strings that the ranks of a page share."""
+    """Strings shared by all ranks of a page."""
 
     def __init__(self) -> None:
         self.names = StringPool()
         self.categories = StringPool()
 
     def document(self) -> dict[str, Any]:
-        """Return all strings for the page's document."""
+        """Return the entries of the document that contain the strings."""
         shorts = StringPool()
         short_of = [shorts.add(short_name(name)) for name in self.names.values]
         return {
@@ -136,10 +136,10 @@ class NameTables:
 
 
 class EventTypes:
-    """The distinct combinations of name, category and kind of a rank's events.
+    """The distinct combinations of name, category and kind among the events of a rank.
 
-    Asyncs and instants are included. Types are in the order of the kernel: by the position of the
-    name in the rank's table of names, then by kind.
+    Asyncs and instants are included. As in the kernel, types are sorted by the code of the name in
+    the rank's string pool, then by kind.
     """
 
     def __init__(self, index: RankIndex, names: NameTables) -> None:
@@ -169,8 +169,8 @@ class EventTypes:
 
 _STATIC = Path(__file__).parents[2] / "static"
 
-#: The page loads nothing and runs only its own script, even if its data contain markup. Modules are
-#: unpacked into blobs.
+#: The page loads nothing from elsewhere and runs only its own script, even if its data contains
+#: markup. Modules are unpacked into blobs.
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -200,16 +200,16 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class PageContent:
-    """Content of a page without its code: its document and other blocks, and texts of the footer.
+    """The content of a page except its code: the document, other blocks, and text for the footer.
 
-    `sizes` are listed in the footer, and `words` describe what the page contains.
+    The footer lists `sizes`; its sentence ends with `words`, which describe the content.
     """
 
     document: Mapping[str, Any]
     blocks: list[Block]
     sizes: list[tuple[str, int]]
     words: str
-    #: Label of the document's size in the footer; if empty, the size is not listed.
+    #: Label of the document's size in the footer, or empty to omit it.
     document_word: str = ""
 
 
@@ -225,9 +225,9 @@ def save_page(
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
-    """Write one page. `make` returns its content for a number of bytes and the time of saving.
+    """Write a page. `make` is called with a size limit in bytes and the current time.
 
-    The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
+    The file is written under a temporary name, then renamed. Exceeding `max_mb` causes a warning.
     """
     if not max_mb >= min_mb:
         raise TraceError(f"max_mb must be at least {min_mb}, not {max_mb}", remedy=remedy)
@@ -251,20 +251,20 @@ def save_page(
     if written > max_mb * 1e6:
         warnings.warn(
             f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
-            "a page has at least an overview of every rank",
+            "a page contains at least an overview of every rank",
             stacklevel=stack_level(),
         )
     return str(target)
 
 
 def ascii_json(value: object) -> bytes:
-    """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
+    """Return JSON without NaN. It is ASCII, since names may contain invalid Unicode."""
     text = json.dumps(without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
 
 def read_asset(name: str) -> str:
-    """Return the text of a built file of the front end."""
+    """Return the text of a built front-end file."""
     path = _STATIC / name
     if not path.exists():
         raise FileNotFoundError(
@@ -286,7 +286,7 @@ def version_text() -> str:
 
 
 def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
-    """Return the name of each file that the jobs were read from, and its size or None."""
+    """Return the name and the size (None if unknown) of each file from which the jobs were read."""
     sizes: dict[str, int | None] = {}
     for trace in (trace for engine in engines for trace in engine.traces.values()):
         try:
@@ -297,7 +297,7 @@ def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
 
 
 def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
-    """Return the parts of a page's text: its head, its blocks, and the script that unpacks them."""
+    """Return the text of a page in parts: head, blocks, and the script that unpacks the blocks."""
     nonce = secrets.token_urlsafe(16)
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -312,7 +312,7 @@ def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> 
         f"{footer}\n"
     )
     parts = [head]
-    # Scripts of an unknown type are plain text to a browser, and base64 holds nothing else.
+    # Browsers treat scripts of unknown types as plain text. Base64 needs no escaping.
     for block in blocks:
         parts += [
             f'<script type="application/x-hta-block" id="hta-{block.name}">',
@@ -328,7 +328,7 @@ def _footer_text(
     sizes: Sequence[tuple[str, int]],
     embedded: str,
 ) -> str:
-    """Return the line below the view, which unfolds into files and parts with their sizes."""
+    """Return the footer: a line that unfolds into a table of files and page parts with sizes."""
     file_sizes = [size for _, size in files if size is not None]
     sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
     text = (

@@ -1,7 +1,7 @@
-"""Write a rank without its events, as cells of a grid that its lanes and device work cover.
+"""Write an overview of a rank: how much of each grid cell its lanes and device work cover.
 
-A page without room for all events of a rank has cells of ``2**level`` ns instead. For example,
-in cells of 8 ns that start at 0, a lane with the events 2..6 and 7..12 ns has::
+An overview replaces the events of a rank that do not fit in a page; its cells are ``2**level`` ns
+long. For example, a lane with events at 2..6 and 7..12 ns has these values in cells of 8 ns::
 
     covered    5  4      ns
     count      2  1      events that overlap the cell
@@ -30,7 +30,7 @@ from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
 
-#: The kinds of device work in each union from which times in a window are computed.
+#: Kinds of device work that are merged before the times in a window are computed.
 _UNIONS = {
     "compute": ("compute",),
     "communication": ("communication",),
@@ -42,7 +42,7 @@ _UNIONS = {
 
 @dataclass(slots=True, frozen=True)
 class CellGrid:
-    """Cells of ``2**level`` ns; `first` is the number of the first cell."""
+    """A grid of cells that are ``2**level`` ns long; `first` is the number of the first cell."""
 
     level: int
     first: int
@@ -50,7 +50,7 @@ class CellGrid:
 
     @classmethod
     def finest(cls, start_ns: int, end_ns: int, max_cells: int) -> CellGrid:
-        """Return the finest grid of at most `max_cells` cells over a range."""
+        """Return the finest grid that covers a range with at most `max_cells` cells."""
         level, last_ns = 0, max(end_ns - 1, start_ns)
         while (last_ns >> level) - (start_ns >> level) >= max_cells:
             level += 1
@@ -59,16 +59,16 @@ class CellGrid:
 
     @property
     def edges(self) -> Ints:
-        """Starts of the cells, and the end of the last one."""
+        """The starts of all cells, followed by the end of the last cell."""
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-#: The columns of all lanes by name; instants and slices are rows of one array each.
+#: Arrays by column name; those for instants and slices contain one row per field.
 _Columns = defaultdict[str, list[Array]]
 
 
 def _add_spans(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
-    """Add one set of events; return the time that they cover and their number, per cell."""
+    """Add the columns of a set of events; return the covered time and event count of each cell."""
     covered, count = spans.measure(edges)
     starts, points = spans.sorted_starts.searchsorted(edges), spans.points.searchsorted(edges)
     columns["covered"].append(covered)
@@ -85,7 +85,7 @@ def overview(
     all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
 ) -> PagePart:
-    """Return the part with an overview of a rank in at most `max_cells` cells."""
+    """Return a part with an overview of a rank in at most `max_cells` cells."""
     rank = index.rank
     types = EventTypes(index, names)
     lanes = list(_lanes(index, all_lanes=all_lanes))
@@ -153,7 +153,7 @@ def _grid_of_lanes(
 def _add_lane(
     columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
 ) -> list[int]:
-    """Add a lane's spans, and each kind's if it has several; return the kinds."""
+    """Add the events of a lane and, if there are several kinds, of each kind; return the kinds."""
     _add_spans(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
@@ -168,7 +168,7 @@ def _add_lane(
         covered_by_kind, count = _add_spans(columns, spans, edges)
         np.maximum(covered, covered_by_kind, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # A cell with instants only has the kind of its first instant, which need not be the lowest.
+    # Cells with only instants have the kind of the first instant, not necessarily the lowest kind.
     first = measure_cells(lane, edges).kind
     cells = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
     columns["instant"].append(np.stack([np.full(len(cells), number), cells, first[cells]]))

@@ -1,9 +1,9 @@
-"""Save a timeline or a dashboard as one page, or prepare the same data for an open page.
+"""Save a timeline or a dashboard to a page, or prepare the same data for an open page.
 
-A page has the most important ranks with all their events, as many as fit. The other ranks have
-overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page of
-25 MB for 64 ranks of 2 MB each has all events of about ten ranks, and 4096 cells of each other
-rank. The page states that: ``Ranks 0-9: all events. Others: overview only.``
+A page contains all events of the most important ranks, as many as fit. For other ranks, it contains
+overviews, whose cells are as fine as the remaining space allows. For example, a 25 MB page of 64
+ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the others.
+The page states: ``Ranks 0-9: all events. Others: overview only.``
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from hta_widgets.trace.memo import ComputationCancelled
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
-#: Bytes besides code and events: the page's text, names of a small job, tags of blocks.
+#: Size of a page without code and events: its HTML, the names of a small job, tags of blocks.
 _FRAME_BYTES = 4000
-#: Maximum number of bytes of one reply; larger messages would delay the next ones.
+#: Maximum size of a reply; larger messages would delay those that follow.
 CHUNK_BYTES = 4_000_000
 _MAX_MB = 25
-#: Number of characters per byte of a block, which is measured as base64.
+#: Characters per byte of a block, due to base64.
 _TEXT_PER_BYTE = 4 / 3
 
 
@@ -65,7 +65,7 @@ def save_html(
     max_mb: float = 25,
     dashboard: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a timeline, or a dashboard of these traits, as one self-contained page."""
+    """Write a timeline, or a dashboard with the given traits, to a self-contained page."""
 
     def make(limit_bytes: float, saved_at: datetime) -> PageContent:
         limit_bytes -= _FRAME_BYTES
@@ -85,15 +85,15 @@ def save_html(
         make,
         max_mb=max_mb,
         min_mb=0.1,
-        remedy="A page without any event takes about 0.1 MB, and one of a dashboard 0.8 MB.",
+        remedy="A page without events takes about 0.1 MB, or 0.8 MB for a dashboard.",
         more_code=more_code,
     )
 
 
 class OfflineData:
-    """Prepares the data of a saved page in a thread of its own, and returns it in chunks.
+    """Prepares the data of a saved page in a separate thread, and returns it in chunks.
 
-    `make` returns the content that fits into a number of bytes of text.
+    `make` is called with the maximum number of characters and returns the content.
     """
 
     def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
@@ -106,10 +106,11 @@ class OfflineData:
         self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk of the data or, without a `number`, the state of the work.
+        """Return a chunk of the data or, without `number`, the status.
 
-        ``state`` is ``preparing``, ``failed`` with a ``message``, or ``ready``. When ready, the
-        reply also has ``bytes``, ``chunks``, and ``blocks``: offset and length of each by name.
+        ``state`` is ``preparing``, ``failed`` (with ``message``), or ``ready``. If ready, the
+        status also has ``bytes``, ``chunks``, and ``blocks``: the offset and length of each block
+        by name.
         """
         chunks = int(self._status.get("chunks", 0))
         if number is None:
@@ -120,7 +121,7 @@ class OfflineData:
         return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for the work; return whether it is done."""
+        """Wait for the preparation; return whether it is finished."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -158,9 +159,9 @@ def embed(
     files: Sequence[tuple[str, int | None]] = (),
     **more: object,
 ) -> PageContent:
-    """Return the part of a job that fits into `limit_bytes`.
+    """Return as much of a job as fits in `limit_bytes`.
 
-    Without `saved_at`, the content is for the view of an open notebook, which has the state itself.
+    Without `saved_at`, the content is for a view in an open notebook, which keeps its own state.
     """
     content = PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns
@@ -182,7 +183,7 @@ def embed(
 
 _LANE_BYTES = 256 << 20
 _SCREEN_CELLS = 1024
-#: Levels of detail of overviews: cells over the whole range, and whether all lanes are kept.
+#: Detail of overviews, best first: number of cells, and whether all lanes are included.
 _LADDER = (
     (4096, True), (2048, True), (1024, True), (512, True), (2048, False), (1024, False),
     (512, False), (256, False),
@@ -190,7 +191,7 @@ _LADDER = (
 
 
 class PagePlan:
-    """The ranks of a job by importance, and the bytes that a page has for their events."""
+    """The plan of a page: the ranks in order of importance, and the space for their events."""
 
     def __init__(
         self,
@@ -218,13 +219,13 @@ class PagePlan:
         self.limit = limit_bytes - fixed
 
     def execute(self) -> PageContent:
-        """Return the content, with as many ranks and arguments as fit into the limit."""
+        """Return the content, with as many ranks and arguments as fit."""
         full = self._full_ranks()
         overviews: dict[int, PagePart] = {}
         while len(full) < len(self.indices) and not overviews:
             overviews = self._overviews(full)
             if not overviews:
-                # The least important rank with all events makes room.
+                # Make room by replacing the events of the least important rank with an overview.
                 full.popitem()
         args = self._args(
             full, self.limit - total_size(full.values()) - total_size(overviews.values())
@@ -255,7 +256,7 @@ class PagePlan:
         )
 
     def _full_ranks(self) -> dict[int, PagePart]:
-        """Return ranks with all their events, the most important first, while they fit."""
+        """Return as many ranks with all events as fit, most important first."""
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
@@ -270,9 +271,9 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to `full` ranks, or none.
+        """Return the finest overviews of the other ranks that fit next to `full`, or none.
 
-        Overviews with at least the resolution of a screen take precedence over a full rank.
+        Screen-resolution overviews of all ranks take precedence over the events of one more rank.
         """
         budget_bytes = self.limit - total_size(full.values())
         ranks = [rank for rank in self.order if rank not in full]
@@ -282,7 +283,7 @@ class PagePlan:
             if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
             is_needed = not full and (cells, all_lanes) == _LADDER[-1]
-            # The largest rank is tried first, to avoid computing overviews that do not fit.
+            # Try the largest rank first, to avoid computing overviews that do not fit.
             size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
             if size_bytes > 1.5 * budget_bytes and not is_needed:
                 continue
@@ -310,12 +311,12 @@ class PagePlan:
 
 
 def total_size(parts: Iterable[PagePart | Block]) -> int:
-    """Return the number of bytes of parts or blocks in a page."""
+    """Return the total size of parts or blocks in a page."""
     return sum(part.size_bytes for part in parts)
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
-    """Return the approximate number of bytes of a document without ranks: `parts` and all names."""
+    """Return the approximate size of a document that contains only `parts` and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return pack_block("document", text.encode("ascii")).size_bytes
@@ -326,8 +327,8 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    First is the rank of the selected event, then the ranks of the selection, pinned ranks, ranks
-    that others wait for (`late`), the rank whose steps are shown, and all others.
+    The order is: the rank of the selected event, selected ranks, pinned ranks, ranks for which
+    others wait (`late`), the rank whose steps are shown, and all others.
     """
     important: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
@@ -353,7 +354,7 @@ def _with_coverage(
     for rank in scene["ranks"]:
         limits = {}
         if (rank_overview := overviews.get(rank["rank"])) is not None:
-            # Rows without data would look idle.
+            # Without data, the rows of tracks would look idle.
             tracks = rank["tracks"] if rank_overview.has_all_lanes else []
             limits = {"tracks": tracks, "overview_level": rank_overview.header["level"]}
         ranks.append({**rank, **limits})

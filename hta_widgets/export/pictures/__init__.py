@@ -1,1 +1,1 @@
-"""Pictures of timelines as SVG."""
+"""Render timelines as SVG pictures."""

@@ -1,6 +1,6 @@
-"""Charts of rows with bars as SVG, from the content that `charts.rows` draws as a Bokeh figure.
+"""Render horizontal bar charts as SVG, from the same content that `charts.rows` draws with Bokeh.
 
-Bokeh needs a browser to write SVG, and outputs of notebooks are saved without one.
+Bokeh needs a browser to export SVG, but notebook outputs are saved without one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
-#: Heights in px of a row, of its bar, of what is above the rows, and of a line of small text.
+#: Heights in px of a row, a bar, the area above the rows, and a line of small text.
 _PITCH, _BAR, _ABOVE, _LINE = 20, 14, 64, 14
-#: Width in px of the swatches of the legend, the margin, and the space between columns.
+#: Widths in px of a legend swatch, the margin, and the gap between columns.
 _SWATCH, _PAD, _GAP = 10, 12, 8
 _MAX_ROWS = 20
 
@@ -25,9 +25,9 @@ _MAX_ROWS = 20
 def bars_svg(
     content: RowsContent, style: FigureStyle, width: float, late_ranks: Sequence[int] = ()
 ) -> str:
-    """Return the first rows of a chart as SVG: title, legend, names, bars, spreads, columns, notes.
+    """Return the first rows of a chart as SVG, with title, legend, columns and notes.
 
-    Each mark has one colour. Names of `late_ranks` are red.
+    Each mark has a single color. Names of `late_ranks` are red.
     """
     rows, theme, drawing = min(len(content.names), _MAX_ROWS), style.theme, Drawing()
     names = [str(name) for name in content.names[:rows]]
@@ -75,7 +75,7 @@ def bars_svg(
 
 
 def _wrapped_lines(text: str, width: float) -> list[str]:
-    """Return text as lines of at most this width; a wider word has a line of its own."""
+    """Wrap text to lines of at most `width` px. A longer word gets its own line."""
     lines: list[str] = []
     for word in filter(None, text.split(" ")):
         if lines and text_width(f"{lines[-1]} {word}") <= width:
@@ -122,7 +122,7 @@ def _draw_texts(
     theme: Theme,
     late: Collection[str] = (),
 ) -> None:
-    """Draw a text in each row, in red if it is in `late`; `end` is the column's top right."""
+    """Draw one text per row, in red if it is in `late`; `end` is the top right of the column."""
     x, top = end
     for row, text in enumerate(texts):
         color = theme.late if text in late else theme.ink2

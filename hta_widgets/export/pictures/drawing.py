@@ -1,8 +1,8 @@
-"""SVG shapes, texts that fit a width, and the colours of events, for pictures of timelines.
+"""Draw SVG pictures of timelines: shapes, text fitted to a given width, and event colors.
 
-`Drawing` collects shapes from the bottom up. It joins consecutive shapes of one colour into one
-path, because a timeline has ten thousand rectangles. The width of text is the sum of the widths
-of its characters in a table, since no browser measures it.
+`Drawing` collects shapes from back to front. Timelines contain tens of thousands of rectangles, so
+consecutive shapes of the same color are merged into one path. Text widths are estimated from a
+table of character widths, since no browser is available to measure them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hta_widgets.trace.arrays import Codes, Floats, Ints
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: Minimum number of characters of a truncated label; shorter ones are left out.
+#: Minimum number of characters in a truncated label; shorter labels are omitted.
 MIN_LETTERS = 4
 
-#: Widths of the characters from space to ~ in thousandths of the font's size, for the widest font
-#: that is likely to be used, so that no label exceeds the space reserved for it.
+#: Widths of the characters from space to ~, in thousandths of the font size. They are those of the
+#: widest likely font, so that labels never exceed the space reserved for them.
 _PLAIN = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
     *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
@@ -44,14 +44,14 @@ _OTHER = {
     "\u202f": 200, "…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838,
     "×": 838,
 }  # fmt: skip
-#: Width of any other character; few are wider.
+#: Assumed width of all other characters; few are wider.
 _UNKNOWN = 1000
-#: Approximate ratio of the widths of bold and plain letters.
+#: Approximate ratio of bold to regular character widths.
 _BOLD = 1.12
 
 
 def text_width(text: str, *, bold: bool = False) -> float:
-    """Return the width of text in px."""
+    """Return the estimated width of text in px."""
     units = sum(map(_advance, text))
     return units * SIZE_PX / 1000 * (_BOLD if bold else 1)
 
@@ -64,7 +64,7 @@ def _advance(character: str) -> int:
 
 
 def fit_text(text: str, width: float, *, bold: bool = False) -> str:
-    """Return the longest form of text that fits: whole, cut with an ellipsis, or nothing."""
+    """Truncate text to `width` with an ellipsis; return "" if fewer than `MIN_LETTERS` remain."""
     if text_width(text, bold=bold) <= width:
         return text
     left = width - text_width(ELLIPSIS, bold=bold)
@@ -78,44 +78,44 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first string that fits whole, or "": numbers must not be cut."""
+    """Return the first text that fits, or "". Unlike `fit_text`, this never truncates numbers."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
 Anchor = Literal["start", "end", "middle"]
 Form = Literal["solid", "pale", "bar", "counter"]
 
-#: Characters that XML 1.0 does not allow: most control characters, surrogates, U+FFFE and U+FFFF.
+#: Characters not allowed in XML 1.0: most control characters, surrogates, U+FFFE and U+FFFF.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def number(value: float) -> str:
-    """Return a coordinate with up to two decimals, without trailing zeros."""
+    """Format a coordinate with up to two decimals, without trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
 
 
 def numbers(values: Floats) -> list[str]:
-    """Return coordinates as texts."""
+    """Format several coordinates."""
     return [number(value) for value in values.tolist()]
 
 
-#: Left, top, width and height of an area.
+#: (left, top, width, height) of a rectangle.
 Box = tuple[float, float, float, float]
-#: Left edge and baseline of a text, and the text.
+#: (left, baseline, text) of a label.
 Label = tuple[float, float, str]
 
 
 class Drawing:
-    """Collects shapes, each drawn over the earlier ones."""
+    """Collects shapes; later shapes cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._fill = ""  # attributes of the paths that are not written yet
+        self._fill = ""  # attributes of the pending paths
         self._paths: list[str] = []
 
     def path(self, data: str, color: str, opacity: float = 1) -> None:
-        """Fill a path; consecutive paths of one colour are joined."""
+        """Fill a path. Consecutive paths of the same color are merged."""
         if not data:
             return
         fill = f'fill="{color}"' if opacity == 1 else f'fill="{color}" fill-opacity="{opacity}"'
@@ -145,7 +145,7 @@ class Drawing:
     def frame(
         self, x: float, y: float, width: float, height: float, color: str, line: float = 1
     ) -> None:
-        """Draw a border inside a rectangle."""
+        """Draw a border inside the edges of a rectangle."""
         if width <= 0 or height <= 0:
             return
         self._flush_paths()
@@ -156,7 +156,7 @@ class Drawing:
         self._parts.append(f'<rect {corner} {size} fill="none" stroke="{color}"{wide}/>')
 
     def frames(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
-        """Draw borders inside rectangles of equal height."""
+        """Draw borders inside the edges of rectangles of equal height."""
         if not len(left):
             return
         self._flush_paths()
@@ -169,21 +169,21 @@ class Drawing:
         self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{color}"/>')
 
     def horizontal(self, y: float, x0: float, x1: float, color: str) -> None:
-        """Draw a line of one px below `y`."""
+        """Draw a horizontal 1 px line with its top edge at `y`."""
         self.rect(x0, y, x1 - x0, 1, color)
 
     def vertical(self, x: float, y0: float, y1: float, color: str, opacity: float = 1) -> None:
-        """Draw a line of one px right of `x`."""
+        """Draw a vertical 1 px line with its left edge at `x`."""
         self.rect(x, y0, 1, y1 - y0, color, opacity)
 
     def dashed_line(self, x: float, y0: float, y1: float, color: str) -> None:
-        """Draw a vertical line of dashes of 2 px, 3 px apart."""
+        """Draw a vertical line with 2 px dashes and 3 px gaps."""
         self._flush_paths()
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
         self._parts.append(f'<path d="{data}" stroke="{color}" stroke-dasharray="2 3"/>')
 
     def dotted_lines(self, left: Floats, right: Floats, y: float, color: str) -> None:
-        """Draw horizontal dotted lines with their middle at `y`: dots of 2 px, 2 px apart."""
+        """Draw dotted horizontal lines centered at `y`, with 2 px dots and 2 px gaps."""
         if not len(left):
             return
         self._flush_paths()
@@ -203,7 +203,7 @@ class Drawing:
         anchor: Anchor = "start",
         bold: bool = False,
     ) -> None:
-        """Write text with its baseline at `y`."""
+        """Draw text with its baseline at `y`."""
         if not text:
             return
         self._flush_paths()
@@ -214,7 +214,7 @@ class Drawing:
         self._parts.append(f'<text {point} fill="{fill}"{style}>{escape_xml(text)}</text>')
 
     def texts_inside(self, box: Box, labels: Sequence[Label], fill: str) -> None:
-        """Write the parts of texts that are inside a box."""
+        """Draw labels, clipped to a box."""
         left, top, width, height = box
         inside = [
             (x, y, text)
@@ -226,7 +226,7 @@ class Drawing:
         self._flush_paths()
         edges = [number(edge) for edge in box]
         size = "x={} y={} width={} height={}".format(*(f'"{edge}"' for edge in edges))
-        # An inner picture clips without an id, which other pictures of a page might have too.
+        # A nested <svg> clips without a clipPath id, which could clash with other pictures.
         self._parts.append(f'<svg {size} viewBox="{" ".join(edges)}">')
         for x, y, text in inside:
             self.text(x, y, text, fill)
@@ -235,7 +235,7 @@ class Drawing:
     def svg(
         self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]
     ) -> str:
-        """Return the picture as SVG."""
+        """Return the whole drawing as SVG."""
         self._flush_paths()
         size = f'width="{number(width)}" height="{number(height)}"'
         return (
@@ -249,46 +249,46 @@ class Drawing:
         )
 
     def _flush_paths(self) -> None:
-        """Write the collected paths, which have one colour, as one element."""
+        """Write the pending paths as a single element."""
         if self._paths:
             self._parts.append(f'<path d="{"".join(self._paths)}" {self._fill}/>')
         self._paths, self._fill = [], ""
 
 
 def escape_xml(text: str) -> str:
-    """Escape a string for XML."""
+    """Escape text for XML."""
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
 
 
-#: Shares of a colour over its ground: in columns of cells and in rows of late ranks.
+#: Opacities of colors blended with the background, for columns, bars and rows of late ranks.
 _PALE_COLUMN, _BAR, _LATE_TINT = 0.55, 0.75, 0.07
 _FAINT, _CLASS_HATCH_GROUND, _CLASS_TINT = 0.45, 0.16, 0.3
 _CLASS_COLUMNS: Mapping[Form, float] = {"pale": 0.75}
 _PALE_KINDS = {"cpu", "annotation"}
 _RAMP_STEPS = 8
-#: Number of shades of a kind's colour, which tell its names apart.
+#: Number of shades per kind, used to distinguish names.
 _SHADES = 3
 
 
 @dataclass(frozen=True)
 class Paint:
-    """Appearance of the events of one kind or class.
+    """The appearance of the events of a kind or class.
 
-    `fill` is the colour of rectangles, or the pattern that hatches them. Rectangles of a `pale`
-    paint have the colour `tint` with a left edge of `fill`, even in lanes of a device.
+    `fill` is a color or the URL of a hatch pattern. If `pale` is set, rectangles are filled with
+    `tint` and only their left edge with `fill`, even in device lanes.
     """
 
     color: str
     fill: str
     tint: str
     text: str
-    columns: Mapping[Form, float]  # shares of the colour, 1 for other forms
+    columns: Mapping[Form, float]  # opacities of columns, by form (default: 1)
     pale: bool = False
     edge_px: float = 2
 
 
 class PictureColors:
-    """The colours of a picture, with a `Paint` for each kind, or class, and shade."""
+    """The colors of a picture, with a `Paint` for each shade of each kind or class."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
         self.theme = theme
@@ -315,15 +315,15 @@ class PictureColors:
             ]
 
     def paint(self, code: int, shade: int = 0) -> Paint:
-        """Return how events of a kind or class are drawn."""
+        """Return the appearance of a kind or class."""
         return self._paints[code][shade]
 
     def ground(self, form: Form) -> str:
-        """Return the background colour of a lane, which is the colour of a device's idle time."""
+        """Return the background color of a lane."""
         return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
 
     def column(self, code: int, form: Form) -> str:
-        """Return the colour of a column of cells."""
+        """Return the color of a column of short events."""
         paint = self.paint(code)
         return blend(paint.color, self.ground(form), paint.columns.get(form, 1))
 
@@ -362,14 +362,14 @@ class PictureColors:
         return Paint(full, pattern, pattern, self._text_color_on(ground), columns)
 
     def _text_color_on(self, color: str) -> str:
-        """Return the colour of text on a colour: the one with more contrast."""
+        """Return the text color that has the higher contrast with a background color."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
         is_light = (luminance(color) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
         return dark if is_light else "#ffffff"
 
     def shade(self, name: str, *, host: bool = False) -> int:
-        """Return the shade of a short name, the same for all ranks, runs, and in the page."""
-        digest = 0x811C9DC5  # FNV-1a of 32 bits
+        """Return the shade of a short name, the same for all ranks and runs and in the page."""
+        digest = 0x811C9DC5  # 32-bit FNV-1a
         for byte in name.encode("utf-8", "surrogatepass"):
             digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
         if host:
@@ -377,7 +377,7 @@ class PictureColors:
         return digest % _SHADES
 
     def waiting(self, share: float) -> str:
-        """Return the colour of a degree of lateness, 0 … 1, in steps between the theme's stops."""
+        """Return the color for a lateness from 0 to 1, interpolated between the theme's stops."""
         stops = self.theme.waiting
         steps = (len(stops) - 1) * _RAMP_STEPS
         step = max(math.ceil(share * steps), 0)
@@ -386,7 +386,7 @@ class PictureColors:
 
 
 def hatch(name: str, ground: str, line: str) -> str:
-    """Return a pattern of diagonal lines over a ground."""
+    """Return an SVG pattern of diagonal lines on a background."""
     return (
         f'<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse">'
         f'<path d="M0 0h5v5h-5z" fill="{ground}"/>'
@@ -395,7 +395,7 @@ def hatch(name: str, ground: str, line: str) -> str:
 
 
 def luminance(color: str) -> float:
-    """Return the relative luminance of a colour as WCAG defines it, from 0 to 1."""
+    """Return the relative luminance of a color, from 0 to 1, as defined by WCAG."""
     channels = [channel / 255 for channel in color_channels(color)]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels
@@ -405,7 +405,7 @@ def luminance(color: str) -> float:
 
 @dataclass(frozen=True)
 class ClassStyle:
-    """Appearance of the events of a class; a hatch distinguishes them without colour."""
+    """The appearance of an event class. Hatching distinguishes classes without relying on color."""
 
     color: str
     is_hatched: bool = False
@@ -414,14 +414,14 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """The share of device work, 0 … 1, that each class has in equal parts of a time range."""
+    """The share of each class (0 to 1) in the device work, over equal parts of a time range."""
 
     start_ns: int
     end_ns: int
     shares: Mapping[int, Floats]
 
     def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
-        """Yield each class with its shares at some times; 0 outside of the range."""
+        """Yield each class with its shares at the given times; shares outside the range are 0."""
         for code, shares in self.shares.items():
             position = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(shares)
             is_inside = (position >= 0) & (position <= len(shares))
@@ -431,7 +431,7 @@ class ClassParts:
 
 @dataclass(frozen=True)
 class EventClassing:
-    """The classes of a rank's events, the styles of classes, and their groups in the legend."""
+    """A classification of events, with the styles of the classes and their legend groups."""
 
     classes_of: Callable[[int], Codes | None]
     styles: Sequence[ClassStyle]
@@ -440,7 +440,7 @@ class EventClassing:
 
 
 def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
-    """Return the classes of change of a side's events."""
+    """Classify the events of one side by how they changed."""
     has_class = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
     groups = [(name, [code for code in codes if has_class[code]]) for name, codes in _GROUPS]
     return EventClassing(
@@ -452,9 +452,9 @@ def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return the share of each class in a side's device work; None for a side without such work.
+    """Return the share of each class in the device work of a side, or None if it has no such work.
 
-    Classes are in the legend's order; the first is drawn at the bottom of a minimap.
+    The classes are in legend order, from the bottom to the top of the minimap.
     """
     word = ("before", "after")[side]
     if f"{word}_start_ns" not in overview.attrs:
@@ -475,13 +475,13 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
 
 
 def bound_classing(classes_of: Callable[[int], Codes | None], theme: str) -> EventClassing:
-    """Return the classes of events by what limits them."""
+    """Classify events by their limiting factor."""
     styles = [*class_styles(theme), *class_styles(theme, "bound_classes")]
     return EventClassing(classes_of, styles, _class_groups("bound_classes", len(CLASSES)))
 
 
 def _class_groups(of: str, first_code: int = 0) -> list[tuple[str, list[int]]]:
-    """Return groups of a legend and the codes of their classes, the most important first."""
+    """Return the legend groups with the codes of their classes, most important first."""
     names = list(facts(of)["light"])
     return [
         (group["name"], [first_code + names.index(name) for name in group["classes"]])
@@ -493,7 +493,7 @@ _GROUPS = _class_groups("event_classes")
 
 
 def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
-    """Return the style of each class by code; an unknown theme is drawn as the light one."""
+    """Return the style of each class, by code. Unknown themes use the light colors."""
     classes = facts(of)
     colors = classes.get(theme, classes["light"])
     return [
@@ -506,17 +506,17 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px of the left column, of a narrow left column, and of the right column.
+#: Widths in px of the left column, a narrow left column, and the right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
-#: Minimum widths of pictures in which the left column is wide, or which have a right column.
+#: Minimum picture widths for a wide left column and for a right column.
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
 
 class PlotArea:
-    """The window of time and the columns of a picture, in px.
+    """The time window of a picture and the positions of its columns, in px.
 
-    The lanes are between `left` and `right`. Left of them are their names, which a `narrow` picture
-    lacks, and right of them the totals in `margin`, which is 0 in a picture without totals.
+    Lanes extend from `left` to `right`. Lane names are on their left (omitted if `narrow`), and
+    totals are on their right, in `margin`, whose width is 0 if there are none.
     """
 
     def __init__(self, width: float, start: int, end: int, *, has_totals: bool = True) -> None:
@@ -530,28 +530,28 @@ class PlotArea:
         self.ns_per_px = self.span / self.across
 
     def x(self, time: float) -> float:
-        """Return the x of a time, clipped to the lanes."""
+        """Return the x coordinate of a time, clipped to the lanes."""
         position = self.left + (time - self.start) / self.span * self.across
         return min(max(position, self.left), self.right)
 
     def xs(self, times: Ints) -> Floats:
-        """Return the x of times, clipped to the lanes."""
+        """Return the x coordinates of times, clipped to the lanes."""
         x = self.left + (times - self.start) / self.span * self.across
         return np.clip(x, self.left, self.right)
 
     @property
     def edges(self) -> Ints:
-        """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
+        """Edges of the cells, which are 1 px wide but at least 1 ns long."""
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
-        # In two steps: the product of a long window and a number of px would overflow int64.
+        # Computed in two steps, because the product of span and cell number could overflow int64.
         cell_ns, remainder = divmod(self.span, cells)
         return self.start + cell_ns * numbers + remainder * numbers // cells
 
 
 @dataclass
 class Painter:
-    """Base of the classes that draw parts of one picture."""
+    """Base class for drawing parts of a picture."""
 
     drawing: Drawing
     area: PlotArea
@@ -563,17 +563,17 @@ class Painter:
 
 _GAP_PX = 12
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
-#: The text before the name of a pattern, in its definition and where it is used.
+#: Text that precedes the id of a pattern, both in its definition and in references.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 
 def side_width(width: float) -> float:
-    """Return the width in px of each of two pictures that are side by side in `width` px."""
+    """Return the width of each of two pictures placed side by side within `width` px."""
     return (width - _GAP_PX) / 2
 
 
 def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
-    """Return SVG pictures combined into one, one above the other or side by side."""
+    """Combine SVG pictures vertically or side by side."""
     sizes = [
         [float(group) for group in match.groups()]
         for text in pictures
@@ -586,7 +586,7 @@ def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
     height = max(heights) if side_by_side else total_length
     parts, offset = [], 0.0
     for number, (text, length) in enumerate(zip(pictures, lengths, strict=True)):
-        # Names of patterns must be unique in the combined picture.
+        # Pattern ids must be unique within the combined picture.
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
         parts.append(inner.replace("<svg", f'<svg {axis}="{offset:g}"', 1))
         offset += length + _GAP_PX

@@ -1,4 +1,4 @@
-"""Draw the header of a picture: minimap, time axis, and the strip of steps and phases."""
+"""Draw the header of a picture: minimap, time axis, and strips for steps and phases."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from hta_widgets.trace.arrays import Array
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
-#: Opacity of the ground drawn over the minimap outside of the window, and of the lines at ticks.
+#: Opacity of the overlay that dims the minimap outside the window, and of grid lines.
 _VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
-#: Marks of events that begin before the window, and of events that end after it.
+#: Symbols for steps that begin before the window or end after it.
 _BEFORE, _AFTER = "\u2039", "\u203a"
 Step = Mapping[str, Any]
 
 
 class _VisibleStep(NamedTuple):
-    """A step or phase in view, with its edges in px; `name` has a mark if `begins_before`."""
+    """A visible step or phase. `x0` and `x1` are its edges in px."""
 
     name: str
     dur: int
@@ -46,19 +46,19 @@ class _VisibleStep(NamedTuple):
     ends_after: bool
 
 
-#: A reply of the engine and its columns.
+#: A reply of the engine, with its unpacked columns.
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def round_step(min_step: float) -> float:
-    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `min_step`."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(min_step) + 1e-12)
     steps = (factor * power for factor in (1, 2, 5, 10))
     return next(step for step in steps if step >= min_step * (1 - 1e-9))
 
 
 def ticks(area: PlotArea) -> tuple[list[float], float]:
-    """Return round times, nine at most and fewer if labels would touch, and their step."""
+    """Return at most nine round tick times (fewer if labels would touch), and their distance."""
     step = max(round_step(area.span / 9), 1e-3)
     for _ in range(6):
         largest = max(abs(area.start), abs(area.end))
@@ -73,7 +73,7 @@ def ticks(area: PlotArea) -> tuple[list[float], float]:
 
 @dataclass
 class HeaderPainter(Painter):
-    """Draws the axis, the minimap and the strip above the rows."""
+    """Draws the minimap, the time axis and the strips above the rows."""
 
     scene: Mapping[str, Any]
     late: frozenset[int]
@@ -85,7 +85,7 @@ class HeaderPainter(Painter):
         y: float,
         classed: EventClassing | None = None,
     ) -> None:
-        """Draw the whole job, by kinds or by classes, and which part of it is shown."""
+        """Draw the whole job, by kind or by class, and mark the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
         start, end = self.scene["range"]
         length = duration(end - start)
@@ -119,7 +119,7 @@ class HeaderPainter(Painter):
     def _class_layers(
         self, busy: Any, job: tuple[int, int], parts: ClassParts
     ) -> list[tuple[Any, str]]:
-        """Return the busy time, split by event class in the proportion of the device work."""
+        """Split the busy time by event class, in proportion to the device work."""
         bins = len(busy)
         start, end = job
         times = start + (np.arange(bins) + 0.5) / bins * (end - start)
@@ -130,7 +130,7 @@ class HeaderPainter(Painter):
         return layers
 
     def draw_axis(self, y: float) -> list[float]:
-        """Draw the axis down to `y`; return the x of its ticks."""
+        """Draw the time axis, with its bottom at `y`; return the x coordinates of its ticks."""
         area, theme, drawing = self.area, self.theme, self.drawing
         times, step = ticks(area)
         tick_xs: list[float] = []
@@ -144,7 +144,7 @@ class HeaderPainter(Painter):
         return tick_xs
 
     def draw_strip(self, ribbon: Answered | None, y: float) -> None:
-        """Draw steps, phases and the ribbon of late ranks."""
+        """Draw the strips: steps, phases, and the ranks that come last at collectives."""
         scene, area, theme = self.scene, self.area, self.theme
         names: list[str] = []
         if scene["steps"]:
@@ -162,7 +162,7 @@ class HeaderPainter(Painter):
             self.drawing.text(12, y + 16 * index + 11, fit_text(name, max_width), theme.ink3)
 
     def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
-        """Draw ticks and beginnings of steps through all rows."""
+        """Draw grid lines at ticks and step boundaries across all rows."""
         area, drawing = self.area, self.drawing
         for x in tick_xs:
             if x > area.left:
@@ -177,7 +177,7 @@ class HeaderPainter(Painter):
                 last = x
 
     def draw_scale_bar(self, y: float) -> None:
-        """Draw a bar that is as long as a round time, and this time."""
+        """Draw a scale bar whose length is a round time, with a label."""
         area, theme, drawing = self.area, self.theme, self.drawing
         length_ns = round_step(max(_SCALE_PX * area.ns_per_px / 2.5, 1))
         width = length_ns / area.ns_per_px
@@ -250,12 +250,12 @@ class HeaderPainter(Painter):
             opacity = _WEAKEST + (1 - _WEAKEST) * strength
             color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        # The costliest ranks are named first, next to their marks; each gap is used once.
+        # Ranks that cause the most waiting are labeled first, with one label per gap between marks.
         used_gaps: set[int] = set()
         for mark in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
             rank, x0, x1 = ranks[mark], float(left[mark]), float(left[mark] + width[mark])
             before = float(left[mark - 1]) + _MARK_PX if mark else area.left
-            # The gap after mark k has the number k.
+            # Gap k follows mark k.
             gaps: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
                 (mark, x1 + 2, float(following[mark]) - x1 - 6, "start"),
                 (mark - 1, x0 - 2, x0 - 6 - before, "end"),
@@ -272,7 +272,7 @@ class HeaderPainter(Painter):
 
 
 def _step_path(x: Array, heights: Array, base: float) -> str:
-    """Return the path of the area under a step function, down to `base`."""
+    """Return a path that fills the area between a step function and `base`."""
     starts = np.flatnonzero(np.diff(heights, prepend=-1.0))
     ends = np.append(starts[1:], len(heights))
     parts = [f"M{number(x[0])} {number(base)}"]
@@ -282,5 +282,5 @@ def _step_path(x: Array, heights: Array, base: float) -> str:
 
 
 def whole_name(scene: Mapping[str, Any]) -> str:
-    """Return a name for what is loaded: a job, or an exported part of one."""
+    """Return the label of the whole range: a job, or an exported part of a job."""
     return "whole export" if scene.get("part") else "whole job"

@@ -1,11 +1,11 @@
-"""Draw a timeline's view as SVG: title and legend, rows, and the selection.
+"""Render the visible part of a timeline as SVG, with title, legend and selection.
 
-The header above the rows is in `header.py`, the columns on both sides of them in `side_columns.py`,
-the layout and the lanes of the rows in `rows.py`, shapes and colours in `drawing.py`.
+`header.py` draws the header above the rows, `side_columns.py` the columns beside them, and
+`rows.py` the rows themselves. `drawing.py` defines shapes and colors.
 
-`Fallback` shows pictures in outputs of notebooks whose widgets cannot run. Jupyter stores all forms
-of an output, and a front end shows the best form that it supports. GitHub, nbviewer, nbconvert, and
-JupyterLab without a kernel show the HTML.
+`Fallback` provides pictures for notebook outputs whose widgets cannot run. Jupyter stores every
+representation of an output, and a front end shows the best one it supports. GitHub, nbviewer,
+nbconvert, and JupyterLab without a kernel show the HTML.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _MIN_WIDTH = 320
-#: Opacity of the ground drawn over what is not selected.
+#: Opacity of the overlay that dims everything outside the selection.
 _VEIL = 0.66
 _LANE_BYTES = 256 << 20
-#: Heights of the parts above the rows on a screen: minimap with axis, and a row of the strip.
+#: Heights on screen of the minimap with the axis, and of each strip above the rows.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
+#: Top and bottom of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
 
 
@@ -65,15 +66,15 @@ def timeline_svg(
     only: Collection[int] | None = None,
     classed: EventClassing | None = None,
 ) -> str:
-    """Return a view of a timeline as an SVG picture.
+    """Render the visible part of a timeline as SVG.
 
-    All columns and bars are computed from the events. The picture has all rows, with the heights
-    that they have in a timeline of `height` px.
+    Columns and bars are computed from all events. The picture includes all rows, with the same
+    heights as in a timeline of `height` px.
     """
     if not width >= _MIN_WIDTH:
         raise TraceError(
             f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
-            remedy="Names and numbers need this width.",
+            remedy="Names and numbers need at least this width.",
         )
     if classed is None and state.get("color") == "bound" and not scene["without_bounds"]:
         classed = bound_classing(engine.classes_of, theme)
@@ -126,7 +127,7 @@ class _Picture(Painter):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self) -> str:
-        """Draw the parts, those that others cover first, and return the picture."""
+        """Draw all parts from back to front; return the picture."""
         area, theme, drawing = self.area, self.theme, self.drawing
         axis = _MINIMAP_BOTTOM + 24
         strip_rows = _strip_rows(self.scene)
@@ -226,7 +227,7 @@ class _Picture(Painter):
         return x
 
     def _legend_keys(self) -> list[tuple[str, str, str]]:
-        """Return the kind, the fill and the border of each entry of the legend."""
+        """Return the kind, fill and border of each legend entry."""
         theme = self.theme
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
@@ -242,7 +243,7 @@ class _Picture(Painter):
         }
         kinds = [kind for kind in is_shown if is_shown[kind] or kind in self.scene["host_kinds"]]
         if self.classed is not None:
-            # Lanes have the colours of classes; only the totals on the right have kinds' colours.
+            # Lanes use the colors of classes. Only the totals on the right use the colors of kinds.
             of_totals = ("compute", "communication", "memory") if self.area.margin else ()
             kinds = [kind for kind in kinds if kind in of_totals]
         keys = [(kind, theme.kind[kind], "") for kind in kinds]
@@ -303,7 +304,7 @@ class _Picture(Painter):
             drawing.rects(x[in_step], right[in_step], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
-        """Hatch the times without data of a rank, to distinguish them from idle time."""
+        """Hatch times for which a rank has no data, to distinguish them from idle time."""
         area, theme, drawing = self.area, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
@@ -324,9 +325,9 @@ class _Picture(Painter):
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
     def _mark_selection(self, first: float, labels: Sequence[Label]) -> None:
-        """Dim everything outside of the selected window and ranks, and frame the rest.
+        """Dim everything outside the selected window and ranks, and frame the rest.
 
-        The names of dimmed events are written again, because they can hardly be read.
+        Dimmed event names are drawn again on top, to keep them legible.
         """
         selection = self.state.get("selection") or {}
         start, end, ranks = (selection.get(name) for name in ("start_ns", "end_ns", "ranks"))
@@ -339,7 +340,7 @@ class _Picture(Painter):
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
         above = first
         dimmed: list[Box] = []
-        # The last, empty block dims what is below the others.
+        # The empty block at the end dims everything below the others.
         for block_top, block_end in [*blocks, (bottom, bottom)]:
             height = block_end - block_top
             dimmed.append((area.left, above, area.across, block_top - above))
@@ -358,7 +359,7 @@ class _Picture(Painter):
     def _selected_blocks(
         self, first: float, ranks: Collection[int] | None
     ) -> list[tuple[float, float]]:
-        """Return the top and bottom of each run of adjacent rows of `ranks`, or of all ranks."""
+        """Return the (top, bottom) of each run of adjacent rows in `ranks` (None: all ranks)."""
         blocks: list[tuple[float, float]] = []
         for row in self.rows:
             if ranks is None or row.rank["rank"] in ranks:
@@ -369,27 +370,27 @@ class _Picture(Painter):
         return blocks
 
 
-#: Maximum number of characters of the HTML, which notebooks store.
+#: Maximum length of the HTML, which is saved with the notebook.
 _MAX_BYTES = 150_000
-#: Maximum number of events that are drawn; the picture then takes about 0.1 s.
+#: Maximum number of events for which a picture is drawn, which takes about 0.1 s.
 _MAX_DRAWN_EVENTS = 1_000_000
 _WIDTH, _HEIGHT = 900, 360
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """The title, the sentences and the pictures of a view, as text and as HTML."""
+    """The title, sentences and pictures of a view, for output as text or HTML."""
 
     title: str
     sentences: Sequence[str] = ()
     pictures: Sequence[str] = ()
 
     def text(self) -> str:
-        """Return the title and the sentences, a line each, for a terminal."""
+        """Return the title and the sentences, one per line, for a terminal."""
         return "\n".join(map(escape_controls, (self.title, *self.sentences)))
 
     def add_to(self, bundle: Any) -> Any:
-        """Return a MIME bundle, or a tuple that begins with one, with this text and HTML added."""
+        """Add the text and the HTML to a MIME bundle, or to a tuple that starts with one."""
         forms = {"text/plain": self.text(), "text/html": self.html()}
         if bundle is None:
             return None
@@ -398,29 +399,29 @@ class Fallback:
         return {**bundle, **forms}
 
     def html(self) -> str:
-        """Return the sentences, and one image with the pictures below each other."""
+        """Return HTML with the sentences, followed by an image of the stacked pictures."""
         first, *others = self.sentences or (self.title,)
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
-        # If the pictures are too large together, the first alone may fit.
+        # If all pictures together are too large, use only the first one, if it fits.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
-        # JupyterLab's extension looks for the class; see js/lab/fallback.ts.
+        # The JupyterLab extension relies on this class; see js/lab/fallback.ts.
         return f'<div class="hta-fallback">\n{text}{next(fitting, "")}\n</div>'
 
     def _image(self, pictures: Sequence[str]) -> str:
         if not pictures:
             return ""
         data = base64.b64encode(stacked_svg(pictures).encode()).decode()
-        # Front ends remove SVG from the HTML of outputs, but keep images.
+        # Front ends strip SVG from HTML outputs, but keep images.
         return f'\n<img alt="{escape(self.title)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return a timeline's title and, unless it has too many events, a picture with folded ranks."""
+    """Return the title of a timeline, and a picture of it unless it has too many events."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

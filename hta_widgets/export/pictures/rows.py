@@ -1,4 +1,4 @@
-"""Lay out the rows of a picture as ``js/src/stage`` does, and draw their lanes."""
+"""Lay out the rows of a picture like ``js/src/stage``, and draw their lanes."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
 
-#: Minimum and maximum heights in px of the device lanes of a folded rank.
+#: Minimum and maximum heights in px of the GPU and communication lanes of a folded rank.
 _GPU, _COMM, _GROWN_GPU, _GROWN_COMM = 16, 12, 24, 15
-#: Heights in px inside a folded rank: the spaces above and between lanes, above the bars and at the
-#: bottom, and a thread's bar.
+#: Spacing in px within a folded rank: above the lanes, between lanes, above the thread bars, and at
+#: the bottom. The last number is the height of a thread bar.
 _PAD, _GAP, _BEFORE_CPU, _BELOW, _BAR = 3, 1, 3, 2, 3
-#: Maximum number of bars of a folded rank, and the maximum if the rows do not fit otherwise.
+#: Maximum number of thread bars of a folded rank, by default and if space is short.
 _MAX_BARS, _FEW_BARS = 3, 2
-#: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
+#: Above 40 ranks, rows have one line of text. Above 16, the ribbon (5 px) has priority over bars.
 _MANY_RANKS, _RIBBON_FIRST, _RIBBON = 40, 16, 5
-#: Height in px of a folded rank's row with two lines of text.
+#: Height in px of a folded rank with two lines of text.
 _TWO_LINES = 36
 
-#: By role of a track: height of a lane, space below the last lane, and how events are drawn.
+#: For each track role: lane pitch, space below the last lane, and how events are drawn.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
     "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
     "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
@@ -51,25 +51,25 @@ _TRACKS: Mapping[str, tuple[int, int, Form]] = {
 
 _CPU = KINDS.index("cpu")
 
-#: Minimum width of a rectangle; narrower events are drawn as columns of cells.
+#: Minimum width of a rectangle in px. Narrower events are merged into columns.
 _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Number of distinct column heights per px; neighbours of equal height are drawn as one.
+#: Number of distinct column heights per px. Adjacent columns of equal height are merged.
 _STEPS = 4
 
 
 @dataclass(frozen=True)
 class Band:
-    """One lane of a row; `top` is the distance from the top of the row."""
+    """A lane of a row; `top` is relative to the top of the row."""
 
     lane: int
     top: float
     height: float
     form: Form
     label: str = ""
-    #: Numbers of the lanes with its waits and its late arrivals, -1 for none.
+    #: Lane numbers of its waits and its late arrivals, or -1 if it has none.
     wait: int = -1
     late: int = -1
     #: Minimum and maximum of a counter.
@@ -78,7 +78,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Row:
-    """A folded rank, the head of an opened one (`track` None), or a track."""
+    """A folded rank, the header of an unfolded rank (`track` is None), or a track."""
 
     rank: RankScene
     track: Mapping[str, Any] | None
@@ -86,17 +86,17 @@ class Row:
     height: float
     bands: tuple[Band, ...]
     open: bool = False
-    #: The ranks that the row stands for, and the reason why an outlier has a row of its own.
+    #: The ranks represented by the row, and why an outlier has its own row.
     like: tuple[int, ...] = ()
     why: str = ""
-    #: Top and height of the ribbon of late arrivals, from the row's top.
+    #: Top and height of the ribbon of late arrivals, relative to the row.
     ribbon: tuple[float, float] | None = None
     top: float = 0
 
 
 @dataclass(frozen=True)
 class _FoldedSizes:
-    """Sizes of a row of a folded rank; all of these rows have the same sizes."""
+    """Sizes within the rows of folded ranks, the same for all of these rows."""
 
     mode: Literal["full", "line", "compact"]
     height: float
@@ -116,7 +116,7 @@ def layout_rows(
     only: Collection[int] | None = None,
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Return the rows from the top, pinned ones first; folded ranks grow to fill `height` px."""
+    """Lay out the rows, pinned ones first. Folded ranks are enlarged to fill `height` px."""
     groups = [] if clusters is None else clusters["clusters"]
     similar = {
         group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1
@@ -155,10 +155,10 @@ def _used_tracks(rank: RankScene) -> list[Mapping[str, Any]]:
 def _blocks_of_rank(
     head: Row, place_of_pin: Mapping[str, int]
 ) -> Iterator[tuple[float, list[Row]]]:
-    """Yield the blocks of rows that stay together, each with its place among the pins.
+    """Yield the blocks of rows to keep together, each with its position among the pins.
 
-    Each pinned track is a block. The last block is the `head` of the rank and, if it is open, its
-    other tracks. Its place is infinite if the rank is not pinned.
+    Each pinned track is a separate block. The last block contains the `head` of the rank and, if it
+    is unfolded, its remaining tracks; its position is infinite if the rank is not pinned.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]
@@ -183,7 +183,7 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
 def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
-    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
+    """Return sizes for which `count` folded ranks fit in `height`, as in the page."""
     if any_open:
         return _FoldedSizes("line", height=27, pad=3, gpu=9, comm=13, bars=_MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
@@ -205,7 +205,7 @@ def _folded_sizes(
             "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
         )
 
-    # Rows that are too high lose bars first: many ranks have none, others a few.
+    # To save height, bars are removed first: all of them with many ranks, otherwise all but a few.
     bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
         if is_many:
@@ -226,7 +226,7 @@ def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
 
 
 def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
-    """Distribute the remaining height over the device lanes, up to their maximum."""
+    """Distribute the remaining height among the device lanes, up to their maximum heights."""
     max_growth = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
     extra = max(0, min(row_height - fold.height, max_growth))
     extra_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
@@ -250,7 +250,7 @@ def _head_row(
 
 
 def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
-    """Return names for similar ranks, the longest first."""
+    """Return names for a group of similar ranks, longest first."""
     short_names = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
     runs = consecutive_runs(like)
     if len(runs) > 4:
@@ -317,7 +317,7 @@ def _host_bands(
 
 
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
-    """Return the row of a track; lanes below the nested events are named ``+1``, ``+2`` …."""
+    """Return the row of a track. Lanes for overlapping events are labeled ``+1``, ``+2``, etc."""
     role, lanes = track["role"], track["lanes"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
     nested = lanes if role == "counter" else max(1, track["nested"])
@@ -358,7 +358,7 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Slices:
-    """Events that are wide enough for a rectangle, in the lane's order and the page's times."""
+    """The events that are drawn as rectangles, in lane order, in ns since the job's origin."""
 
     start: Ints
     dur: Ints
@@ -374,7 +374,7 @@ class _Slices:
 
 @dataclass(kw_only=True)
 class LanePainter(Painter):
-    """Draws lanes from the events of the ranks, and over them the `waits` of communication."""
+    """Draws the events of lanes, with waits on top of communication if `waits` is set."""
 
     by_name: bool
     classed: EventClassing | None
@@ -383,12 +383,12 @@ class LanePainter(Painter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.by_name = self.by_name and self.classed is None
-        self.labels: list[Label] = []  # names of events that are drawn
+        self.labels: list[Label] = []  # names of the drawn events
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
     def draw_lane(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
-        """Draw one lane with its background; `is_late` if others wait for its rank."""
+        """Draw a lane and its background; `is_late` marks a rank for which others wait."""
         low, high = map(self.area.x, index.rank.range_ns)
         self.drawing.rect(low, y, high - low, band.height, self.colors.ground(band.form))
         ref, lane = index.lane(band.lane)
@@ -450,7 +450,7 @@ class LanePainter(Painter):
         return kinds * 16 + shades
 
     def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
-        """Draw events too short for a rectangle as columns, as high as their share of time."""
+        """Draw events too short for rectangles as columns whose height is the busy share."""
         long_ns, long_count = slices.measure(self.edges)
         count = cells.count - long_count
         height = (cells.covered - long_ns) / np.diff(self.edges) * band.height
@@ -464,11 +464,11 @@ class LanePainter(Painter):
             )
 
     def _column_outline(self, heights_px: Floats, base: float) -> str:
-        """Return the outline of columns above `base`; neighbours of equal height are one column."""
+        """Return the outline of columns above `base`, merging adjacent columns of equal height."""
         starts = np.flatnonzero(np.diff(heights_px, prepend=-1.0))
         ends = np.append(starts[1:], len(heights_px))
         base_text = number(base)
-        # Before and after all columns, the height is 0: outlines begin and end there.
+        # The height before the first and after the last column is 0, which closes all outlines.
         heights = [0.0, *heights_px[starts].tolist(), 0.0]
         parts: list[str] = []
         for run, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True), 1):
@@ -487,7 +487,7 @@ class LanePainter(Painter):
         if not len(slices.start):
             return
         lefts, ends = self.area.xs(slices.start), self.area.xs(slices.end)
-        # A gap of 1 px separates wide rectangles from the next ones.
+        # Separate wide rectangles from the next one by a 1 px gap.
         rights = np.where(ends - lefts >= _GAP_FROM_PX, ends - 1, ends)
         for code, indices in _runs(codes, is_disjoint=disjoint):
             paint = self.colors.paint(*divmod(code, 16))
@@ -525,7 +525,7 @@ class LanePainter(Painter):
             high = min(int(slices.end[index]), area.end)
             low, high = _longest_uncovered(low, high, slices, index + 1)
             if waits is not None:
-                # Letters over the hatch of a wait would be hard to read.
+                # Text over the hatching of a wait would be hard to read.
                 low, high = _longest_uncovered(low, high, waits, 0)
             x0, x1 = area.x(low), area.x(high)
             if x1 - x0 < _LABEL_FROM_PX:
@@ -558,7 +558,7 @@ class LanePainter(Painter):
         return slices
 
     def _draw_late(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
-        """Draw dotted lines from the other ranks' arrival to the start of each late kernel."""
+        """Draw a dotted line before each late kernel, beginning when the other ranks arrived."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
         left = np.r_[self.x[cells], self.area.xs(slices.start)]
@@ -569,7 +569,7 @@ class LanePainter(Painter):
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):
             return
-        smallest, largest = lane.measure(self.edges - shift)  # of each cell, or NaN
+        smallest, largest = lane.measure(self.edges - shift)  # of each cell; NaN if empty
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
@@ -587,7 +587,7 @@ class LanePainter(Painter):
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their positions: each once if `is_disjoint`, else in order, run by run."""
+    """Yield codes with their positions: once per code if `is_disjoint`, otherwise run by run."""
     if is_disjoint:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)
@@ -598,11 +598,11 @@ def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
 
 
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
-    """Return the longest part of a range that the slices from position `first` do not cover."""
+    """Return the longest part of a range not covered by the slices from position `first` on."""
     starts, ends = over.start[first:], over.end[first:]
     overlaps = (starts < high) & (ends > low)
     gap_start, longest = low, (low, low)
-    # The last gap ends at the end of the range.
+    # The appended slice closes the last gap at the end of the range.
     covers = zip([*starts[overlaps].tolist(), high], [*ends[overlaps].tolist(), high], strict=True)
     for start, end in covers:
         if start - gap_start > longest[1] - longest[0]:

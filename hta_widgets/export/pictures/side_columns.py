@@ -1,4 +1,4 @@
-"""Draw the columns on both sides of a picture's rows: names on the left, totals on the right."""
+"""Draw the columns beside the rows of a picture: names on the left, totals on the right."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from hta_widgets.export.pictures.rows import Band, Row
 from hta_widgets.text import count, duration, share, value
 
 _BASELINE = 4
-#: Minimum distance between the baselines of two texts, one above the other.
+#: Minimum vertical distance in px between two baselines.
 _LINE = 10
 _PAD = 12
-#: Minimum height of a row with two lines of text, and the baselines of both lines.
+#: Minimum height of a row with two lines of text, and the baseline of each line.
 _TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
 _WARNING_INK = "#744600"
-#: Distance of the lowest baseline from the bottom of a row.
+#: Minimum distance from a baseline to the bottom of the row.
 _LOWEST_NAME = 3
-#: Minimum number of collectives for a label on how often a rank comes last.
+#: Minimum number of collectives for a label such as "last 60 %".
 _MIN_COLLECTIVES = 4
 
 
 @dataclass(frozen=True)
 class WindowTotals:
-    """Totals of the window by rank, from the engine's answers ``stats`` and ``lateness``."""
+    """Totals of the visible window by rank, from the replies to ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
     lateness: Mapping[int, Mapping[str, int]] | None = None
     late: frozenset[int] = frozenset()
 
     def exposed_wait(self, rank: int) -> int:
-        """Return a rank's exposed wait in ns; 0 if unknown."""
+        """Return the exposed waiting time of a rank in ns; 0 if unknown."""
         return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
 
 
 def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """Return the times of each rank by kind, from a reply that has a list for each kind."""
+    """Convert a reply with one list per kind of time to a mapping by rank."""
     columns = {
         name: values
         for name, values in reply.items()
@@ -56,7 +56,7 @@ def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class _RankFact:
-    """The most important fact about a rank, in words; the first text is the longest."""
+    """The most important fact about a rank, as alternative texts (longest first)."""
 
     texts: tuple[str, ...]
     style: Literal["plain", "warn", "late"] = "plain"
@@ -64,14 +64,14 @@ class _RankFact:
 
 @dataclass
 class SideColumnPainter(Painter):
-    """Draws the names and facts left of the lanes, and the totals right of them."""
+    """Draws names and facts to the left of the lanes, and totals to their right."""
 
     figures: WindowTotals
-    #: Whether the title of the totals names the two numbers below each bar.
+    #: Whether the column title explains the two numbers below each bar.
     is_named: bool = False
 
     def draw_names(self, row: Row, y: float) -> None:
-        """Draw the name of a row, and the most important fact about a rank."""
+        """Draw the name of a row and, for a rank, the most important fact about it."""
         if row.track is not None:
             self._draw_track_names(row, y)
             return
@@ -93,7 +93,7 @@ class SideColumnPainter(Painter):
         right = area.left - 8
         bands = [] if area.narrow else [band for band in row.bands if band.label]
         lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
-        # Next to the long name of the communication lane, a fact has no space.
+        # The long label of the communication lane leaves no space for a fact.
         last_line = row.height - _LOWEST_NAME
         has_last_line = last_line >= _SECOND_LINE + _LINE
         is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
@@ -120,7 +120,7 @@ class SideColumnPainter(Painter):
         self.drawing.text(right, middle, label, ink, anchor="end", bold=is_late)
 
     def _draw_line(self, row: Row, y: float, line: _Line, lanes: _LaneNames) -> _LaneNames:
-        """Draw a line next to the names of lanes; return the names that still fit."""
+        """Draw a line of text next to lane labels; return the labels that still fit."""
         width = self.area.left - 8 - _PAD
         text = first_text_that_fits(line.texts, width, bold=line.bold)
         lanes = _lane_names_next_to(lanes, row, line, text_width(text, bold=line.bold), width)
@@ -135,13 +135,13 @@ class SideColumnPainter(Painter):
         theme, drawing = self.theme, self.drawing
         right = self.area.left - 8
         max_width = right - 4
-        # The name is beside the lanes above the first lane with its own label.
+        # The name is centered on the lanes above the first lane that has its own label.
         labeled = next((band for band in row.bands[1:] if band.label), None)
         height = row.height - 4 if labeled is None else labeled.top
         middle = y + height / 2 + _BASELINE
         name = row.names[0]
         if self.area.narrow or text_width(name) > max_width:
-            # The word before two blanks is left out: "GPU  stream 7" becomes "stream 7".
+            # Drop the prefix before two spaces, as in "GPU  stream 7".
             name = re.sub(r"^\w+ {2}", "", name)
         name = fit_text(name, max_width)
         track = row.track or {}
@@ -193,7 +193,7 @@ class SideColumnPainter(Painter):
         return _RankFact((f"busy {duration(busy_ns)}",))
 
     def _lateness_fact(self, rank: int) -> _RankFact | None:
-        """Return how often a rank is the last one at collectives, or how long it waits there."""
+        """Return how often a rank comes last at collectives, or else how long it waits there."""
         if self.figures.lateness is None:
             return None
         lateness = self.figures.lateness[rank]
@@ -209,7 +209,7 @@ class SideColumnPainter(Painter):
         return None
 
     def draw_title(self, rows: Sequence[Row], y: float, lines: int) -> None:
-        """Draw the title of the totals, of up to two lines; the second names their numbers."""
+        """Draw the title of the totals column. A second line explains the numbers."""
         roles = {part["role"] for row in rows for part in row.rank["summary"]}
         if not self.area.margin or not lines or roles <= {"cpu"}:
             return
@@ -232,7 +232,7 @@ class SideColumnPainter(Painter):
             self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
-        """Draw the parts of a rank's device time in this window."""
+        """Draw the breakdown of a rank's device time in the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
         if not area.margin or row.track is not None:
             return
@@ -294,14 +294,14 @@ class SideColumnPainter(Painter):
             rest_word = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
         rest_label = f"{rest_word} {rest_share}"
-        # If the column's title names the two numbers, they need no labels.
+        # If the column title explains the numbers, they need no labels.
         shorter = [(label, "")]
         if self.is_named and is_idle:
             shorter = [(exposed_share, rest_label), (exposed_share, rest_share)]
         self._draw_pair(baseline, [(label, rest_label), *shorter])
 
     def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:
-        """Write the first pair of texts that fits, one text on each side of the column."""
+        """Draw the first pair of texts that fits, aligned to the left and right of the column."""
         left, right = self.area.right + _PAD, self.area.width - _PAD
         for left_text, right_text in forms:
             if text_width(left_text) + text_width(right_text) + 8 <= right - left:
@@ -320,32 +320,32 @@ def _name_baseline(band: Band, row_height: float) -> float:
     return min(baseline, row_height - _LOWEST_NAME)
 
 
-#: The baseline of each name of a folded row's lanes, from the row's top, and the name.
+#: (baseline, label) of the lanes of a folded row.
 _LaneNames = Sequence[tuple[float, str]]
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of a folded row, whose text is the first of `texts` that fits."""
+    """A line of text in a folded row; the first of `texts` that fits is used."""
 
     baseline: float
     texts: Sequence[str]
     color: str
     bold: bool
-    #: Whether names of lanes are left out for a longer text, since every row repeats them.
+    #: Whether lane labels can be dropped to make room, since every row repeats them.
     can_remove: bool
 
     def is_near(self, baseline: float) -> bool:
-        """Return whether texts on both baselines would overlap if they met."""
+        """Return whether text on another baseline could overlap this line."""
         return abs(baseline - self.baseline) < _LINE
 
 
 def _lane_names_next_to(
     lanes: _LaneNames, row: Row, line: _Line, width: float, max_width: float
 ) -> _LaneNames:
-    """Return the names of lanes that leave `width` of `max_width` free for a line.
+    """Return the lane labels that leave `width` of `max_width` px for a line of text.
 
-    The page does the same.
+    The page uses the same rules.
     """
     forms = [lanes]
     if len(row.like) <= 1 and not row.why:

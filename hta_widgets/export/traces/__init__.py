@@ -1,1 +1,1 @@
-"""Trace files: selections, several ranks, and two runs, for other viewers."""
+"""Export selections, several ranks, or two runs as trace files for other viewers."""

@@ -1,4 +1,4 @@
-"""Write a selection, several ranks or two runs as trace files that other viewers open."""
+"""Write a selection, several ranks, or two runs to trace files for other viewers."""
 
 from __future__ import annotations
 
@@ -46,38 +46,38 @@ from hta_widgets.trace.traceset import TraceSet
 ExportClock = Literal["recorded", "set"]
 ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
-#: Top-level keys that readers look for in the first bytes of a file.
+#: Top-level keys that readers expect in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Offset of the second run's ranks; a larger power of ten if the first run has such ranks.
+#: Offset of the second run's ranks; a larger power of ten if the first run's ranks reach it.
 AFTER_RANKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Counts of the written events.
+    """Summary of an export.
 
     Attributes
     ----------
     path : Path
-        The file, or the directory.
+        The file or directory.
     events : int
         Number of complete events and begin/end pairs.
     flows : int
-        Number of arrows that were written with both ends.
+        Number of flows written with both ends.
     dropped : int
-        Number of records in the selection that were left out: arrows with one end that is not
-        selected or not in the file, and samples of counters.
+        Number of selected records that were not written: flows with only one end in the selection
+        or in the file, and counter samples.
     bytes : int
         Size on disk.
     ranks : tuple of int
-        The ranks that were written.
+        The exported ranks.
     left_out : dict
-        `dropped` by type of record: ``"flows"``, ``"counters"``, ``"others"``.
+        `dropped` by record type: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
-        Number of samples of counters without a record in the files: derived ones, and those added
-        at the start of the window.
+        Number of counter samples that are not in the input files: samples of derived counters, and
+        those added at the start of the window.
     clock : {"recorded", "fitted"}
-        The clock of the written times.
+        The clock of the exported times.
     """
 
     path: Path
@@ -104,46 +104,46 @@ def export_trace(
     scrub: bool = False,
     clock: ExportClock = "recorded",
 ) -> ExportReport:
-    """Write selected events as a trace file that Perfetto, HTA and this package open.
+    """Write selected events to a trace file for Perfetto, HTA or this package.
 
-    Records are copied unchanged, together with metadata, the files' own top-level keys, flows with
-    both ends selected, and the instants and async intervals of the window. If a file writes a
-    thread's id both as a number and as a string, flows use the form of their events.
+    Records are copied unchanged. Metadata, top-level keys, flows with both ends selected, and
+    instants and async intervals in the window are also copied. If a file writes a thread id
+    sometimes as a number and sometimes as a string, flows use the form of their events.
 
     Parameters
     ----------
     traces : TraceSet or Trace
     path : path-like
-        With the suffix ``.json`` or ``.json.gz``, one file. If the selection has events of several
-        ranks, it is a merged file, in which ids and processes are unique to a rank. Without a
+        With the suffix ``.json`` or ``.json.gz``, a single file. If events of several ranks are
+        selected, it is a merged file, in which ids and processes are unique to each rank. Without a
         suffix, a directory with one file per rank.
     selection : Selection, DataFrame or str, optional
-        What to write, as `TraceSet.select` takes it. Default: everything.
+        What to write, as in `TraceSet.select`. Default: everything.
     clip : bool, default False
-        Cut events at the edges of the selection's window, to the nanosecond, instead of writing
-        them whole. ``args["hta_clipped"]`` of a cut event has its recorded times. Perfetto reads
-        times as floating-point numbers: if two nested events are cut at one edge, it may read a
-        later end for the inner event, and leave that event out.
+        Cut events exactly at the edges of the selection's window instead of writing them whole. The
+        recorded times of a cut event are kept in ``args["hta_clipped"]``. Perfetto parses times as
+        floating-point numbers: if nested events are cut at the same edge, rounding may move the end
+        of the inner event past that of the outer one. Perfetto then drops the inner event.
     keep_parents : bool, default True
-        Also write the events that enclose a selected one.
+        Also write the events that enclose selected events.
     keep_launches : bool, default False
-        Also write the calls that launched a selected event, with the operators around them unless
-        `keep_parents` is False; with `clip`, only those in the window.
+        Also write the calls that launched selected events and, if `keep_parents` is True, the
+        operators around the calls. With `clip`, calls outside the window are omitted.
     counters : bool or "own", default False
-        Also write samples of counters: the set's own, and the derived ones of
-        `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
-        writes only the set's own.
+        Also write counter samples: those in `traces`, and those derived by
+        `hta_widgets.analysis.with_counters` (queue length and copy bandwidth). ``"own"`` writes
+        only those in `traces`.
     scrub : bool, default False
-        Leave out host names, users, environment and directories.
+        Remove host names, user names, environment variables and directories.
     clock : {"recorded", "set"}, default "recorded"
-        Write the times of the files, or of the clock of `traces`. After
-        ``traces.with_clock("fitted")``, "set" moves all timed records of a rank by one exact
-        offset. The file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
-        which was subtracted from the recorded times of the rank. In two cases, offsets differ from
-        those of `hta_widgets.analysis.clock_offsets`: by one number for all ranks, if files do not
-        count from the epoch and a time would be negative; and for ranks whose clocks have nothing
-        in common with the others' (see `TraceSet.problems`). With either clock, the window of the
-        selection is in the times of `traces`.
+        Write the recorded times, or those on the clock of `traces`. After
+        ``traces.with_clock("fitted")``, "set" shifts all timed records of a rank by the same exact
+        offset. The key ``"hta_widgets"`` of the file then contains ``"clock": "fitted"`` and
+        ``offset_ns``, the number that was subtracted from the recorded times. The offsets differ
+        from `hta_widgets.analysis.clock_offsets` in two cases. If files do not count from the epoch
+        and a time would be negative, all ranks are shifted by the same additional amount. Ranks
+        whose clocks are unrelated (see `TraceSet.problems`) are moved to a common clock. The window
+        of the selection always refers to the times of `traces`.
 
     Returns
     -------
@@ -152,8 +152,8 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, `path` cannot be written or is a file that `traces` were read from,
-        or no clock can be fitted.
+        If nothing is selected, if `path` cannot be written or is an input file of `traces`, or if
+        no clock can be fitted.
 
     Examples
     --------
@@ -190,12 +190,12 @@ def choose_ranks(
     options: ExportOptions,
     moves_ns: Mapping[int, int] | None = None,
 ) -> list[Members]:
-    """Return what to write of each rank with selected events; raise `TraceError` without any.
+    """Return the part of each rank to write; raise `TraceError` if no events are selected.
 
-    `moves_ns` has the ns to add to the times of each rank, if they are moved to the fitted clock.
+    `moves_ns` contains the shift of each rank to the fitted clock; None keeps the recorded times.
     """
     if selection.traces is not None and len(traces) > 1:
-        # The window of the selection is on the clock of its own set, such as a view's clock.
+        # The window of a selection is on the clock of the trace set that it was created from.
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -213,14 +213,14 @@ def choose_ranks(
 
 
 def require_not_input(traces: Iterable[Trace], *targets: Path) -> None:
-    """Raise a `TraceError` if a target is a file that a trace was read from."""
+    """Raise a `TraceError` if a target is one of the files from which the traces were read."""
     inputs = {Path(trace.path).resolve() for trace in traces if trace.path}
     for target in targets:
         if target.resolve() in inputs:
             raise TraceError(
                 "is a file that the traces were read from",
                 path=target,
-                remedy="Choose another place; the input stays as it is.",
+                remedy="Choose another path; input files are not overwritten.",
             )
 
 
@@ -229,7 +229,7 @@ def _rank_file_name(members: Members) -> str:
 
 
 def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
-    """Write ranks as a directory of files, as one file, or merged into one file."""
+    """Write ranks to a directory, to a single file, or to a merged file."""
     if target.is_directory:
         names = {_rank_file_name(members): members for members in ranks}
         with target.directory(names) as folder:
@@ -241,7 +241,7 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
         if len(ranks) == 1:
             write_rank(out, ranks[0])
             return
-        # Files of one job usually share their base; otherwise the earliest is used for all.
+        # Files of a job usually have the same base time; otherwise, the earliest is used for all.
         bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
         _write_merged(out, ranks, min(bases, default=0))
 
@@ -258,17 +258,17 @@ def export_pair(
     counters: bool = False,
     scrub: bool = False,
 ) -> ExportReport:
-    """Write two runs as one merged trace, which Perfetto and this package open.
+    """Write two runs to one merged trace file for Perfetto or this package.
 
     The ranks of `after` are increased by 1000, or by a larger power of ten if `before` has such
-    ranks. Processes are named after their run: ``before · rank 3 · python``.
+    ranks. Process names include the run, for example ``before · rank 3 · python``.
     """
     target = Target.of(path)
     if target.is_directory:
         raise TraceError(
-            "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
+            "is not a file name", path=path, remedy="End the name with .json or .json.gz."
         )
-    # The default labels are names of folders, which `scrub` must not write.
+    # The default labels are folder names, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     before_ns, after_ns = _moves_of_pair(diff) if base == "first_step" else (0, 0)
     options = ExportOptions(clip=clip, counters=counters, scrub=scrub)
@@ -284,12 +284,12 @@ def export_pair(
 
 
 def require_fitted_clock(traces: TraceSet) -> None:
-    """Raise a `TraceError` if no collective determines the ranks' clock offsets."""
+    """Raise a `TraceError` if no collective determines clock offsets between the ranks."""
     if not clock_fit(traces).collectives.any():
         raise TraceError(
-            "no clock is fitted: no collective is found on two ranks"
+            "a clock cannot be fitted: no collective is found on two ranks"
             if len(traces) > 1
-            else "no clock is fitted: that takes two ranks or more",
+            else "a clock cannot be fitted: that requires two ranks or more",
             remedy="Export the recorded times.",
         )
 
@@ -297,7 +297,7 @@ def require_fitted_clock(traces: TraceSet) -> None:
 def make_report(
     path: Path, size_bytes: int, ranks: Sequence[Members], clock: ClockName
 ) -> ExportReport:
-    """Return the report of an export of these ranks."""
+    """Return the report of an export."""
     left_out: Counter[str] = Counter()
     for members in ranks:
         left_out.update(members.left_out)
@@ -319,7 +319,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
         raise TraceError(
-            "a single rank lacks the reference of its fitted clock",
+            "a single rank has no reference for its fitted clock",
             path=traces.path,
             remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
         )
@@ -331,9 +331,9 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
-    """Return the ns to add to the times of each rank to move them to the fitted clock."""
-    # Absolute time of each rank's time 0. The values differ only if clocks have nothing in common.
-    # Such ranks are moved onto one clock, because the next reader would align them differently.
+    """Return, for each rank, the ns to add to its times to move them to the fitted clock."""
+    # The absolute time of the origin, by rank. The values differ only if clocks are unrelated. Such
+    # ranks are moved to a common clock; otherwise, the next reader would align them differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
@@ -343,8 +343,8 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, the offset that keeps times above 0 may stay: viewers drop lower times.
-        # The zero that most ranks have is used; of several such zeros, the latest.
+        # Without an origin, times keep the offset that makes them positive: viewers drop negative
+        # ones. The most common zero time is used, or the latest of several.
         counts = Counter(zeros_ns.values())
         lift_ns = 0
         zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
@@ -355,9 +355,9 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
 
 
 def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
-    """Return a file's note on its clock; None if its times are those recorded.
+    """Return the clock entry of the key ``"hta_widgets"``, or None if the times are as recorded.
 
-    `move_ns` is added to the times by this export. `metadata` may have a note on an earlier move.
+    `move_ns` is the shift by this export. `metadata` may describe an earlier shift.
     """
     earlier = metadata.get(MARK_KEY)
     before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
@@ -378,7 +378,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
     if not len(rows) or (members.whole and chosen >= job_ranks):
         return None
     earlier = stated_export_part(trace.metadata)
-    # Absolute times, as recorded.
+    # absolute recorded times
     first_ns, last_ns = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
     low_ns, high_ns = first_ns, last_ns
     if earlier is not None:
@@ -404,7 +404,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
 
 
 def own_keys(trace: Trace) -> dict[str, bytes]:
-    """Return the top-level keys of a rank's file except its events, as JSON."""
+    """Return the top-level keys of a rank's file as JSON, without the events."""
     texts: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: json_text(value) for key, value in trace.metadata.items()
     }
@@ -412,7 +412,7 @@ def own_keys(trace: Trace) -> dict[str, bytes]:
 
 
 def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]) -> None:
-    """Write a trace file: its top-level keys, then the records."""
+    """Write a trace file from its top-level keys and its records."""
     out.write(b"{\n")
     for key, raw in keys.items():
         out.write(json_text(key) + b": " + raw + b",\n")
@@ -423,12 +423,12 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
-    """Write a rank as a file; with `state_rank`, it states its rank even if the input does not."""
+    """Write a rank to a file. `state_rank` adds the rank number if the input lacks it."""
     write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
-    """Return the file's own keys, as JSON; those that state the rank come first."""
+    """Return the top-level keys of the file as JSON; those that identify the rank come first."""
     trace, scrub = members.trace, members.scrub
     texts = own_keys(trace)
     if scrub:
@@ -445,7 +445,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
     info = texts.get("distributedInfo", b"{}")
     states_rank = b'"rank"' in info
     if states_rank and not _RANK_WITH_SPACE.search(info):
-        # HTA looks for "rank": 0, with a blank.
+        # HTA requires a space after the colon of "rank".
         texts["distributedInfo"] = json_text(decode_json(info))
     elif state_rank and not states_rank:
         fields = decode_json(info)
@@ -456,7 +456,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, which only the name of its folder states."""
+    """Return the worker, GPU or server of a file, otherwise known only from its folder name."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:
@@ -530,9 +530,9 @@ def _rank_offset(before: DiffSource) -> int:
 
 
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
-    """Return the ns to add to the times of each side, so that their first steps start together.
+    """Return the shift of each side, in ns, that aligns the starts of their first steps.
 
-    The first run stays unless a time would be negative.
+    The first run is shifted only if a time would become negative.
     """
     starts_ns = []
     for side in diff.sides:
@@ -565,9 +565,9 @@ def _side_ranks(
         members.trace = trace.replace(rank=trace.rank + offset)
         members.title, members.side_move_ns = f"{side_title} · rank {trace.rank}", move_ns
     if not ranks:
-        raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
+        raise TraceError(f"nothing to export: no event is selected in the {side!r} run")
     return ranks
 
 
-# `Selection.export` is in a lower package, which must not import this one.
+# `Selection.export` is in a lower-level package, which must not import this one.
 selections.exporter = export_trace

@@ -1,4 +1,4 @@
-"""Choose the records of a rank that an export writes, clip them, and adapt their flows."""
+"""Choose which records of a rank to export, clip them, and adapt their flows."""
 
 from __future__ import annotations
 
@@ -41,50 +41,50 @@ _decode_header = msgspec.json.Decoder(_RecordHeader).decode
 
 @dataclass(slots=True)
 class Members:
-    """The part of one rank that is written.
+    """The part of one rank that is exported.
 
-    Times are ns since `Trace.zero_ns`.
+    Times are in ns since `Trace.zero_ns`.
     """
 
     trace: Trace
-    rows: Ints  # ids of the written events
-    fate: Codes  # of each record of the file: `KEEP`, `DROP`, or `ASK`, for which `accepts` decides
-    whole: bool  # everything of the rank is selected
-    #: The window; None for an open side.
+    rows: Ints  # ids of the exported events
+    fate: Codes  # of each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
+    whole: bool  # whether everything of the rank is selected
+    #: The window; None if that side is open.
     start_ns: int | None = None
     end_ns: int | None = None
-    #: Number of arrows that are written, and numbers of omitted records by type.
+    #: Number of exported flows; number of omitted records by type.
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    #: Process and thread of the written events if tracks are selected, else None.
+    #: Process and thread ids of the exported events if tracks are selected, otherwise None.
     threads: frozenset[tuple[str, str]] | None = None
-    #: Starts and ends of the written async intervals, by category, id and name.
+    #: (start, end) of the exported async intervals, by category, id and name.
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    #: Whether to write samples of counters.
+    #: Whether to write counter samples.
     counters: bool = False
-    #: Rows of the counter table whose samples have no record in the file.
+    #: Rows of counter samples that are not records of the file.
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: Nanoseconds to add to the times of records, and whether that puts them on the fitted clock.
+    #: Nanoseconds to add to all times, and whether this moves them to the fitted clock.
     move_ns: int = 0
     fitted: bool = False
-    #: Whether to cut records at the window.
+    #: Whether to clip records to the window.
     clip: bool = False
-    #: Removes private data from records.
+    #: Removes private data from records, if set.
     scrub: Scrubber | None = None
-    #: Of a side of a pair: its title, the ns added to its base time, and keys of its metadata.
+    #: For one side of a pair of runs: its title, the ns added to its base time, and more metadata.
     title: str = ""
     side_move_ns: int = 0
     stated: dict[str, Any] = field(default_factory=dict)
-    #: The part of the job that the file states to contain; None for all of it.
+    #: The part of the job that the file will declare; None for the whole job.
     part: ExportPart | None = None
 
     @property
     def written_zero_ns(self) -> int:
-        """`Trace.zero_ns` in the times of the written records."""
+        """`Trace.zero_ns`, converted to the times of the exported records."""
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to write a record without a row in a table; count omitted records."""
+        """Return whether to export a record that is not in any table; count omitted records."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -99,7 +99,7 @@ class Members:
         if time_ns is None:
             return False
         time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
-        if record.ph in "eF":  # may be after the window in which its interval begins
+        if record.ph in "eF":  # may be later than the window in which the interval begins
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
         if not self.in_window(time_ns):
@@ -112,19 +112,18 @@ class Members:
         return True
 
     def in_window(self, time_ns: int) -> bool:
-        """Return whether an instant is in the half-open window."""
+        """Return whether a time is in the half-open window."""
         has_begun = self.start_ns is None or time_ns >= self.start_ns
         return has_begun and (self.end_ns is None or time_ns < self.end_ns)
 
     def _leave_out(self, kind: str) -> bool:
-        """Count a record that is not written; return False."""
         self.left_out[kind] = self.left_out.get(kind, 0) + 1
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """The parameters of `hta_widgets.export_trace` that choose and change records."""
+    """The parameters of `hta_widgets.export_trace` that select and modify records."""
 
     clip: bool = False
     keep_parents: bool = True
@@ -134,7 +133,7 @@ class ExportOptions:
 
 
 def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -> Members | None:
-    """Choose the records of a rank to write; None if none of its events is selected."""
+    """Choose the records of a rank to export; return None if none of its events is selected."""
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
     is_whole = replace(selection, ranks=None).is_everything and not trace.part
@@ -169,7 +168,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
 
 
 def is_by_time(selection: Selection) -> bool:
-    """Return whether a selection names no events, and so includes records without a row."""
+    """Return whether a selection restricts only time and ranks, keeping records without a row."""
     return (selection.query, selection.ids, selection.tracks) == (None, None, None)
 
 
@@ -181,7 +180,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; unless all events are selected, the selected bound it."""
+    """Return the window to export. Unless all events are selected, they limit its open sides."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -202,7 +201,7 @@ def _choose_events(members: Members, chosen: Bools) -> None:
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
-    """Choose the flows between chosen events; count the flows with only one chosen end."""
+    """Keep the flows between selected events; count those with only one end selected."""
     flows, fate = members.trace.flow_table, members.fate
     has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -229,7 +228,7 @@ def _choose_instants(members: Members) -> None:
 def _choose_asyncs(members: Members) -> None:
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
-    stated = table.record >= 0  # derived ones have no record
+    stated = table.record >= 0  # derived intervals have no record
     members.fate[table.record[stated]] = DROP
     end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
     is_member = _rows_within(members, table.start_ns, end_ns) & stated
@@ -260,7 +259,7 @@ def _choose_counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return the last of `rows` before the window for each series, which gives its first value."""
+    """Return, for each series, the last of `rows` before the window: the value at its start."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
@@ -280,12 +279,12 @@ def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     return is_within
 
 
-#: The name of a series with the id by which counters of one name differ: ``Queue Length[7]``.
+#: A series name with the id that distinguishes counters of the same name: ``Queue Length[7]``.
 _WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
 
 
 def samples_of(members: Members) -> Iterator[bytes]:
-    """Yield the samples to write; a value from before the window is written at its start."""
+    """Yield the samples to export. Values from before the window are placed at its start."""
     table = members.trace.counter_table
     rows = members.samples
     low = None if members.whole else members.start_ns
@@ -301,7 +300,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON before and after a sample's time; the latter has ``%s`` for the value."""
+    """Return the JSON text before and after a sample's time; the latter has ``%s`` for a value."""
     pid, name, label = series
     match = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}
@@ -313,7 +312,7 @@ def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
 
 
 def _value_text(value: float) -> bytes:
-    """Return a value as JSON; a missing value is 0, since samples of trace files have no gaps."""
+    """Return a value as JSON. NaN becomes 0, since counters in trace files cannot have gaps."""
     if math.isnan(value):
         return b"0"
     return (str(int(value)) if value.is_integer() else repr(value)).encode()
@@ -324,7 +323,7 @@ def _number_as_written(text: str) -> int | str:
 
 
 def records_of(members: Members) -> Iterator[bytes]:
-    """Yield names of processes and threads, then the events as complete events."""
+    """Yield the names of processes and threads, then all events as complete events."""
     table = members.trace.table
     for track in table.tracks:
         pid, tid = _number_as_written(track.pid), _number_as_written(track.tid)
@@ -351,7 +350,7 @@ def records_of(members: Members) -> Iterator[bytes]:
 
 
 def json_text(value: object) -> bytes:
-    """Return a value as JSON that keeps non-ASCII letters."""
+    """Return a value as JSON without escaping non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False).encode()
 
 
@@ -361,20 +360,20 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 class _CutEvent(NamedTuple):
     start_ns: int
     end_ns: int
-    stated_ns: int  # the time that the record states, one of both
+    stated_ns: int  # the time in the record: `start_ns` or `end_ns`
 
 
 class RecordClipper:
-    """Cuts records at the edges of a rank's window.
+    """Clips records to the window of a rank.
 
-    ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
+    The recorded ``ts`` and ``dur`` of a clipped event are kept in ``args["hta_clipped"]``.
     """
 
     def __init__(self, members: Members) -> None:
         trace = members.trace
         self._low = 0 if members.start_ns is None else members.start_ns
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
-        #: Nanoseconds to subtract from a record's time to count it from the trace's time 0.
+        #: Subtracted from the time of a record to get ns since `Trace.zero_ns`.
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
@@ -387,7 +386,7 @@ class RecordClipper:
         self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record, cut if it crosses an edge."""
+        """Return the record, clipped if it crosses an edge of the window."""
         if number not in self._event_of_record:
             return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)
@@ -410,12 +409,12 @@ class RecordClipper:
         return encode_fields(fields)
 
     def move_into_window(self, text: bytes) -> bytes:
-        """Move an end of an arrow or of an async interval into the window."""
+        """Move the end point of a flow or of an async interval into the window."""
         fields = decode_fields(text)
         time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
         if fields is None or time_ns is None:
             return text
-        # An arrow has to end within its event, which ends at the edge of the window.
+        # A flow must end before its event, which may end at the edge of the window.
         last_ns = self._high - 1 if fields.get("ph") in _ARROW else self._high
         inside_ns = max(min(time_ns - self._base_ns, last_ns), self._low)
         if inside_ns == time_ns - self._base_ns:
@@ -425,7 +424,7 @@ class RecordClipper:
 
 
 def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
-    """Return the flow records and async records whose time may be outside of the window."""
+    """Return the flow and async records whose times may be outside the window."""
     table, asyncs = members.trace.table, members.trace.async_table
     rows, records = _flow_ends(members.trace)
     is_outside = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
@@ -444,7 +443,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes ids of processes and threads in flow records as their events do: number or string."""
+    """Writes process and thread ids of flows the way their events do: as numbers or strings."""
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table
@@ -457,7 +456,7 @@ class FlowThreads:
         self._track_of_record = dict(
             zip(records[is_written].tolist(), table.track[rows[is_written]].tolist(), strict=True)
         )
-        # The first written event of each track shows the form of its ids.
+        # The first exported event of each track determines the form of the ids.
         tracks, first = np.unique(table.track[members.rows], return_index=True)
         examples = table.record[members.rows[first]]
         track_of_example = dict(zip(examples.tolist(), tracks.tolist(), strict=True))
@@ -467,13 +466,13 @@ class FlowThreads:
             self._ids_of_track[track_of_example[number]] = ids
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record with its ids in the form that its event has."""
+        """Return the record with its ids in the form used by its event."""
         event_ids = self._ids_of_track.get(self._track_of_record.get(number, -1))
         fields = None if event_ids is None else decode_fields(text)
         if event_ids is None or fields is None:
             return text
         flow_ids = {key: fields.get(key, b"") for key in event_ids}
-        # Ids of another thread are not changed: an arrow may begin outside of its event.
+        # Ids of a different thread stay the same, since a flow may begin outside its event.
         is_same_thread = all(
             _plain_id(flow_ids[key]) == _plain_id(event_ids[key]) for key in event_ids
         )

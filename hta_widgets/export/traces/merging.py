@@ -1,7 +1,7 @@
-"""Rewrite the records of a rank for a merged file, with ids and processes that no other rank has.
+"""Rewrite the records of a rank for a merged file, with process ids that are unique to the rank.
 
-The numbers of rank 3's processes start at ``3 * PID_STRIDE + 1``, and their names state the rank. A
-record before the first one of a process states its original id (docs/merged-format.md)::
+The process ids of rank 3 start at ``3 * PID_STRIDE + 1``, and its process names include the rank.
+An extra record before the first one of a process keeps its original id (docs/merged-format.md)::
 
     {"name": "hta_widgets", "ph": "M", "pid": 300001, "tid": 0, "args": {"rank": 3, "pid": 40100}}
 """
@@ -24,15 +24,15 @@ from hta_widgets.trace.record_times import shift_time
 class MergeScope:
     """Rewrites the records of one rank.
 
-    `position` is the position of the rank in the file. `shift_ns` is added to its times.
+    `position` is the position of the rank in the file; `shift_ns` is added to its times.
     """
 
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
-        #: The first of the rank's sort indices, so that viewers list its processes together.
+        #: First sort index of the rank, so that viewers list its processes together.
         self._first_sort = 1000 * position
-        #: The new id of each process, by its id as the file writes it, and by the text of that id.
+        #: New process ids by original id, as raw JSON (`_pids`) and as text (`_numbers`).
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._processes = _StatedProcesses.of(members)
@@ -41,7 +41,7 @@ class MergeScope:
         self._sort_places = {key: place for place, key in enumerate(by_index)}
 
     def __call__(self, text: bytes) -> bytes:
-        """Return the record as a merged file has it, after records that introduce its process."""
+        """Return the rewritten record, preceded by metadata if its process is new."""
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -70,7 +70,7 @@ class MergeScope:
             fields[name] = encode_fields({**members, **scoped})
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
-        """Add the rank to the name or the place of a process, and keep the original arguments."""
+        """Add the rank to the name or sort index of a process; keep the original arguments."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return
@@ -90,12 +90,12 @@ class MergeScope:
         return f"{self._rank_title} · {name} [{label}]" if label else f"{self._rank_title} · {name}"
 
     def _introduce_process(self, stated_pid: bytes) -> bytes:
-        """Give a process its new id; return records with its original id, its name and place."""
+        """Assign a new id to a process; return records with its original id, name and position."""
         key = _process_key(stated_pid)
         is_numbered = key in self._numbers
         pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
         self._pids[stated_pid] = str(pid).encode()
-        if is_numbered:  # the same process, stated once as a number and once as a string
+        if is_numbered:  # the id occurs both as a number and as a string
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
         if stated_pid:
@@ -112,7 +112,7 @@ class MergeScope:
 
 @dataclass(slots=True)
 class _StatedProcesses:
-    """Metadata of a file about its processes, by the text of their ids."""
+    """The process metadata in a file, by process id."""
 
     named: set[str | None] = field(default_factory=set)
     labels: dict[str | None, str] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class _StatedProcesses:
 
 
 def _process_key(raw: bytes) -> str | None:
-    """Return a process id as text: numbers and strings of the same digits mean the same process."""
+    """Return a process id as text, since the number 7 and the string "7" are the same process."""
     return _string(raw) if raw else None
 
 

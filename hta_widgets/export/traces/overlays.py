@@ -1,4 +1,4 @@
-"""Write traces with overlays as in HTA: counters, critical paths, kernel sequences."""
+"""Export traces with the overlays of HTA: counters, critical paths and kernel sequences."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def add_counters(
     kinds: Iterable[CounterKind] = COUNTER_KINDS,
     ranks: Iterable[int] | None = None,
 ) -> ExportReport:
-    """Write traces with the length of their queues and the bandwidth of their copies as counters.
+    """Write traces with counters for queue lengths and copy bandwidth.
 
-    The records of a rank are written as by `export_trace`, and then its counters: ``Queue Length``
-    with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with the rate ``Memcpy BW`` in
-    GB/s. The names are those of HTA. HTA writes into the folder of the input; this function writes
-    to `path`, which must not be a file that was read.
+    The records of a rank are written as by `export_trace`, followed by its counters: ``Queue
+    Length``, with the stream as its id, and ``Memcpy HtoD``, ``Memset``, etc., with the rate
+    ``Memcpy BW`` in GB/s. The names are the same as in HTA. Unlike HTA, which writes to the input
+    folder, this function writes to `path`, which must not be an input file.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -47,11 +47,11 @@ def add_counters(
     return export_trace(with_samples, path, chosen, counters="own")
 
 
-#: Name and category of the arrows, as in HTA's files.
+#: Name and category of the flows, as in HTA.
 _ARROW = b'"critical_path"'
-#: Categories of events that are kept if only the path is written.
+#: Categories that are also kept with `only_path`.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
-#: Types of edges of the path that are drawn unless all edges are requested.
+#: Edge types that are drawn by default.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 
@@ -75,10 +75,10 @@ def export_critical_path(
     all_edges: bool = False,
     replace_input: bool = False,
 ) -> ExportReport:
-    """Write a rank's trace with its critical path marked.
+    """Write the trace of a rank, marking its critical path.
 
-    Events of the path get ``"critical": 1`` in their args, and arrows named ``critical_path``
-    lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
+    Events on the path get the argument ``"critical": 1``. Flows named ``critical_path`` follow the
+    path's edges; their arguments are ``weight`` (in µs), ``critical`` and ``type``. All other
     records are copied unchanged.
     """
     graph = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
@@ -86,7 +86,7 @@ def export_critical_path(
         raise TraceError(
             f"no event of rank {rank} has {annotation!r} in its name",
             path=traces[rank].path,
-            remedy='Give part of the name of a range, or "" for the whole rank.',
+            remedy='Give part of a range name, or "" for the whole rank.',
         )
     return write_overlay(
         graph, path, only_path=only_path, all_edges=all_edges, replace_input=replace_input
@@ -101,7 +101,7 @@ def write_overlay(
     all_edges: bool = False,
     replace_input: bool = False,
 ) -> ExportReport:
-    """Write the trace of a computed critical path; see `export_critical_path`."""
+    """Write the trace of a given critical path; see `export_critical_path`."""
     trace = graph.trace
     target = Target.of(path)
     if target.is_directory:
@@ -133,30 +133,30 @@ def write_overlay(
 
 
 def _edges_to_draw(graph: CriticalPath, *, with_others: bool) -> Ints:
-    """Return the edges of the path to draw, and those outside of it if requested."""
+    """Return the edges of the path to draw; with `with_others`, also edges outside the path."""
     edges = graph.edges
     if not with_others:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
-    # A launch that did not delay its kernel has no weight.
+    # A launch that did not delay its kernel has weight 0.
     is_drawn = (edges.type != LAUNCH) | (edges.weight_ns > 0)
     is_drawn[graph.on_path] = True
     return np.flatnonzero(is_drawn)
 
 
 class _Overlay:
-    """The records of a file with marks on the critical path, and arrows along `drawn` edges."""
+    """The records of a file, with the critical path marked and flows along the `drawn` edges."""
 
     def __init__(self, graph: CriticalPath, drawn: Ints, *, only_path: bool) -> None:
         self.events = self.flows = self.dropped = 0
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: Records of the events on the path, and of the events at which arrows begin or end.
+        #: Records of events on the path, and of events at either end of a flow.
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: Process and thread of the ends of arrows, as the file writes them.
+        #: Raw process and thread ids of events at either end of a flow, by record.
         self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
@@ -177,7 +177,7 @@ class _Overlay:
             yield self._mark_record(number, text)
 
     def _flows_within(self) -> frozenset[int]:
-        """Return records of the file's own arrows between events that stay."""
+        """Return the records of the file's own flows between events that are kept."""
         trace = self._graph.trace
         table, flows = trace.table, trace.flow_table
         is_frame = np.array(
@@ -194,7 +194,7 @@ class _Overlay:
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
             return
-        # Without a file, records are made from the columns: two names of each track, and the rows.
+        # Without a file, `records_of` yields two name records per track, then one record per row.
         rows = np.arange(len(trace), dtype=np.int64)
         members = Members(trace, rows, np.empty(0, dtype=np.uint8), whole=True)
         numbers = [-1] * (2 * len(trace.tracks)) + trace.table.record.tolist()
@@ -230,13 +230,13 @@ class _Overlay:
             yield self._arrow_end(int(edges.target[edge]), b'"f"', number, args)
 
     def _arrow_end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
-        """Return the record for the start or finish of an arrow, placed on the event of `node`."""
+        """Return the start or end record of a flow, placed on the event of `node`."""
         graph = self._graph
         trace, row = graph.trace, int(graph.nodes.row[node])
         table = trace.table
         time_ns = int(graph.nodes.time_ns[node])
         if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
-            # Viewers bind an arrow to the event around it, which does not include its end.
+            # Viewers bind a flow to the enclosing event, whose end is exclusive.
             time_ns -= 1
         pid, tid = self._thread_of[int(table.record[row])]
         fields = {
@@ -271,18 +271,18 @@ def export_patterns(
     compress_other_kernels: bool = False,
     beside_input: bool = False,
 ) -> ExportReport:
-    """Write a rank's trace with the frequent kernel sequences of an operator marked.
+    """Write the trace of a rank, marking frequent kernel sequences of an operator.
 
-    For each occurrence, the operator, the host events below it and the work that it launched get
-    ``args["Patterns"]``: the pattern, and how often it occurs. The search of a viewer finds them by
-    ``Patterns`` or by the name of a kernel. All other records are copied unchanged.
+    In each occurrence, the operator, the host events below it, and the work it launched get
+    ``args["Patterns"]`` with the pattern and its count. To find them in a viewer, search for
+    ``Patterns`` or for a kernel name. All other records are copied unchanged.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
     trace = traces[traces.ranks[0] if rank is None else rank]
     if trace.source is None:
         raise TraceError(
-            f"rank {trace.rank} has no file to mark patterns in",
+            f"patterns cannot be marked: rank {trace.rank} has no file",
             remedy="Choose a rank that was read from a trace file.",
         )
     path = _overlay_target(trace, target_path(folder), beside_input=beside_input)
@@ -324,7 +324,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
     ]
-    # `below` is -1 for events outside of the occurrences, which picks the appended -1.
+    # Outside the occurrences, `below` is -1, which indexes the appended -1.
     pattern = np.append(patterns.pattern, -1)[patterns.below]
     rows = np.flatnonzero(pattern >= 0)
     records = trace.table.record[rows].tolist()
@@ -334,7 +334,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 @dataclass
 class _MarkedRecords(RecordSource):
-    """A file's records with the marks of patterns in their args; `edit` changes other records."""
+    """The records of a file, with patterns added to their args; `edit` changes other records."""
 
     source: RecordSource
     marks: dict[int, bytes]
@@ -365,7 +365,7 @@ class _MarkedRecords(RecordSource):
 
 
 class _NameCompressor:
-    """Removes args of events, and replaces their names by numbers."""
+    """Removes the args of events and replaces their names with numbers."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}

@@ -1,8 +1,8 @@
-"""Write all ranks as one archive for Perfetto 58 and newer, which merges its files by a manifest.
+"""Write ranks and a manifest to one archive, which Perfetto 58 or later opens as a single trace.
 
-Perfetto does not know the clocks of Chrome trace files, so the manifest states the offset of each
-file from the file of one rank, ``offset_ns``. What a file has at the time T is at T + ``offset_ns``
-in the file of that rank. For ranks whose files have 100 and 130 µs as the end of one collective::
+Perfetto treats the clocks of Chrome trace files as unrelated. The ``offset_ns`` of a file is added
+to its times to get times in the file of a reference rank. For example, if a collective ends at 100
+µs in the file of rank 0 and at 130 µs in that of rank 1::
 
     {
         "perfetto_manifest": {
@@ -18,7 +18,7 @@ in the file of that rank. For ranks whose files have 100 and 130 µs as the end 
         }
     }
 
-No offset is negative: Perfetto drops events before the start of the timeline.
+Offsets are never negative, because Perfetto drops events before the start of the timeline.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MANIFEST = "perfetto_manifest.json"
 def export_perfetto(
     traces: TraceSet, path: str | Path, selection: Selection | None = None, **options: Any
 ) -> ExportReport:
-    """Write the selected ranks and a manifest of their clocks as a ``.tar``.
+    """Write the selected ranks and a manifest of their clock offsets to a ``.tar`` archive.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def export_perfetto(
     selection : Selection, optional
         What to write. Default: everything.
     **options
-        Parameters of `hta_widgets.export_trace`, such as `clip`.
+        Parameters of `hta_widgets.export_trace`, for example `clip`.
 
     Returns
     -------
     ExportReport
-        Its clock is ``fitted`` if the offsets come from collectives, else ``recorded``.
+        Its clock is ``fitted`` if the offsets come from collectives, otherwise ``recorded``.
     """
     target = target_path(path)
     if target.suffix != ".tar":
@@ -106,7 +106,7 @@ def _file_name(trace: Trace) -> str:
 
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
-    # The times in a rank's file plus its offset are times on the clock of the set.
+    # Adding a rank's offset to a time in its file gives the time on the clock of the trace set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = offsets_ns.index(min(offsets_ns))
     files = []

@@ -1,4 +1,4 @@
-"""Remove names of hosts, users and folders, addresses and secrets from records."""
+"""Remove host names, user names, folders, addresses and secrets from records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from hta_widgets.trace.columns import decode_fields, encode_fields
 
-#: Top-level keys without private data; all others are removed.
+#: Top-level keys without private data. All others are removed.
 _PUBLIC_KEYS = {
     "schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit",
     "baseTimeNanoseconds", "record_shapes", "profile_memory", "with_stack", "with_flops",
@@ -20,10 +20,10 @@ _PUBLIC_KEYS = {
 }  # fmt: skip
 _REPLACEMENT = "scrubbed"
 
-# docs/security.md describes the three tables below. Repetitions are bounded, or begin only after
-# other characters, so that the time of a search is linear in the length of the text.
+# docs/security.md documents the following three tables. To keep matching linear in the text length,
+# repetitions are bounded or can begin only after certain characters.
 
-#: Keys that are removed with their values, at any depth.
+#: Keys that are removed together with their values, at any depth.
 PRIVATE_KEYS = re.compile(
     r"host|user|environ|(?:^|[ _.-])env(?:$|[ _.-])|cwd|path|(?<![a-z])file|argv|command|cmd|login"
     r"|mail|home|(?:^|[ _.-])(?:ip|mac)(?:$|[ _.-])|address$|addr$|working.dir"
@@ -31,7 +31,7 @@ PRIVATE_KEYS = re.compile(
     r"|passw|pass.?phrase|secret|credential|token$|cookie|authori|(?:api|access|private|session|ssh).?key",
     re.IGNORECASE,
 )
-#: Keys whose values are names of hosts and users, removed wherever they occur.
+#: Keys whose values are host or user names. These names are removed wherever they occur.
 _NAMES = re.compile(r"host|user|login|owner|account|node.?name|machine|addr", re.IGNORECASE)
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
@@ -39,9 +39,9 @@ _HOME = re.compile(rf"(?<!\w)(?:home|Users|usr{_SEPARATOR}people){_SEPARATOR}({_
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?key)"  # noqa: S105
 _OWNER = r"host|node|machine|server|user|login|account|owner"
-#: Patterns of private text and their replacements, in order of application.
+#: Patterns of private text with their replacements, in order of application.
 PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
-    # URLs except of files
+    # URLs, except file URLs
     (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _REPLACEMENT),
     # secrets after a keyword: --token x, TOKEN=x, password: x, Bearer x
     (
@@ -52,7 +52,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{_REPLACEMENT}",
     ),
-    # secrets by their form
+    # secrets with a known prefix
     (
         re.compile(
             r"(?<![A-Za-z0-9])(?:hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA|eyJ)"
@@ -60,9 +60,9 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _REPLACEMENT,
     ),
-    # e-mail addresses, and users at hosts: user@host:
+    # e-mail addresses, and user@host before a colon
     (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:(?:\.[\w-]{1,63})+|(?=:))"), _REPLACEMENT),
-    # addresses of hosts: IPv4 with its names, IPv6, MAC
+    # host addresses: IPv4 (also as ip-… names), IPv6, MAC
     (re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.\d)"), _REPLACEMENT),
     (re.compile(r"(?<!\w)ip(?:-\d{1,3}){4}(?:\.[\w-]+)*"), _REPLACEMENT),
     (
@@ -74,7 +74,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _REPLACEMENT,
     ),
-    # hosts and users after a word for them: on host NAME, hostname=NAME, as user NAME
+    # host and user names after a keyword: on host NAME, hostname=NAME, as user NAME
     (
         re.compile(
             rf"(\b(?:on|at|from|by|as|for)\s{{1,4}}(?:the\s{{1,4}})?(?:{_OWNER})\s{{1,4}}"
@@ -85,7 +85,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{_REPLACEMENT}",
     ),
-    # homes with their users, then all folders of absolute paths; names of files stay
+    # home folders, then all folders of absolute paths; file names are kept
     (_HOME, "./"),
     (re.compile(r"(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*[/\\]+"), ""),
     (
@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data in a record; records without these signs are not decoded.
+#: Signs of private data. Records without any of them are not decoded.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -119,9 +119,9 @@ _encode = msgspec.json.Encoder(enc_hook=lambda number: msgspec.Raw(number.text.e
 
 
 class Scrubber:
-    """Removes private data from one rank's file, by the tables of this module.
+    """Removes private data from the file of a rank, using the tables of this module.
 
-    Names of users and hosts in the file's top-level keys are removed from all records.
+    User and host names found in the top-level keys are removed from all records.
     """
 
     def __init__(self, metadata: Mapping[str, Any], *names: str | None) -> None:
@@ -130,13 +130,13 @@ class Scrubber:
         words = {name.lower() for name in private_names}
         words |= {name.split(".")[0] for name in words if not name[:1].isdigit()}
         self._words = frozenset(word for word in words if len(word) > 2)
-        # Records are searched for the longest ASCII part: `bytes.lower` changes no other letters.
+        # Records are searched for the longest ASCII part, since `bytes.lower` changes only ASCII.
         self._bytes = tuple(
             max(re.findall("[ -~]*", word), key=len).encode() for word in self._words
         )
 
     def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return the top-level keys that may stay."""
+        """Return the top-level keys to keep."""
         return {key: self.json(raw) for key, raw in values.items() if key in _PUBLIC_KEYS}
 
     def record(self, text: bytes) -> bytes:
@@ -162,7 +162,7 @@ class Scrubber:
         try:
             try:
                 value = _decode(raw)
-            except msgspec.DecodeError:  # lone surrogates, which JSON allows
+            except msgspec.DecodeError:  # lone surrogates, which are valid JSON
                 value, encode = json.loads(raw), lambda item: json.dumps(item).encode()
             clean = self.value(value)
             return raw if clean == value else encode(clean)
@@ -192,7 +192,7 @@ class Scrubber:
         return _TOKEN.sub(self._replace_names, text) if self._words else text
 
     def _replace_names(self, token: re.Match[str]) -> str:
-        """Return a token, with names of hosts and users replaced: all of it, or its parts."""
+        """Replace a token, or its dot-separated parts, if it is the name of a host or user."""
         if token[0].lower() in self._words:
             return _REPLACEMENT
         parts = token[0].split(".")
@@ -203,7 +203,7 @@ _TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 
 
 def _remove_arguments(fields: dict[str, bytes]) -> None:
-    """Reduce the command line in a process's name to the program."""
+    """Shorten a command line in a process name to the name of the program."""
     args = decode_fields(fields.get("args", b"")) or {}
     name = args.get("name", b"")
     if name[:1] == b'"':

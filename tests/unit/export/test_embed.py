@@ -64,7 +64,7 @@ def test_columns_come_back(values, delta):
 
 
 def test_what_a_page_cannot_count_is_refused():
-    with pytest.raises(TraceError, match=r"cannot hold start exactly.*54 bits"):
+    with pytest.raises(TraceError, match=r"cannot store start exactly.*54 bits"):
         ColumnWriter().ints("start", [1 << 53])
 
 
@@ -228,7 +228,7 @@ def test_bad_places_and_sizes_are_named(engine, front_end, tmp_path):
 
 def test_a_page_that_had_to_become_larger_says_so(engine, front_end, tmp_path):
     (front_end / "timeline.js").write_bytes(np.random.default_rng(0).bytes(150_000).hex().encode())
-    with pytest.warns(UserWarning, match=r"more than max_mb=0\.1: a page has at least"):
+    with pytest.warns(UserWarning, match=r"more than max_mb=0\.1: a page contains at least"):
         save_html(tmp_path / "page.html", engine, engine.scene(), {}, max_mb=0.1)
 
 

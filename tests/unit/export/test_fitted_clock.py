@@ -248,7 +248,7 @@ def test_nothing_fitted_is_refused_in_words(trace_file, load, tmp_path, job, kin
         export_trace(job, tmp_path / "out.json", clock="fitted")
     ranks = job.with_clock("fitted").values()
     moved = [trace for trace in ranks if trace.clock_offset_ns]
-    with pytest.raises(TraceError, match="lacks the reference"):
+    with pytest.raises(TraceError, match="no reference for its fitted clock"):
         export_trace(moved[0], tmp_path / "out.json", clock="set")
     assert not (tmp_path / "out.json").exists()
     inputs = str(tmp_path / "rank-0.json")

@@ -146,13 +146,15 @@ def test_another_version(store, version, message):
 
 def test_a_changed_fact(store):
     manifest(store, lambda content: content["body"]["ranks"][0]["trace"].update(zero_ns=5))
-    with pytest.raises(hw.TraceError, match=r"store\.json: was changed: its checksum differs"):
+    with pytest.raises(
+        hw.TraceError, match=r"store\.json: was changed: its checksum does not match"
+    ):
         hw.load(store)
 
 
 @pytest.mark.parametrize(
     ("ranks", "message"),
-    [([{"file": "../x.arrow"}], "names a file outside of its folder"), ([], "holds no ranks")],
+    [([{"file": "../x.arrow"}], "refers to a file outside its folder"), ([], "contains no ranks")],
 )
 def test_manifests_that_cannot_be(store, ranks, message):
     body = manifest_module.read_manifest(store / "store.json")
