@@ -118,7 +118,7 @@ def loading(results: Results) -> str:
         return missing_text(results, "load")
     heads = {"small": "35 MB, 45 k events", "large": "311 MB, 1.62 M records"}
     lines = [
-        "| | " + " | ".join(f"{heads[size]} | ours is" for size in sizes) + " |",
+        "| | " + " | ".join(f"{heads[size]} | hta_widgets is" for size in sizes) + " |",
         "|---|" + "---:|---:|" * len(sizes),
     ]
     for name in (OURS, *ANCHORS):
