@@ -40,7 +40,7 @@ def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]
         ("kernel breakdown", "get_gpu_kernel_breakdown", {}),
         ("overlap", "get_comm_comp_overlap", {}),
         ("launch statistics", "get_cuda_kernel_launch_stats", {"ranks": ranks}),
-        ("operators' kernels and delays", "get_aten_op_kernels_and_delay", {"ranks": ranks}),
+        ("operator kernels and delays", "get_aten_op_kernels_and_delay", {"ranks": ranks}),
         ("memory bandwidth, series", "get_memory_bw_time_series", {"ranks": ranks}),
         ("memory bandwidth, summary", "get_memory_bw_summary", {"ranks": ranks}),
         ("queue length, series", "get_queue_length_time_series", {"ranks": ranks}),

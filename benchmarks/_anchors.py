@@ -157,7 +157,7 @@ def rows_of_job(
     viewers: harness.Limits = {**limits, "limit_mb": harness.LIMIT_MB}
 
     def catapult() -> Run:
-        raise Missing("shows one rank's file: no job")
+        raise Missing("shows only one rank's file, not a job")
 
     return {
         JSON_ROW: lambda: json_pandas(paths, **limits),

@@ -60,7 +60,7 @@ def loading(results: Results) -> str:
         return missing_text(results, "load")
     heads = {"small": "35 MB, 45 k events", "large": "311 MB, 1.62 M records"}
     lines = [
-        "| | " + " | ".join(f"{heads[size]} | ours is" for size in sizes) + " |",
+        "| | " + " | ".join(f"{heads[size]} | hta_widgets is" for size in sizes) + " |",
         "|---|" + "---:|---:|" * len(sizes),
     ]
     for name in (OURS, *ANCHORS):
@@ -102,7 +102,7 @@ def again(results: Results) -> str:
 def job(results: Results) -> str:
     """Report the other tools that load the job of ten million events."""
     rows = results.files.get("load", {}).get("job")
-    lines = ["| the same job in others | time | peak of all processes |", "|---|---:|---:|"]
+    lines = ["| the same job in other tools | time | peak of all processes |", "|---|---:|---:|"]
     if not isinstance(rows, list):
         return "\n".join([*lines, f"| others | {rows or 'not measured'} | – |"])
     for row in rows:
@@ -196,7 +196,7 @@ def printed(name: str) -> Callable[[Results], str]:
 
 def took(results: Results) -> str:
     """Return the time of each script, and how it ended."""
-    lines = ["| script | took | |", "|---|---:|---|"]
+    lines = ["| script | time | |", "|---|---:|---|"]
     for step in PLAN:
         result = results.steps.get(step.name)
         if result is None:

@@ -146,7 +146,7 @@ def table(rows: dict[str, Row], paths: list[str], one_file_bytes: int) -> str:
     lines = [
         head,
         "",
-        "| | time | of bare decoding | peak, all processes | allowed |",
+        "| | time | relative to bare decoding | peak, all processes | limit |",
         "|---|---:|---:|---:|---:|",
     ]
 
@@ -163,7 +163,7 @@ def table(rows: dict[str, Row], paths: list[str], one_file_bytes: int) -> str:
 
     if bare and floor:
         line("bare msgspec decoding", floor, None)
-        line("the same, with decompressing", floor + bare["said"]["decompress"], bare["peak_bytes"])
+        line("the same, with decompression", floor + bare["said"]["decompress"], bare["peak_bytes"])
     for name, row in rows.items():
         if name.startswith("load"):
             line(name, row["seconds"], row["peak_bytes"], events)
@@ -171,7 +171,7 @@ def table(rows: dict[str, Row], paths: list[str], one_file_bytes: int) -> str:
         run = rows["HTA, part"]
         whole_s = run["seconds"] * events / run["said"]["events"]
         line(f"HTA 0.6.1, {run['said']['ranks']} ranks", run["seconds"], run["peak_bytes"])
-        line("HTA 0.6.1, that scaled to all events", whole_s, None)
+        line("HTA 0.6.1, scaled to all events", whole_s, None)
     for name, row in rows.items():
         if name.startswith("one file"):
             size = f" ({one_file_bytes / 1e9:.2f} GB, {row['said']:,} events)"
@@ -180,7 +180,7 @@ def table(rows: dict[str, Row], paths: list[str], one_file_bytes: int) -> str:
         for name in ("load, empty cache", "load, cache", "load, store"):
             if name in rows:
                 times = whole_s / rows[name]["seconds"]
-                lines += ["", f"{name}: {times:,.0f} times as fast as HTA's load, so scaled."]
+                lines += ["", f"{name}: {times:,.0f} times as fast as HTA, scaled to all events."]
     return "\n".join(lines)
 
 

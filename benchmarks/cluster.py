@@ -141,9 +141,9 @@ def line(row: harness.Row) -> str:
 
 
 def report(rows: list[harness.Row]) -> str:
-    head = "load | analyses | both | start of the cluster | peak, all processes"
+    head = "load | analyses | both | cluster startup | peak, all processes"
     lines = [
-        f"| | {head} | results: load, analyses |",
+        f"| | {head} | size of results: load, analyses |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(line(row) for row in rows if row.runs),
     ]
@@ -153,9 +153,9 @@ def report(rows: list[harness.Row]) -> str:
         tasks = min(run.extra["task_ms"] for run in (*first.runs, *two.runs))
         gain = first.seconds / two.seconds
         lines += ["", f"Two workers are {gain:.2f} times as fast as one."]
-        lines += [f"An empty task takes {tasks:.1f} ms there and back."]
+        lines += [f"The round trip of an empty task takes {tasks:.1f} ms."]
     frames = {run.extra["frames"] for row in rows for run in row.runs}
-    lines.append(f"Frames: {'the same everywhere' if len(frames) == 1 else 'THEY DIFFER'}.")
+    lines.append(f"Frames: {'all equal' if len(frames) == 1 else 'THEY DIFFER'}.")
     return "\n".join(lines)
 
 

@@ -2,16 +2,16 @@
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
-It prints three tables. *One after the other*: the questions of a notebook in one process, which
-keeps what ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same
-questions about 64 ranks and about all ranks, and how much more memory the latter take.
+The script prints three tables. *In one process* asks the questions of a notebook in one process,
+which keeps what ranks have in common. *Each in its own process* starts a process per question.
+*Memory growth* asks the same questions about 64 ranks and about all ranks, and compares the memory.
 
-The job is a demo job of 1 024 ranks, two steps and 6.4 million events; it and its store are written
-once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ones, and 1 024 that
-are hard links to these under other numbers; they get only questions about single ranks. `--quick`
-asks fewer questions, two for *flat*, and about 256 ranks in the first table. `--dask` asks all
-questions one after the other on a `LocalCluster` of two workers; memory is then that of all
-processes together.
+The job is a demo job of 1 024 ranks, two steps and 6.4 million events. The job and its store are
+written once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ranks, and
+1 024 ranks that are hard links to these files. Only questions about single ranks are asked there.
+`--quick` asks fewer questions, two of them for *memory growth*, and 256 ranks in the first table.
+`--dask` asks all questions in one process on a `LocalCluster` of two workers. The memory is then
+the sum over all processes.
 
 Stored ranks stay in memory while they fit into half a gigabyte together, as 64 small ranks do here;
 otherwise the least recently used are released. So a thousand ranks may take less memory than some
@@ -94,7 +94,11 @@ QUESTIONS = (
     Question("lateness (stragglers)", "analysis.stragglers(traces)"),
     Question("clock offsets", "analysis.clock_offsets(traces)"),
     Question("on the fitted clock", "traces.with_clock('fitted')"),
-    Question("lateness, known", "analysis.stragglers(traces.with_clock('fitted'))", quick=False),
+    Question(
+        "lateness on the fitted clock",
+        "analysis.stragglers(traces.with_clock('fitted'))",
+        quick=False,
+    ),
 )
 
 
@@ -151,7 +155,7 @@ def lines_table(lines: list[Line], title: str) -> str:
 
 
 def flat_table(few: list[Line], many: list[Line], title: str) -> str:
-    rows = [f"**{title}**", "", "| | peak, few | peak, many | more |", "|---|---:|---:|---:|"]
+    rows = [f"**{title}**", "", "| | peak, few | peak, many | increase |", "|---|---:|---:|---:|"]
     for single, other in zip(few, many, strict=True):
         more = other.peak_mb / single.peak_mb - 1
         verdict = "" if more <= FLAT else " (!)"
@@ -194,7 +198,7 @@ def main() -> None:
             " memory_limit='3 GB')"
         )
         lines = one_after_the_other(load, questions)
-        show("in_one", lines_table(lines, "One after the other, from JSON"), lines=lines)
+        show("in_one", lines_table(lines, "In one process, from JSON"), lines=lines)
         harness.save("ranks-json", results)
         return
     full = stored_job(options.ranks, STEPS)
@@ -202,26 +206,26 @@ def main() -> None:
     if options.dask:
         load = OPEN_ON_DASK.format(path=str(store))
         lines = one_after_the_other(load, questions, SETUP + ON_DASK)
-        show("in_one", lines_table(lines, "One after the other, on Dask"), lines=lines)
-        print(f"Most memory: {lines[-1].peak_mb:,.0f} MB of {LIMIT_MB:,} MB.\n")
+        show("in_one", lines_table(lines, "In one process, on Dask"), lines=lines)
+        print(f"Peak memory: {lines[-1].peak_mb:,.0f} MB of {LIMIT_MB:,} MB.\n")
         harness.save("ranks-dask", results)
         return
     load = OPEN.format(path=str(store))
     lines = one_after_the_other(load, questions)
-    show("in_one", lines_table(lines, "One after the other, from a store"), lines=lines)
+    show("in_one", lines_table(lines, "In one process, from a store"), lines=lines)
     requested = [item for item in questions if item.name in QUICKLY] if options.quick else questions
     few, many = flat(part_of(full, FEW), full, requested)
-    show("each", lines_table(many, "Each by itself, opening included"), lines=many)
-    title = f"Flat: {FEW} ranks and {options.ranks:,}, of 6 300 events each"
+    show("each", lines_table(many, "Each in its own process, including opening"), lines=many)
+    title = f"Memory growth: {FEW} and {options.ranks:,} ranks, of 6 300 events each"
     show("flat", flat_table(few, many, title), few=few, many=many)
     most = max(item.peak_mb for item in (*lines, *many))
-    print(f"Most memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
+    print(f"Peak memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
     results["most_mb"] = most
     if options.large:
         large = stored_job(FEW, LARGE_STEPS)
         alone = [item for item in questions if item.of_single_ranks]
         few, many = flat(large, part_of(large, FEW, ranks // FEW), alone)
-        title = f"Flat: {FEW} ranks and {ranks:,} (links to the same files), of 160 000 events each"
+        title = f"Memory growth: {FEW} and {ranks:,} ranks (hard links), of 160 000 events each"
         show("flat_large", flat_table(few, many, title), few=few, many=many)
     harness.save("ranks", results)
 
