@@ -370,7 +370,7 @@ class _Grid:
 
     @property
     def darkest_ns(self) -> float:
-        """Time of the darkest colour; the few longer cells would make all others pale."""
+        """Time of the darkest color; the few longer cells would make all others pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
         return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
 
@@ -410,7 +410,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     if grid.measure == "wait_ns":
         data.loc[is_outlined, "fill"] = theme.late_fill
     if has_outlines:
-        # Outlines overlap the neighbouring cells, so outlined cells are drawn last.
+        # Outlines overlap the neighboring cells, so outlined cells are drawn last.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
     data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if number < 0 else size(number) for number in data["size_bytes"]]
@@ -454,7 +454,7 @@ def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height:
         return
     rows = np.searchsorted(grid.ranks, grid.marked)
     outline = theme.late if grid.is_red else theme.ink
-    # The wider line in the background's colour separates the outline from the cells.
+    # The wider line in the background's color separates the outline from the cells.
     for color, width in ((theme.bg, 3.5), (outline, 1.5)):
         figure.quad(
             left=[0.0] * len(rows),

@@ -97,7 +97,7 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
-    """Return `steps` colours from the first to the last stop, evenly spaced."""
+    """Return `steps` colors from the first to the last stop, evenly spaced."""
     position = np.linspace(0, len(stops) - 1, steps)
     channels = [
         np.interp(position, np.arange(len(stops)), channel).round().astype(int).tolist()
@@ -242,7 +242,7 @@ def require_columns_of(frame: pd.DataFrame, source: str, columns: str) -> None:
     require_columns(frame, remedy, columns.split())
 
 
-#: Purposes of process groups, in the order of charts: groups of neighbouring ranks come first.
+#: Purposes of process groups, in the order of charts: groups of neighboring ranks come first.
 KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown")
 
 

@@ -414,7 +414,7 @@ def _shade_colors(stops: tuple[str, ...]) -> list[str]:
 
 
 def color_of(token: str, colors: Theme) -> str:
-    """Return a colour by its name, such as ``late`` or ``kind.compute``."""
+    """Return a color by its name, such as ``late`` or ``kind.compute``."""
     name, _, kind = token.partition(".")
     color = getattr(colors, name, None)
     if color is None:
@@ -426,7 +426,7 @@ def color_of(token: str, colors: Theme) -> str:
 
 
 def item_colors(color: specs.ItemColor, scope: Scope, colors: Theme) -> list[str]:
-    """Return the colour of each item."""
+    """Return the color of each item."""
 
     def evaluate_items(code: specs.Code) -> Any:
         return np.broadcast_to(evaluate(code, scope), len(scope["row"]))
@@ -584,7 +584,7 @@ def _add_mark(
 
 
 def color_column(color: specs.ItemColor) -> str:
-    """Return the name of the source's column with the colours of items."""
+    """Return the name of the source's column with the colors of items."""
     return str(color.tokens) if isinstance(color, specs.ColumnColor) else "fill"
 
 

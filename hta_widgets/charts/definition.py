@@ -146,13 +146,13 @@ class ItemStack(_Spec, tag_field="type", tag="items"):
 
 
 class ColumnColor(_Spec, tag_field="type", tag="column"):
-    """A colour for each item: `tokens` evaluates to names of colours."""
+    """A color for each item: `tokens` evaluates to names of colors."""
 
     tokens: Code
 
 
 class RampColor(_Spec, tag_field="type", tag="ramp"):
-    """A colour on a ramp, at a position from 0 to 1; items whose position is nan are `missing`."""
+    """A color on a ramp, at a position from 0 to 1; items whose position is nan are `missing`."""
 
     ramp: Literal["busy", "waiting"]
     at: Code
@@ -160,7 +160,7 @@ class RampColor(_Spec, tag_field="type", tag="ramp"):
 
 
 class MixColor(_Spec, tag_field="type", tag="mix"):
-    """A mixture of two colours; `start` and `end` evaluate to their names, `at` is from 0 to 1."""
+    """A mixture of two colors; `start` and `end` evaluate to their names, `at` is from 0 to 1."""
 
     start: Code
     end: Code
@@ -171,7 +171,7 @@ ItemColor = ColumnColor | RampColor | MixColor
 
 
 class HatchSpec(_Spec):
-    """A hatch for each item, over its colour."""
+    """A hatch for each item, over its color."""
 
     pattern: Code
     color: ColumnColor
@@ -186,7 +186,7 @@ class SelectionSpec(_Spec):
 
 
 class BarMark(_Spec, tag_field="shape", tag="bar"):
-    """A bar; `color` is the name of a style in ``bar_styles.json``, or a colour for each item."""
+    """A bar; `color` is the name of a style in ``bar_styles.json``, or a color for each item."""
 
     left: Code
     right: Code
@@ -200,7 +200,7 @@ class BarMark(_Spec, tag_field="shape", tag="bar"):
 
 
 class LineMark(_Spec, tag_field="shape", tag="line"):
-    """A thin line; `color` is the name of a colour, or a colour for each item."""
+    """A thin line; `color` is the name of a color, or a color for each item."""
 
     left: Code
     right: Code
@@ -313,14 +313,14 @@ def rows_definition(name: str) -> RowsDefinition:
 
 
 class BarStyle(_Spec):
-    """The style of a bar, by names of colours; `on` is the colour of texts on it, if any."""
+    """The style of a bar, by names of colors; `on` is the color of texts on it, if any."""
 
     fill: str
     line: str | None = None
     hatch: str | None = None
     hatch_color: str | None = None
     alpha: float = 1.0
-    #: Whether the bar has an outline in the colour of its fill.
+    #: Whether the bar has an outline in the color of its fill.
     outlined: bool = False
     on: str | None = None
 

@@ -41,7 +41,7 @@ def temporal_breakdown(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyse. If the result has
+        Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyze. If the result has
         a column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` that is spent waiting
         for the last rank), communication is split into transfer and, hatched, waits.
     clusters : DataFrame, optional
@@ -213,7 +213,7 @@ def kernel_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.kernel_breakdown`.
     top : int, default 12
-        Number of kernels; the others share one bar, which is labelled with their number.
+        Number of kernels; the others share one bar, which is labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options

@@ -48,7 +48,7 @@ from hta_widgets.text import (
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import disambiguate, short_name
 
-#: Maximum change, as a share of the value before, that is drawn in grey.
+#: Maximum change, as a share of the value before, that is drawn in gray.
 _SAME_RATIO = 0.02
 _COLORS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
@@ -71,7 +71,7 @@ def _signed_bars(
     is_more: pd.Series,
     theme: Theme,
 ) -> tuple[list[Bars], Scale]:
-    """Return bars left and right of zero, coloured by the sign of the change, and their scale."""
+    """Return bars left and right of zero, colored by the sign of the change, and their scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     signed_fill = np.where(is_more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(is_same, theme.delta[3], signed_fill)
@@ -560,7 +560,7 @@ def _ticks(start: float, end: float) -> list[tuple[float, str]]:
 
 #: Minimum width of a tile that is drawn, as a share of the tree's width.
 _MIN_SHARE = 0.001
-#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
+#: Minimum difference for each of a tile's three darker colors, as a share of the time before.
 _SHADE_STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
@@ -591,7 +591,7 @@ def diff_icicle(
     Returns
     -------
     bokeh.plotting.figure
-        One tile per path, coloured by the change. Its width is its time in a step, the mean of
+        One tile per path, colored by the change. Its width is its time in a step, the mean of
         before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
         out. Its source has the frame's columns.
 
@@ -659,7 +659,7 @@ def _icicle_tiles(data: pd.DataFrame, total: float, theme: Theme) -> pd.DataFram
     ]
     shades = _shade_index(data).tolist()
     data["fill"] = [theme.delta[shade] for shade in shades]
-    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
+    # Texts have the background's color on the ramp's dark ends, and ink on its pale middle.
     data["ink"] = [theme.bg if shade in {0, 1, 5, 6} else theme.ink for shade in shades]
     data["share_text"] = list(map(share_delta, _relative_change(data)))
     data.loc[data["before_ns"] == 0, "share_text"] = "new"
@@ -680,6 +680,6 @@ def _shade_index(data: pd.DataFrame) -> Ints:
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
     share = np.where(change == 0, 0.0, share)
     steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
-    # The colour in the middle, 3, is for no change.
+    # The color in the middle, 3, is for no change.
     shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
     return shades

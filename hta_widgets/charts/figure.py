@@ -299,7 +299,7 @@ def _cut_middle(text: str, letters: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """Return the colour of text on a mark of this colour: dark on light marks, else light."""
+    """Return the color of text on a mark of this color: dark on light marks, else light."""
     red, green, blue = ((channel / 255) ** 2.2 for channel in color_channels(color))
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return LIGHT.ink if luminance > 0.3 else LIGHT.bg
@@ -329,7 +329,7 @@ def unmatched_note(
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """Texts, colours and width of a figure: CSS px, or None for the full width of the page."""
+    """Texts, colors and width of a figure: CSS px, or None for the full width of the page."""
 
     title: str
     theme: Theme
@@ -485,7 +485,7 @@ def draw_row_texts(figure: Figure, source: object, *, x: str | float, color: str
 
 
 def add_ground(figure: Figure, theme: Theme, **sides: float) -> None:
-    """Draw a rectangle in the colour of empty lanes below all marks."""
+    """Draw a rectangle in the color of empty lanes below all marks."""
     figure.add_layout(
         models.BoxAnnotation(
             **sides, fill_color=theme.lane, fill_alpha=1, line_color=None, level="underlay"

@@ -35,7 +35,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import UNKNOWN, count, duration, plural, size
 
 _MAX_COLUMNS = 8
-#: Order of the category colours in which neighbouring groups differ most.
+#: Order of the category colors in which neighboring groups differ most.
 _GROUP_COLORS = (0, 5, 4, 3, 1, 6)
 #: Maximum number of groups with a row each. If there are more, only the groups with the most time
 #: in each column have a row.
@@ -71,7 +71,7 @@ def parallel_groups(
     -------
     bokeh.plotting.figure
         One row per rank and one column per kind; two if a rank is in two groups of a kind. A cell
-        has the colour of its group, and shows the number of the group, from 0 in the order of
+        has the color of its group, and shows the number of the group, from 0 in the order of
         ranks, and the rank's position in it. Guessed kinds have a question mark. At the right are a
         rank's time and bytes in each group. Its source has the frame's rows. With more than 64
         ranks, a row is a group and ranks go from left to right; above 40 groups, the groups

@@ -57,7 +57,7 @@ def operators(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.operators`.
     top : int, default 12
-        Number of operators; the others share one row, which is labelled with their number.
+        Number of operators; the others share one row, which is labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -143,7 +143,7 @@ def user_annotation_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.user_annotation_breakdown`.
     top : int, default 12
-        Number of annotations; the others share one bar, which is labelled with their number.
+        Number of annotations; the others share one bar, which is labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options
@@ -224,7 +224,7 @@ def frequent_kernel_sequences(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.frequent_kernel_sequences`.
     top : int, default 10
-        Number of sequences; the others share one row, which is labelled with their number.
+        Number of sequences; the others share one row, which is labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; the default is the width of the output area.
     **options

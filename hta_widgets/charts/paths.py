@@ -70,7 +70,7 @@ def critical_path(
     -------
     bokeh.plotting.figure
         The path, and below it a lane for each cause; its source has the frame's rows. With over
-        20 000 segments, neighbours of one cause are joined, and the subtitle reports that. At each
+        20 000 segments, neighbors of one cause are joined, and the subtitle reports that. At each
         zoom, a pixel of the path shows the cause that takes most of it; in the lane of a cause,
         segments shorter than a pixel are one pixel wide.
 
@@ -171,7 +171,7 @@ def _draw_segments(
         bars = _cause_bars(cause, style.theme)
         draw_pixels(view=view_of("bound_by", cause), fill_color=bars.fill, **_hatch(bars, 1))
         if bars.hatch or bars.line != bars.fill:
-            # Bars too narrow for a hatch have the line's colour: pale ones could not be seen.
+            # Bars too narrow for a hatch have the line's color: pale ones could not be seen.
             draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
     # Invisible bars of the whole segments, for tooltips and selections.
     marks = [
@@ -260,7 +260,7 @@ def job_critical_path(
     bokeh.plotting.figure
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. With over
-        20 000 segments, neighbours of one rank and cause are joined, and the subtitle reports that.
+        20 000 segments, neighbors of one rank and cause are joined, and the subtitle reports that.
 
     Examples
     --------

@@ -50,7 +50,7 @@ from hta_widgets.text import axis_time
 class Bars:
     """Bars from one column of the source to another.
 
-    Colours and hatches are values, or names of columns with a value for each bar. A single hatch
+    Colors and hatches are values, or names of columns with a value for each bar. A single hatch
     for all bars of a mark is drawn much faster.
 
     `only` is a column and a value: only rows with this value have a bar.
@@ -168,7 +168,7 @@ def draw_mark(
     if isinstance(mark, Whiskers):
         ends = {"y0": "row", "y1": "row", "x0": mark.left, "x1": mark.right, "source": source}
         ends["nonselection_line_alpha"] = 0.3
-        # A halo separates the line from bars of a similar colour.
+        # A halo separates the line from bars of a similar color.
         figure.segment(line_color=theme.bg, line_width=4, line_alpha=0.75, **ends)
         return figure.segment(line_color=mark.color, line_width=1.5, **ends)
     if isinstance(mark, Dots):

@@ -193,7 +193,7 @@ _MAX_TOP = 40
 _MAX_STEPS = 300
 #: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05
-#: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
+#: Minimum share of lost time that is drawn in the darkest color, even if other steps cost more.
 _STALL = 0.25
 
 
@@ -250,8 +250,8 @@ def stragglers_by_step(
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per step: a rank that is always slow has a coloured row, and
-        a rank that was slow once has a single coloured cell. Costly means 5 % of a step or more.
+        One row per rank and one cell per step: a rank that is always slow has a colored row, and
+        a rank that was slow once has a single colored cell. Costly means 5 % of a step or more.
         The source has the frame's rows. Collectives outside the steps, such as those of the setup,
         are left out. With more than 64 ranks, those that cost most have a row, and the others share
         a row; with more than 300 steps, each cell shows the costliest of several.
@@ -351,7 +351,7 @@ def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, in
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
-    # The ramp of costly cells begins with a clearly darker colour, so they need no outline.
+    # The ramp of costly cells begins with a clearly darker color, so they need no outline.
     costly = blend(late, theme.late_fill, 0.4)
     if measure == "lost_share":
         below = np.array(color_ramp((theme.lane, pale), _SHADES))

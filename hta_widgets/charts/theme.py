@@ -1,4 +1,4 @@
-"""The colours of charts, shared with the timeline: ``facts/tokens.json``."""
+"""The colors of charts, shared with the timeline: ``facts/tokens.json``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FONT: str = facts("tokens")["font"]
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one theme; each is checked for contrast.
+    """The colors of one theme; each is checked for contrast.
 
-    `kind` has the colours of marks by kind of event, and `on_kind` of text on them; `busy`
+    `kind` has the colors of marks by kind of event, and `on_kind` of text on them; `busy`
     and `waiting` are ramps from 0 to 100 %; `delta` is a ramp from faster through equal to slower;
     `category` is for categories other than kinds of events, such as uses of memory.
     """
@@ -61,12 +61,12 @@ ThemeName = Literal["light", "dark"]
 
 
 def color_channels(color: str) -> tuple[int, ...]:
-    """Return red, green and blue of a colour such as ``#12a0ff``."""
+    """Return red, green and blue of a color such as ``#12a0ff``."""
     return tuple(int(color[digit : digit + 2], 16) for digit in (1, 3, 5))
 
 
 def blend(over: str, under: str, share: float) -> str:
-    """Return `share` of one colour over another.
+    """Return `share` of one color over another.
 
     The result is opaque, because overlapping edges of translucent marks would show seams.
     """

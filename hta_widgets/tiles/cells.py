@@ -46,7 +46,7 @@ Words = npt.NDArray[np.uint16]
 
 @dataclass(slots=True, frozen=True)
 class Cells:
-    """Contents of neighbouring cells: ns covered, events, main kind, and a bit for each kind."""
+    """Contents of neighboring cells: ns covered, events, main kind, and a bit for each kind."""
 
     covered: Ints
     count: Ints
@@ -55,7 +55,7 @@ class Cells:
 
 
 def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Cells:
-    """Return the contents of the cells between neighbouring `edges`.
+    """Return the contents of the cells between neighboring `edges`.
 
     In a lane that is indexed by class, `by_class` gives changes more weight than unchanged events.
     """

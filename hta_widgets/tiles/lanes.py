@@ -132,7 +132,7 @@ class CounterLane:
         return self.times.nbytes + self.values.nbytes
 
     def measure(self, edges: Ints) -> tuple[Floats, Floats]:
-        """Return the smallest and largest value held between neighbouring `edges`; NaN for none."""
+        """Return the smallest and largest value held between neighboring `edges`; NaN for none."""
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
         padded = np.append(self.times, np.iinfo(np.int64).max)

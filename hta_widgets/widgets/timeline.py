@@ -47,10 +47,10 @@ class Timeline(LinkedView):
         Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. The
         drawing is lower if its rows need less. Users set it by dragging the lower edge.
     color : {"kind", "name", "bound"}, default "kind"
-        Colour events by kind, or give each name its own shade of the kind's colour. With
-        ``"kind"``, calls of the host are coloured by name in views shorter than a step. With
-        ``"bound"``, the colour shows what limits the work, FLOPs or bytes, and how close it comes
-        to that limit; jobs without shapes are coloured by kind.
+        Color events by kind, or give each name its own shade of the kind's color. With
+        ``"kind"``, calls of the host are colored by name in views shorter than a step. With
+        ``"bound"``, the color shows what limits the work, FLOPs or bytes, and how close it comes
+        to that limit; jobs without shapes are colored by kind.
     folded : bool, optional
         Draw each group of similar ranks (`analysis.rank_clusters`) as one row, and outliers as
         rows of their own; numbers still cover all ranks. Default: above 16 ranks.
@@ -71,7 +71,7 @@ class Timeline(LinkedView):
     search : str
         Marked names: plain text, or ``/regular expression/``.
     color : {"kind", "name", "bound"}
-        How events are coloured.
+        How events are colored.
     pinned : list of str
         ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
     folded : bool

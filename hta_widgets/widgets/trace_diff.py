@@ -155,7 +155,7 @@ class TraceDiff(anywidget.AnyWidget):
     height : int, default 820
         Maximum height of the drawing of both timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
-        Colour events by their change, or as a `Timeline` does.
+        Color events by their change, or as a `Timeline` does.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock of both sides, as in `Timeline`. ``"auto"`` takes the fitted clock for both if
         it is clearly better for one of them.
@@ -404,7 +404,7 @@ class TraceDiff(anywidget.AnyWidget):
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
-        """Write both timelines as one vector picture, coloured as shown, before above after.
+        """Write both timelines as one vector picture, colored as shown, before above after.
 
         Parameters
         ----------

@@ -426,7 +426,7 @@ class LinkedView(anywidget.AnyWidget):
         return None
 
     def undo(self) -> bool:
-        """Go back one change of view, selection, search, colour or pins; False if none is left."""
+        """Go back one change of view, selection, search, color or pins; False if none is left."""
         return bool(self.state.undo())
 
     def redo(self) -> bool:
@@ -435,7 +435,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @check_arguments
     def link(self, other: LinkedView) -> None:
-        """Link two views: they share window, selection, search, colours and pins.
+        """Link two views: they share window, selection, search, colors and pins.
 
         Parameters
         ----------
@@ -446,7 +446,7 @@ class LinkedView(anywidget.AnyWidget):
             other._follow(self.state)
 
     def close(self) -> None:
-        """Close the widget; running requests of its page are cancelled."""
+        """Close the widget; running requests of its page are canceled."""
         self._stop()
         super().close()
 
