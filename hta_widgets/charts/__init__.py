@@ -1,4 +1,4 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
+"""Bokeh figures. Each function draws the result of the analysis of the same name."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""Evaluate expressions of chart definitions over columns, and fill their texts.
+"""Evaluate the expressions in chart definitions and fill in their text templates.
 
-Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
-the frame or each row of the chart. A template has expressions in ``{placeholders}``.
-``js/src/charts/language.ts`` does the same in the page.
+Expressions have Python syntax. Their value is a scalar, or an array with one element per item of
+the frame or per row of the chart. Templates contain expressions in ``{placeholders}``.
+``js/src/charts/language.ts`` is the counterpart in the page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
-#: Maximum number of rows of a chart whose minimum and maximum are visible without text.
+#: Largest chart, in rows, in which the minimum and maximum can be seen without stating them.
 _FEW_ROWS = 16
 
 
 def length_text(mean: float) -> str:
-    """Return a mean length with two significant digits, enough to compare short queues."""
+    """Format a mean queue length with two significant digits, enough to compare short queues."""
     if not np.isfinite(mean):
         return text.value(None)
     if 0 < mean < 0.01:
@@ -41,7 +41,7 @@ def length_text(mean: float) -> str:
 def extremes_text(
     names: Sequence[str], values: object, format_value: Callable[[float], str]
 ) -> str:
-    """Return the minimum and the maximum with their names; "" for up to 16 rows."""
+    """Return a text with the minimum and the maximum and their names; "" for up to 16 rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""
@@ -52,7 +52,7 @@ def extremes_text(
     return f"{low_text} ({names[low]}) to {high_text} ({names[high]})"
 
 
-#: Nouns that a placeholder may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
+#: Nouns that can follow a number: ``{steps:step}`` gives "1 step" or "2 steps".
 NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
@@ -77,12 +77,12 @@ _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
 def is_rows(value: object) -> bool:
-    """Return whether a value of an expression has one element for each item or row."""
+    """Return whether a value is an array with one element per item or row."""
     return isinstance(value, np.ndarray) and value.ndim > 0
 
 
 def column(values: pd.Series) -> np.ndarray:
-    """Return a frame's column as numbers, flags or texts; unknown numbers are NaN."""
+    """Convert a column to numbers, booleans or strings; missing numbers become NaN."""
     if pd.api.types.is_numeric_dtype(values.dtype):
         is_integer = values.dtype.kind in "iub"
         return values.to_numpy(
@@ -97,7 +97,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
-    """Return a code of each item's combination of values, numbered by first occurrence."""
+    """Return each item's combination of values as a number, in order of first occurrence."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -107,13 +107,13 @@ def _is_known(value: Any) -> Any:
 
 
 def _ratio(part: Any, whole: Any) -> Any:
-    """Return the ratio of two values or columns, 0 where `whole` is not positive."""
+    """Return ``part / whole`` element by element, or 0 where `whole` is not positive."""
     parts, wholes = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
     return np.divide(parts, wholes, out=np.zeros(parts.shape), where=wholes > 0)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a scalar or a column, which applies `function` to each value."""
+    """Extend a function of a scalar to columns, applying it to each value."""
 
     def apply(values: Any, *arguments: Any) -> Any:
         if not is_rows(values):
@@ -134,12 +134,12 @@ _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": 
 
 
 def _kinds(label: str) -> str:
-    """Return ``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
+    """Convert ``COMPUTATION overlapping COMMUNICATION`` to ``compute + communication``."""
     names = label.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions of values; with several arguments, `max` and `min` also work element by element.
+#: Functions that work element by element. So do `max` and `min` with several arguments.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
@@ -164,20 +164,20 @@ CELLS: dict[str, Callable[..., Any]] = {
         object,
     ),
 }
-#: Functions that reduce a column to a value, or to one for each group: `by` gives a value per group
-#: and `each` repeats it for each item of the group. Only items of `where` are included.
+#: Functions that reduce a column to one value, or to one per group: `by` returns a value per group,
+#: `each` repeats it for every item of the group. `where` restricts the items.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
-#: Aggregations of pandas that have another name here, and results of functions for no rows.
+#: Pandas names of aggregations, where they differ, and the results for zero rows.
 _AGGREGATIONS: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
 _EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
 def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Return the result of a function of `COLUMNS`.
+    """Evaluate one of the functions in `COLUMNS`.
 
-    The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
-    the highest score, and `is_most` whether an item has the highest score of its group.
+    For `pick` and `is_most`, the last column holds scores: `pick` returns the value with the
+    highest score, and `is_most` whether an item has the highest score in its group.
     """
     values = np.asarray(columns[0])
     length = len(values)
@@ -190,7 +190,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
-        # Groups without scores get position -1, and their results are replaced below.
+        # Groups without scores get position -1; their results are replaced below.
         positions = best.reindex(groups, fill_value=-1).to_numpy()
         results = values[positions]
         if (positions < 0).any():
@@ -207,7 +207,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
 
 @cache
 def parse_expression(code: str) -> ast.expr:
-    """Return the tree of an expression."""
+    """Parse an expression and return its syntax tree."""
     try:
         return ast.parse(code.strip(), mode="eval").body
     except SyntaxError as error:
@@ -218,7 +218,7 @@ def parse_expression(code: str) -> ast.expr:
 
 
 def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
-    """Return the value of an expression in `scope`."""
+    """Evaluate an expression with the names in `scope`."""
     return _evaluate_node(parse_expression(code), scope) if isinstance(code, str) else code
 
 
@@ -281,7 +281,7 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
 
 
 def format_value(value: Any, spec: str = "") -> str:
-    """Return a value as text; without `spec`, the text of an unknown value is empty."""
+    """Format a value as text. Without `spec`, NaN and infinity give ""."""
     if spec in FORMATS:
         return FORMATS[spec](value)
     if spec and spec not in NOUNS:
@@ -298,7 +298,7 @@ def format_value(value: Any, spec: str = "") -> str:
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the texts around a template's placeholders, and the code and format of each."""
+    """Split a template into its literal texts and, for each placeholder, the code and format."""
     texts, placeholders, end = [], [], 0
     for placeholder in _PLACEHOLDER.finditer(template):
         texts.append(template[end : placeholder.start()])
@@ -309,9 +309,9 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
-    """Return the text of a template, or one per row if an expression in it has rows.
+    """Fill in a template. Return one text per row if any expression has a value per row.
 
-    The text is empty if any of its placeholders is.
+    If a placeholder is empty, the whole text is empty.
     """
     texts, placeholders = split_template(template)
     if not placeholders:
