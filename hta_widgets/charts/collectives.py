@@ -157,7 +157,6 @@ def arrivals(
 
 
 def _thin_arrivals(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the arrivals to draw, how many each dot stands for, and a note on the rest."""
     if len(data) <= _MAX_DOTS:
         return data.assign(arrivals=1), ""
     drawn, counts = thin_points(

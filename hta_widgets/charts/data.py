@@ -180,7 +180,7 @@ def _arguments_of(
     try:
         signature.bind(traces, **arguments)
     except TypeError as error:
-        raise TypeError(f"{error} of analysis.{name}, which this chart runs") from None
+        raise TypeError(f"{error} (in analysis.{name}, which this chart calls)") from None
     return traces, arguments
 
 

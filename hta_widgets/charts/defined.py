@@ -301,7 +301,7 @@ def _has_rank_rows(definition: specs.Definition) -> bool:
 
 def _fold_of(definition: specs.Definition) -> specs.FoldSpec:
     if definition.fold is None:
-        raise TypeError("this chart does not draw ranks together")
+        raise TypeError("this chart does not fold ranks")
     return definition.fold
 
 
@@ -317,7 +317,6 @@ def fold_scope(
 
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the folded items as a frame with the columns of `frame`, and ``ranks``."""
     columns = {name: scope[name] for name in frame if name in scope}
     folded = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(len(scope["who"])))
     folded.attrs = frame.attrs
@@ -327,7 +326,6 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
 def _add_spread(
     definition: specs.Definition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Whiskers:
-    """Add columns for a line from the minimum to the maximum over ranks; return the mark."""
     first = np.ones(len(scope["who"]), bool)
     if _has_rank_rows(definition):
         # Draw a single line in a row that has several items.
@@ -419,8 +417,8 @@ def color_of(token: str, colors: Theme) -> str:
     color = getattr(colors, name, None)
     if color is None:
         raise TraceError(
-            f"no colour {token!r} for a mark of a chart",
-            remedy="Name a colour of facts/tokens.json, such as 'late' or 'kind.compute'.",
+            f"unknown color {token!r} in a chart definition",
+            remedy="Use a color from facts/tokens.json, such as 'late' or 'kind.compute'.",
         )
     return str(color.get(kind, color["other"]) if kind else color)
 

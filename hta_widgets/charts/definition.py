@@ -290,8 +290,8 @@ def definition(name: str) -> Definition:
         spec: Definition = convert(content, kind)
     except msgspec.MsgspecError as error:
         raise TraceError(
-            f"the chart definition {name}.json is not understood: {error}",
-            remedy="docs/changing.md lists the keys of definitions.",
+            f"the chart definition {name}.json is invalid: {error}",
+            remedy="docs/changing.md lists the keys of chart definitions.",
         ) from None
     return spec
 
@@ -308,7 +308,7 @@ def rows_definition(name: str) -> RowsDefinition:
     """Load a definition that must be a chart of rows, not a heatmap."""
     spec = definition(name)
     if not isinstance(spec, RowsDefinition):
-        raise TraceError(f"the chart definition {name}.json has no rows with marks, but cells")
+        raise TraceError(f"the chart definition {name}.json is a heatmap, not a chart of rows")
     return spec
 
 
@@ -337,7 +337,7 @@ def style_of(name: str) -> BarStyle:
     styles = bar_styles()
     if name not in styles:
         raise TraceError(
-            f"no style {name!r} for a bar of a chart",
-            remedy=f"The styles of bar_styles.json are {', '.join(styles)}.",
+            f"unknown bar style {name!r}",
+            remedy=f"The styles in bar_styles.json are {', '.join(styles)}.",
         )
     return styles[name]

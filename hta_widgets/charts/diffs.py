@@ -60,7 +60,6 @@ def _counts_text(data: pd.DataFrame) -> list[str]:
 
 
 def _relative_change(data: pd.DataFrame) -> pd.Series:
-    """Return the difference as a share of the time before, or NaN if that time is 0."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 

@@ -97,7 +97,6 @@ def html_of(chart: LayoutDOM) -> str:
 
 
 def _running_cell() -> tuple[str | None, str | None]:
-    """Return the id of the running cell and of its execution, if the front end sends them."""
     from IPython.core.getipython import get_ipython  # returns None outside of IPython
 
     kernel = getattr(get_ipython(), "kernel", None)
@@ -152,7 +151,7 @@ def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
         if not isinstance(chart, models.LayoutDOM):
             raise TraceError(
                 f"a {type(chart).__name__} is not a chart",
-                remedy="Give a chart of hta_widgets.charts.",
+                remedy="Pass a chart made by hta_widgets.charts.",
             )
 
 

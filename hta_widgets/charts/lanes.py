@@ -217,7 +217,7 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
     if not all(lane.exact for lane in steps):
         slices = f"{count(max_steps)} time slices"
-        thinning = f"{count(total)} changes, drawn as minimum and maximum of {slices}"
+        thinning = f"{count(total)} changes, drawn as the minimum and maximum of each of {slices}"
         style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
         [lane.lane for lane in series],
@@ -253,7 +253,6 @@ _BASE, _PEAK = 0.46, 0.86
 def _draw_steps(
     figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
-    """Draw a lane; return the top and bottom edges of its steps."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
     base = row + _BASE
     low, high = (base - values / peak * _PEAK for values in (steps.value, steps.most))
@@ -509,7 +508,7 @@ def memory_timeline(
     drawn = frame.iloc[_rows_to_draw(times, totals, MAX_POINTS)]
     used = [name for name in categories if (frame[name] != 0).any()]
     unused = ", ".join(name for name in categories if name not in used)
-    changes = f"{plural(len(frame), 'change')}, drawn as minimum and maximum of time slices"
+    changes = f"{plural(len(frame), 'change')}, drawn as the minimum and maximum of each time slice"
     style = style.with_subtitle(
         f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
         changes if len(drawn) < len(frame) else "",
@@ -575,7 +574,6 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
-    """Return the rows to draw: all of them, or the two extremes of each time slice."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2

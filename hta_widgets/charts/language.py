@@ -212,8 +212,8 @@ def parse_expression(code: str) -> ast.expr:
         return ast.parse(code.strip(), mode="eval").body
     except SyntaxError as error:
         raise TraceError(
-            f"{code!r} in a chart's definition is not an expression: {error.msg}",
-            remedy="Expressions have the syntax of Python; strings in them need quotes.",
+            f"{code!r} in a chart definition is not an expression: {error.msg}",
+            remedy="Expressions have Python syntax; strings in them need quotes.",
         ) from None
 
 
@@ -272,9 +272,9 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
                 options = {str(key.arg): _evaluate_node(key.value, scope) for key in keywords}
                 return aggregate(name, values, options)
     raise TraceError(
-        f"{ast.unparse(node)} cannot be evaluated in a chart's definition",
+        f"{ast.unparse(node)} cannot be evaluated in a chart definition",
         remedy=(
-            f"Name a value ({', '.join(scope)}) or a function"
+            f"Use a value ({', '.join(scope)}) or a function"
             f" ({', '.join(dict.fromkeys([*CELLS, *COLUMNS, 'text']))})."
         ),
     )
@@ -286,7 +286,7 @@ def format_value(value: Any, spec: str = "") -> str:
         return FORMATS[spec](value)
     if spec and spec not in NOUNS:
         raise TraceError(
-            f"a chart's definition has no format {spec!r}",
+            f"unknown format {spec!r} in a chart definition",
             remedy=f"The formats are {', '.join(FORMATS)}; the nouns {', '.join(sorted(NOUNS))}.",
         )
     if isinstance(value, float) and not np.isfinite(value):

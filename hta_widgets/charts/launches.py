@@ -109,8 +109,6 @@ def launch_stats(
 
 @dataclass(frozen=True)
 class _Histogram:
-    """Durations in ns, with a mask of the values to draw solid."""
-
     name: str
     explanation: str
     values: Ints
@@ -223,7 +221,6 @@ def _bar_columns(bins: _DecadeBins) -> dict[str, Any]:
 
 
 def _count_ticks(top: float) -> list[tuple[float, str]]:
-    """Return 0 and about three powers of ten as tick positions with labels."""
     counts = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
     step = max(1, math.ceil(len(counts) / 3))
     shown = [0, *counts[::-1][::step]]

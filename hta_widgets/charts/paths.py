@@ -139,7 +139,6 @@ def _draw_segments(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw the path in the first lane, and below it a lane with the segments of each cause."""
     total_ns = float(cause_ns.sum()) or 1.0
     causes = list(map(str, cause_ns.index))
     lanes = [

@@ -161,7 +161,6 @@ def rank_clusters(
 
 
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cluster, outliers first, then in descending order of size."""
     groups = frame.groupby("cluster", sort=True)
     data = groups[[name for name in _MEANS if name in frame]].mean()
     data["representative"] = groups["representative"].first()

@@ -223,7 +223,6 @@ def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFra
 
 
 def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
-    """Return the dots to draw, including all outliers, and a note on how many are left out."""
     if len(dots) <= _MAX_DOTS:
         return dots, ""
     # Give each outlier its own grid, so that none is dropped.

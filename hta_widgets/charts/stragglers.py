@@ -146,7 +146,6 @@ def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the ranks to draw, with a last row for the rest, and the row names."""
     is_drawn = ranks["is_straggler"].to_numpy(bool) | (np.arange(len(ranks)) < _TOP)
     if len(ranks) <= _MAX_ROWS:
         is_drawn[:] = True

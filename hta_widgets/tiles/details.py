@@ -62,7 +62,6 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
 
 
 def _display_text(value: object) -> str:
-    """Format a decoded value: strings without quotes, other values as compact JSON."""
     return str(value) if isinstance(value, str) else _compact_json(value)
 
 
@@ -239,7 +238,6 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 
 def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
-    """Return the forward operators whose gradients are computed by `backward_rows`."""
     forward, backward = trace.flow_table.of_kind("fwdbwd")
     rows: list[int] = forward[np.isin(backward, backward_rows)].tolist()
     return rows
@@ -312,7 +310,6 @@ def _event_args(
 
 
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
-    """Return the arrows from and to an event, shortest first."""
     flows, table = index.rank.trace.flow_table, index.events
     event_flows: list[Flow] = []
     directions: tuple[tuple[Literal["out", "in"], Rows, Rows], ...] = (

@@ -415,7 +415,6 @@ def _take_rows(columns: Mapping[str, Ints], rows: Rows) -> dict[str, Ints]:
 
 
 def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
-    """Return the distinct names in sorted order, and for each row the index of its name."""
     used = column.astype("category").cat.remove_unused_categories()
     names = sorted(map(str, used.cat.categories))
     codes: Ints = used.cat.reorder_categories(names).cat.codes.to_numpy().astype(np.int64)

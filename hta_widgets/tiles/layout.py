@@ -247,7 +247,6 @@ def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
 
 
 def _rows_by_key(keys: Sequence[_Key]) -> dict[_Key, Rows]:
-    """Return the rows of each key, with keys in order of first occurrence."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     number_of_row = np.fromiter(map(numbers.__getitem__, keys), np.intp, len(keys))
     return {key: np.flatnonzero(number_of_row == number) for key, number in numbers.items()}
@@ -377,7 +376,6 @@ class _TrackCounts:
 
 
 def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> RankLayout:
-    """Lay out a rank with lanes from `lane0` on, including lanes of waits if `several`."""
     table = trace.table
     counts, steps = _count_events(table)
     threads = _host_threads(counts)
@@ -416,7 +414,6 @@ def _track_rows(
     asyncs: list[AsyncGroup],
     instants: Mapping[str, Rows],
 ) -> list[TrackRow]:
-    """Return the rows below the folded row, in order. Lane numbers are set later."""
     process_of = {track.pid: track.process for track in reversed(counts.tracks)}
 
     def process(pid: str) -> str:
@@ -462,7 +459,6 @@ def _communicates(row: SummaryRow | TrackRow) -> bool:
 
 
 def _time_range(trace: Trace) -> tuple[int, int]:
-    """Return the time range of the events or, without events, of other records."""
     if len(trace):
         return trace.start_ns, trace.end_ns
     asyncs = trace.async_table

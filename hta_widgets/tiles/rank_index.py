@@ -276,7 +276,6 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
-        """Return a lane of the folded row, read from the rank's file if stored there."""
         # Cache all stored lanes at once, because they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():

@@ -328,8 +328,8 @@ class ClockFacts(TypedDict):
     common collectives. `residual_ns` is the largest deviation of a rank on the fitted clock,
     defined as the median distance of the ends of its collectives from the ends on other ranks.
     `is_off` is true if the recorded clocks deviate clearly more than the fitted ones. `drift_ns` is
-    the largest distance between two ranks that drift causes on the fitted clock. It is absent if
-    there is no clear drift.
+    the largest distance between two ranks that drift causes on the fitted clock. It is absent
+    without a clear drift.
     """
 
     is_fitted: bool

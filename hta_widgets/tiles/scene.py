@@ -339,7 +339,7 @@ class DeviceTimes:
         indices: Sequence[RankIndex],
         not_idle: Callable[[Trace], tuple[Intervals, Intervals]],
     ) -> DeviceTimes:
-        """Return the device times of ranks; `not_idle` returns the parts `_NOT_IDLE` of a trace."""
+        """Collect device times; `not_idle` returns the parts `_NOT_IDLE` of a trace."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         has_work = any(len(index.device_rows) for index in indices)
@@ -498,7 +498,6 @@ def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
 
 
 def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, Ints], int]:
-    """Return the time by kind, summed over host lanes, and the number of lanes."""
     totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in KINDS}
     lanes = 0
     for index in indices:

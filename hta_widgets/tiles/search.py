@@ -256,7 +256,7 @@ class SearchHits:
             if position < rank.count:
                 return rank.summary_at(position)
             position -= rank.count
-        raise IndexError("there are fewer matches")
+        raise IndexError("the position is beyond the last match")
 
 
 class NameSearch:
@@ -336,7 +336,6 @@ class NameSearch:
 
 
 def _next_match(hits: SearchHits, origin: Mapping[str, Any], *, forward: bool) -> int:
-    """Return the position of the match after `origin` (or before it) among those of all ranks."""
     number, start = int(origin["rank"]), int(origin["start"])
     # Without a row, the origin precedes all matches that start at the same time.
     table = TABLES.index(origin.get("table") or "events")

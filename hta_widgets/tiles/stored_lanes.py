@@ -182,7 +182,7 @@ class _Reader:
     def _spans(self) -> IntervalIndex:
         cover = self._cover()
         if cover is None:
-            raise ValueError("expected the cover of spans, got none")
+            raise ValueError("the cover of the spans is missing")
         starts, ends, points = self._array(_NS), self._array(_NS), self._array(_NS)
         if starts is not None:
             _require(len(starts) == len(ends) and _is_ascending(starts) and _is_ascending(ends))
@@ -210,7 +210,7 @@ class _Reader:
 
 def _require(condition: bool) -> None:  # noqa: FBT001
     if not condition:
-        raise ValueError("the stored lanes do not fit the events")
+        raise ValueError("the stored lanes are inconsistent")
 
 
 def _is_ascending(values: Ints) -> bool:

@@ -319,7 +319,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert (data["most"] == 999).sum() == 1
     assert data["queue_length"].max() == 0
     text = words_of(figure).replace("\u202f", " ")
-    assert "50 000 changes, drawn as minimum and maximum of 20 000 time slices" in text
+    assert "50 000 changes, drawn as the minimum and maximum of each of 20 000 time slices" in text
     # A slice without a change holds the value before it.
     steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, max_steps=3)
     assert not steps.exact
