@@ -348,7 +348,7 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        # In texts, what the rank does during the time shown.
+        # The verb for this time in legends and tooltips.
         self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]

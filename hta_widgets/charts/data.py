@@ -34,7 +34,7 @@ def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
 
 
 def complete_rows(frame: pd.DataFrame) -> Bools:
-    """Return a mask of the rows of `collectives` in which no rank's event is missing.
+    """Return a mask of the rows whose collective has an event from every rank.
 
     If an event is missing, its rank may have been the last to arrive.
     """
@@ -83,7 +83,7 @@ def thin_points(
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
-    """Return the cell of each coordinate after dividing their range into `cells` equal parts."""
+    """Divide the range of the coordinates into equal cells; return the cell of each coordinate."""
     values = np.asarray(coordinates, dtype=float)
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
@@ -248,7 +248,7 @@ KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown
 
 
 def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with three columns that locate their group: ``code``, ``column``, ``number``.
+    """Add the columns ``code``, ``column`` and ``number``, which locate the group of each row.
 
     ``code`` identifies the group, ``column`` is the chart column in which the group is drawn, and
     ``number`` counts the groups within a column. Groups of the same kind share a column unless a
@@ -366,8 +366,8 @@ def top_rows(
 def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Add to the rows of `top_rows` the smallest and the largest sum on any rank.
 
-    ``least_ns`` and ``most_ns`` are the extremes over ranks of the sum of ``sum_ns``; a rank
-    without events counts as 0. The last row covers every name not shown in another row.
+    ``least_ns`` and ``most_ns`` are the smallest and the largest sum of ``sum_ns`` on a rank, where
+    a rank without events counts as 0. The last row covers every name not shown in another row.
     """
     named = shown.loc[shown["names"] == 1, keys].astype(str)
     row_of = dict(zip(named.itertuples(index=False, name=None), named.index, strict=True))

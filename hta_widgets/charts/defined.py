@@ -66,7 +66,7 @@ Groups = Mapping[int, Sequence[int]]
 
 
 def folded_groups(frame: pd.DataFrame) -> Groups:
-    """Return the groups in the frame's attribute ``folded``, largest first, as a mapping by rank.
+    """Map each rank to its group in the frame's attribute ``folded``, largest groups first.
 
     Ranks that are named in the headline are left out and keep a row of their own.
     """
@@ -92,7 +92,7 @@ TOGETHER = "similar ranks share a row: mean"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
-    """Set ``members``, the ranks of each item, and ``who``, their name in texts."""
+    """Set ``members``, the ranks of each item, and ``who``, a label for them."""
     scope["members"] = np.empty(len(members), object)
     scope["members"][:] = [list(ranks) for ranks in members]
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
@@ -200,7 +200,7 @@ def draw_definition(
     title: str = "",
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw a frame according to the chart definition `name`; `clusters` share a row each."""
+    """Draw a frame according to the chart definition `name`; each of `clusters` shares a row."""
     title = fill_device_word(title or specs.rows_definition(name).title, frame)
     style = FigureStyle(title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)

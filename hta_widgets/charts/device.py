@@ -107,7 +107,7 @@ def comm_comp_overlap(
     title: str = "Communication and overlap",
     **options: object,
 ) -> Figure:
-    """Draw each rank's communication time, hidden behind compute or exposed.
+    """Draw the communication time of each rank: hidden behind compute, and exposed.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def kernel_duration_by_rank(
     kernel has a row, in which a dot per rank shows the rank's mean relative to the median rank. The
     scale covers all dots of kernels other than communication, but at least 10 % and at most 100 %;
     arrowheads at its ends stand for ranks outside it. The farthest of these dots is dark if it
-    differs from the median by 5 % and by 1 % of a rank's kernel time.
+    differs from the median by at least 5 %, and by at least 1 % of a rank's kernel time.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def _signed_bars(
     is_more: pd.Series,
     theme: Theme,
 ) -> tuple[list[Bars], Scale]:
-    """Return bars to either side of zero, colored by the sign of the change, and a scale."""
+    """Return bars on either side of zero, colored by the sign of the change, and a scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     signed_fill = np.where(is_more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(is_same, theme.delta[3], signed_fill)
@@ -447,8 +447,8 @@ def diff_steps(
     -------
     bokeh.plotting.figure
         One row per pair of steps, with a dot for each run and a line between the dots. With several
-        pairs, two more rows show each run's mean and a line one standard deviation to either side.
-        Its data source has the columns of the frame.
+        pairs, two more rows show the mean of each run, with a line that extends one standard
+        deviation to either side. Its data source has the columns of the frame.
 
     Examples
     --------
@@ -564,7 +564,7 @@ _MIN_SHARE = 0.001
 _SHADE_STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that contain the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-#: Letters that fit across the chart, an estimate. The page hides texts wider than their tile.
+#: Estimated number of letters across the chart. The page hides texts wider than their tile.
 _MAX_LETTERS = 120
 
 

@@ -148,7 +148,7 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
     columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
     roofs = frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
-    # The ridge is the FLOPs per byte at which a roof becomes flat.
+    # The ridge is the intensity, in FLOPs per byte, at which a roof becomes flat.
     roofs = roofs.assign(ridge=roofs["peak_tflop_per_s"] * 1e3 / roofs["memory_gb_s"])
     left, right = _decades([*frame["intensity"], *roofs["ridge"]])
     bottom, top = _decades([*frame["tflop_per_s"], *roofs["peak_tflop_per_s"]])

@@ -51,7 +51,7 @@ _loaded_by: dict[str, tuple[str | None, str | None]] = {}
 
 
 def display_in_notebooks(chart: Any) -> Any:
-    """Make a chart display itself as a cell's value. By itself, Bokeh only shows its properties."""
+    """Make notebooks display a chart as a figure. By default, they list its properties."""
 
     def bundle(**_: object) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
@@ -61,7 +61,7 @@ def display_in_notebooks(chart: Any) -> Any:
 
 
 def html_of(chart: LayoutDOM) -> str:
-    """Return HTML for a chart that works offline and without a prior call.
+    """Return HTML for a chart that needs neither a network nor an earlier setup call.
 
     The first chart of a Jupyter kernel includes BokehJS. Later charts wait until it is loaded, so
     the order in which the page runs the scripts does not matter.
@@ -97,7 +97,7 @@ def html_of(chart: LayoutDOM) -> str:
 
 
 def _running_cell() -> tuple[str | None, str | None]:
-    from IPython.core.getipython import get_ipython  # returns None outside of IPython
+    from IPython.core.getipython import get_ipython  # only needed in notebooks
 
     kernel = getattr(get_ipython(), "kernel", None)
     if kernel is None:
@@ -120,7 +120,7 @@ def row(*charts: LayoutDOM) -> LayoutDOM:
     Returns
     -------
     bokeh.models.Row
-        A layout that notebooks display and `to_html` accepts, like a chart.
+        Like a chart, it can be displayed in a notebook or passed to `to_html`.
 
     Examples
     --------
@@ -426,7 +426,7 @@ def draw_areas(
     top: str | float,
     selected_alpha: float,
 ) -> Any:
-    """Draw invisible time areas that provide tooltips; selected ones become visible."""
+    """Draw invisible areas with tooltips, one per time span; selected areas become visible."""
     return figure.quad(
         left="time_ns",
         right="until_ns",

@@ -271,14 +271,14 @@ def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
     """Return whether each group has a row of its own.
 
-    If there are too many groups, equally many of each column have one: those with the most time.
+    With too many groups, each column gets equally many rows, for the groups with the most time.
     """
     if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)
     max_rows = max(1, _MAX_ROWS // groups["column"].nunique() - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
     order_in_column = order.groupby("column").cumcount().reindex(groups.index)
-    # A single remaining group takes the row that would otherwise be for "more".
+    # A single remaining group needs no shared row, but takes its place.
     all_fit = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
     return (order_in_column < max_rows) | all_fit
 
@@ -340,7 +340,7 @@ def communication_by_group(
     title: str = "Communication by process group",
     **options: object,
 ) -> Figure:
-    """Draw the communication time of each process group, hidden behind compute or exposed.
+    """Draw the communication time of each process group: hidden behind compute, and exposed.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def communication_by_stream(
     title: str = "Communication by stream",
     **options: object,
 ) -> Figure:
-    """Draw the communication time of each stream, hidden behind compute or exposed.
+    """Draw the communication time of each stream: hidden behind compute, and exposed.
 
     Parameters
     ----------

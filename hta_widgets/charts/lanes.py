@@ -184,7 +184,7 @@ def lane_steps(
 
 @dataclass(frozen=True)
 class StepSeries:
-    """The changes of one lane's value, and `columns` with values for the whole lane."""
+    """The value changes of one lane; `columns` apply to all of them."""
 
     lane: Lane
     columns: Mapping[str, Any]

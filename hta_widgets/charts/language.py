@@ -97,7 +97,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
-    """Return each item's combination of values as a number, in order of first occurrence."""
+    """Return a number for each item's combination of values, in order of first occurrence."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -139,7 +139,7 @@ def _kinds(label: str) -> str:
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions that work element by element. So do `max` and `min` with several arguments.
+#: Functions of cell values. With several arguments, `max` and `min` are applied to cells as well.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
@@ -168,7 +168,7 @@ CELLS: dict[str, Callable[..., Any]] = {
 #: `each` repeats it for every item of the group. `where` restricts the items.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
-#: Pandas names of aggregations, where they differ, and the results for zero rows.
+#: The pandas names of aggregations that are named differently here, and results for empty groups.
 _AGGREGATIONS: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
 _EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 

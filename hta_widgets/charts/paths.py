@@ -172,7 +172,7 @@ def _draw_segments(
         if bars.hatch or bars.line != bars.fill:
             # Bars too narrow for a hatch get the line color; the pale fill would be invisible.
             draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
-    # Add invisible bars for the unmerged segments, for tooltips and selections.
+    # Add invisible bars for the segments themselves, for tooltips and selections.
     marks = [
         figure.hbar(
             y=y,

@@ -53,7 +53,7 @@ class Bars:
     Colors and hatches are constants, or names of columns with a value per bar. A constant hatch is
     much faster to draw.
 
-    `only` is a pair of column and value; other rows get no bar.
+    `only` is a pair ``(column, value)`` that restricts the bars to rows with this value.
     """
 
     left: str | float

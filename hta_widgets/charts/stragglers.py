@@ -232,7 +232,7 @@ def stragglers_by_step(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw the time that other ranks lose to each rank in each step.
+    """Draw the time that other ranks lose by waiting for each rank, by step.
 
     Parameters
     ----------
@@ -250,10 +250,10 @@ def stragglers_by_step(
     -------
     bokeh.plotting.figure
         One row per rank and one cell per step, so a rank that is always slow shows as a colored
-        row, and a rank that was slow once as a single colored cell. A step is costly from 5 % on.
-        The data source holds the frame's rows. Collectives outside of steps, such as during setup,
-        are left out. With more than 64 ranks, the costliest have their own row and the rest share
-        one. With more than 300 steps, a cell covers several and shows the costliest.
+        row, and a rank that was slow once as a single colored cell. A step is costly if the loss is
+        at least 5 %. The data source holds the frame's rows. Collectives outside of steps, such as
+        during setup, are left out. With more than 64 ranks, the costliest have their own row and
+        the rest share one. With more than 300 steps, a cell covers several and shows the costliest.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
 
 
 def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, int]:
-    """Return one cell per `fold` steps, for the costliest of them, and `fold`."""
+    """Reduce each group of `fold` steps to its costliest cell; return the cells and `fold`."""
     fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
     data = largest_of_cells(cells, "shown")

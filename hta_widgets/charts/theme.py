@@ -18,8 +18,8 @@ class Theme:
     """The colors of one theme. Tests check their contrast.
 
     `kind` maps event kinds to the colors of marks, and `on_kind` to the colors of text on them.
-    `busy` and `waiting` are ramps from 0 to 100 %, and `delta` is a ramp from faster over equal to
-    slower. `category` is used for anything else, such as types of memory use.
+    `busy` and `waiting` are ramps from 0 to 100 %, and `delta` is a ramp from faster to slower with
+    no change in the middle. `category` is used for anything else, such as types of memory use.
     """
 
     name: str

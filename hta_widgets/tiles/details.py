@@ -248,7 +248,7 @@ MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return statistics of the device events launched from the thread of a host event during it."""
+    """Return statistics of the device events launched during a host event on its thread."""
     table = index.rank.table
     ids, call_start_ns = _launched_by_event(index, row)
     if not len(ids):
@@ -362,7 +362,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
 
 
 def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
-    """Return the row of the first of the longest events in a window, which must have events."""
+    """Return the row of the longest event in a window that has events. Ties go to the first."""
     table, rows = index.table_of(ref), index.rows_of_lane(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]
@@ -392,7 +392,7 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
 
 
 def _neighboring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
-    """Return the last edge before a time and the first from it on, for each type of edge."""
+    """Return the edges just before and after a time, among starts, ends and instants."""
     if isinstance(lane, CounterLane):
         edge_arrays = [lane.times]
     else:

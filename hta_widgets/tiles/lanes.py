@@ -74,13 +74,13 @@ class EventLane:
         return self.spans.nbytes + kinds + self.longest.nbytes + sum(a.nbytes for a in arrays)
 
     def rows_of(self, positions: Positions) -> EventRows:
-        """Return the table rows of the events at some positions in `rows`."""
+        """Return the table rows of the events at the given positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
         return self.rows[positions]
 
     def durations(self, positions: Positions) -> Ints:
-        """Return the durations of the events at some positions in `rows`."""
+        """Return the durations of the events at the given positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
         if self.durs is not None:
@@ -108,7 +108,7 @@ class EventLane:
         return positions
 
     def overlap_mask(self, positions: Positions) -> Bools:
-        """Return which of the events at some positions begin before an earlier event has ended."""
+        """Return which of the events at these positions begin before an earlier event has ended."""
         if self.spans.is_disjoint:
             return np.zeros(len(positions), np.bool_)
         starts, union_starts = self.spans.sorted_starts, self.spans.cover.starts

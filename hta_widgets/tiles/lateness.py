@@ -102,7 +102,7 @@ class RankLateness:
     exposed: CumulativeCoverage
 
     def waited_for(self, ranks: Sequence[int]) -> CumulativeCoverage:
-        """Return the rank's waits at collectives where one of `ranks` came last, alone."""
+        """Return the rank's waits at collectives in which one of `ranks` alone came last."""
         is_waited_for = np.isin(self.last_alone, ranks)
         start = self.start[is_waited_for]
         waited = union(start, start + self.wait_ns[is_waited_for])

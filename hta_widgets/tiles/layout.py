@@ -3,8 +3,8 @@
 Lanes are numbered consecutively across the job, so that an integer identifies a lane in requests.
 The lanes of a rank begin with those of its folded row (device, communication, host), followed by
 those of its tracks and, if the job has several ranks, lanes of waits and late arrivals. For
-example, a single rank with 3 lanes in its folded row and 2 streams of one lane each has lanes 0 to
-4. The events of a lane are described by its `LaneRef`.
+example, lanes 0 to 4 belong to a single rank with 3 lanes in its folded row and 2 streams of one
+lane each. The events of a lane are described by its `LaneRef`.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def track_label(track: Track) -> str:
 
 
 def place_label(trace: Trace) -> str:
-    """Return the worker, server or rank that a trace states, with its GPU; "" without one."""
+    """Return the worker, server or rank that a trace states, with its GPU; "" if unknown."""
     if trace.server >= 0:
         return f"server {trace.server}"
     if trace.local_rank < 0:
@@ -368,7 +368,7 @@ class _TrackCounts:
         return int(self.events[track, :, flag].sum())
 
     def communicates(self, track: int) -> bool:
-        """Return whether a track has events, and all of them are communication."""
+        """Return whether a track has events and all of them are communication."""
         return self.count_of_kind(track, _COMMUNICATION) == self.count_of(track) > 0
 
     def with_role(self, *roles: str) -> list[int]:
@@ -660,7 +660,7 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
         add("cpu", f"{len(others)} other threads", others, annotations=annotations)
     if not rows and counts.events.any():
         # The rank has neither known devices nor host threads. Annotations would cover all other
-        # events, so they are shown only if they are all there is.
+        # events, so they are shown only if the rank has nothing else.
         has_work = counts.events.sum() > counts.events[:, _ANNOTATION].sum()
         label = "work" if has_work else "all events"
         add("cpu", label, range(len(counts.tracks)), annotations=not has_work)

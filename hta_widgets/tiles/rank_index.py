@@ -258,7 +258,7 @@ class RankIndex:
     @cached_property
     def device_rows(self) -> npt.NDArray[np.int32]:
         """Rows of the events on device streams."""
-        return device_rows(self.rank.table).astype(np.int32)  # int32, as it stays in memory
+        return device_rows(self.rank.table).astype(np.int32)  # int32 saves memory
 
     def _index_lanes(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:

@@ -15,7 +15,7 @@ Numbers = Annotated[list[int], "[number, number]"]
 #: A frame in columnar form: ``rows``, ``columns`` and ``attrs``.
 Frame = Annotated[dict[str, Any], "PanelFrame"]
 
-#: Reasons why a request failed, on which the page acts.
+#: Why a request failed. The page reacts to these codes.
 ErrorCode = Literal[
     "connection_lost", "file_exists", "interrupted", "internal_error", "invalid_request",
     "no_answer", "unknown_op",
@@ -85,7 +85,7 @@ class SameName(TypedDict):
 
 
 class LaunchedBy(TypedDict):
-    """Events around the call that launched a device event. Lists are ordered from innermost.
+    """Events around the call that launched a device event. Lists start with the innermost.
 
     `modules` are of type ``nn.Module``, `frames` are Python functions, and `shapes` are the input
     shapes of the innermost operator, as written in the file. If the call belongs to a backward
@@ -180,7 +180,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Host events of a name in a gap; `time` excludes nested events, `longest` has the most."""
+    """Host events of one name in a gap; `time` excludes nested events, as does `longest`."""
 
     longest: Brief
     count: int
@@ -232,7 +232,7 @@ class GapReply(TypedDict):
 
 
 class MatchCount(TypedDict):
-    """The reply to ``search``: the number of matches on each rank with matches.
+    """The reply to ``search``: match counts of the ranks that have matches.
 
     `left_out` has the number of events of each rank that the page does not contain.
     """
@@ -287,7 +287,7 @@ class NameSums(Sums):
 
 
 class Totals(TypedDict):
-    """The reply to ``totals``. `names` has only the names with the most time, of `names_total`."""
+    """The reply to ``totals``. `names` has the names with the most time, out of `names_total`."""
 
     events: int
     kinds: list[Sums]

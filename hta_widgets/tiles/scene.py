@@ -359,7 +359,7 @@ class DeviceTimes:
 
     @property
     def offsets(self) -> Ints:
-        """The offset from each rank's times to its concatenated times."""
+        """The offset that maps each rank's times to the concatenated time axis."""
         lengths = self.high - self.low
         before: Ints = np.cumsum(lengths) - lengths
         return before - self.low
@@ -469,8 +469,8 @@ def minimap_reply(
 ) -> tuple[dict[str, Any], bytes]:
     """Answer ``minimap``: for each bin and kind of work, the share of time averaged over ranks.
 
-    Without device work, it is averaged over the folded host lanes, and each bin counts for its main
-    kind. A bin with only zero-duration events counts as 1 ns.
+    Without device work, the share is averaged over the folded host lanes, and each bin counts for
+    its main kind. A bin with only zero-duration events counts as 1 ns.
     """
     check_bins(bins)
     edges = bin_edges(start, end, bins)

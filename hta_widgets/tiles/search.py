@@ -282,7 +282,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and for each pool, by its id, the index of each name."""
+        """All distinct names, and by pool id the indices of the pool's names among them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names
@@ -291,7 +291,7 @@ class NameSearch:
         return pool.values, codes
 
     def names_used(self) -> Bools:
-        """Return a mask of the names in use by events, asyncs or instants, which is cached."""
+        """Return a mask of the names that occur in events, asyncs or instants. Cached."""
         # Python 3.11 would hold a lock on the class while computing a `cached_property`.
         if self._used is None:
             names, codes = self._names

@@ -28,7 +28,7 @@ def check_bins(bins: int) -> None:
 
 def bin_starts(start: int, end: int, bins: int) -> Ints:
     """Return the start of each bin of a window, rounded up."""
-    # Rounding up is done by negating the edges of the negated window, rounded down.
+    # Round up by negating the edges of the negated window, which are rounded down.
     return start - bin_edges(0, start - end, bins)[:-1]
 
 

@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by name, computed on access and kept until `clear`; `canonical` unifies names."""
+    """Values by name, computed on access and kept until `clear`; `canonical` resolves aliases."""
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
@@ -117,7 +117,8 @@ class Dashboard(LinkedView):
     The dashboard has a headline, charts, a rank × time heatmap, tables and the timeline of one job.
     Selecting something in one panel filters the others: click a bar, a cell or a row, or drag over
     a time range. Ctrl+click adds to the selection; clicking the selection itself or empty space
-    clears it. A chart marks what is selected in it instead of filtering. Press ``Ctrl+Z`` to undo.
+    clears it. A chart highlights its own selection instead of being filtered by it. Press
+    ``Ctrl+Z`` to undo.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class Dashboard(LinkedView):
         is arranged to fit the width; in a list of lists, each inner list is a row. Default: all
         panels with data; a line below them lists the rest. Users can hide and show panels.
     height : int, optional
-        Maximum height of the timeline in CSS px. Default: depends on its ranks, within limits.
+        Maximum height of the timeline in CSS px. Default: depends on the number of ranks.
     color : {"kind", "name", "bound"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
@@ -156,7 +157,7 @@ class Dashboard(LinkedView):
         except for the part that was selected in its own panel. Panel ids can also be used. Frames
         are computed on access and cached until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        Bokeh charts of the current selection by panel, for use on their own.
+        Bokeh charts of the current selection, by panel. Each works on its own.
     headline : str
         The most important facts about the whole job, as sentences.
     findings : list of HeadlineFinding

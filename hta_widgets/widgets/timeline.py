@@ -73,12 +73,12 @@ class Timeline(LinkedView):
     search : str
         Text that highlighted names contain, or ``/regular expression/``.
     color : {"kind", "name", "bound"}
-        How events are colored, as for the parameter.
+        How events are colored; see the parameter `color`.
     pinned : list of str
         What is pinned to the top: ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its
         tracks.
     folded : bool
-        Whether similar ranks are folded. Not shared between linked views, nor undone.
+        Whether similar ranks are folded. Not shared by linked views and not part of the history.
     clock : {"recorded", "fitted"}
         The clock in use. Assign to it, or click its badge in the page, to change it. Times in
         `view`, `selection` and frames are on this clock, as are the ``traces`` of this view, which

@@ -422,7 +422,7 @@ class TraceDiff(anywidget.AnyWidget):
         Raises
         ------
         TraceError
-            As `Timeline.to_svg`, and if the runs have no events.
+            As for `Timeline.to_svg`, and if the runs have no events.
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
@@ -455,7 +455,7 @@ class TraceDiff(anywidget.AnyWidget):
         ----------
         path : path-like
         max_mb : float, default 25
-            Detail is embedded up to this page size. The page states what is left out.
+            Page size in MB up to which detail is embedded. The page states what is left out.
 
         Returns
         -------

@@ -241,9 +241,9 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that follows the shared state of linked views.
 
-    `traces` may be anything that `Timeline` accepts. By default, the view has its own `engine` and
-    `state`; pass the engine of another view of the same traces or a state to follow to share them.
-    `traits` are those of the subclass.
+    `traces` may be anything that `Timeline` accepts. The view has its own `engine` and `state`
+    unless they are passed, to share those of another view of the same traces. `traits` are those of
+    the subclass.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
@@ -404,8 +404,8 @@ class LinkedView(anywidget.AnyWidget):
         ----------
         path : path-like
         max_mb : float, default 25
-            Detail is embedded level by level up to this page size. The page states where detail is
-            missing.
+            Page size in MB up to which detail is embedded, level by level. The page states where
+            detail is missing.
 
         Returns
         -------
@@ -526,7 +526,7 @@ class LinkedView(anywidget.AnyWidget):
 def traces_to_draw(
     source: object, viewer: str = "Timeline", clock: Clock | None = None
 ) -> TraceSet:
-    """Load what a view is given and return its traces. A `clock` of None leaves it unchanged."""
+    """Load the argument of a view and return its traces, on the given clock unless that is None."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
         loaded = TraceSet([loaded])

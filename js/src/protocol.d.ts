@@ -274,7 +274,7 @@ export type SameName = {
 };
 
 /**
- * Events around the call that launched a device event. Lists are ordered from innermost.
+ * Events around the call that launched a device event. Lists start with the innermost.
  *
  * `modules` are of type `nn.Module`, `frames` are Python functions, and `shapes` are the input
  * shapes of the innermost operator, as written in the file. If the call belongs to a backward
@@ -365,7 +365,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Host events of a name in a gap; `time` excludes nested events, `longest` has the most. */
+/** Host events of one name in a gap; `time` excludes nested events, as does `longest`. */
 export type HostTime = {
   longest: Brief;
   count: number;
@@ -415,7 +415,7 @@ export type GapReply = {
 };
 
 /**
- * The reply to `search`: the number of matches on each rank with matches.
+ * The reply to `search`: match counts of the ranks that have matches.
  *
  * `left_out` has the number of events of each rank that the page does not contain.
  */
@@ -472,7 +472,7 @@ export type NameSums = {
   short: string;
 };
 
-/** The reply to `totals`. `names` has only the names with the most time, of `names_total`. */
+/** The reply to `totals`. `names` has the names with the most time, out of `names_total`. */
 export type Totals = {
   events: number;
   kinds: readonly Sums[];
