@@ -92,8 +92,8 @@ def arrivals(
         share a clock, delays include the differences between their clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as the stragglers found by `hta_widgets.analysis.stragglers`. By
-        default, no rank is red; a rank is drawn dark if it alone comes last in more than half of
-        its collectives and causes more than half of all waiting.
+        default, no rank is red, but a rank is dark if it alone comes last in more than half of its
+        collectives and causes more than half of all waiting.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         Width in CSS px. Default: the width of the output area.
     **options
@@ -102,9 +102,9 @@ def arrivals(
     Returns
     -------
     bokeh.plotting.figure
-        One dot per collective and rank. Its data source holds the frame's rows plus ``late_ns``.
+        One dot per collective and rank. The data source holds the frame's rows plus ``late_ns``.
         Above 20 000 dots, the chart shows one dot per cell of a fine grid, including the latest
-        arrival in each grid column; the subtitle then states how many are drawn.
+        arrival in each grid column; the subtitle states how many are drawn.
 
     Examples
     --------
@@ -251,8 +251,8 @@ def clock_offsets(
     -------
     bokeh.plotting.figure
         One dot per rank, at its clock offset. A pale bar shows the residuals at the ends of
-        collectives on the recorded clock, a line those on the fitted clock. Its data source holds
-        the frame's rows.
+        collectives on the recorded clock, and a line shows them on the fitted clock. The data
+        source holds the frame's rows.
 
     Examples
     --------
@@ -309,7 +309,7 @@ def collectives(
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per collective, ordered by time. Its data source holds the
+        One row per rank and one cell per collective, ordered by time. The data source holds the
         frame's rows. With more than 400 collectives, a cell covers several and shows the longest
         value. With more than 12 000 cells or 64 ranks, the cells form an image, and the source has
         one row per rank.

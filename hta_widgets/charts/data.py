@@ -340,7 +340,7 @@ _AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the top rows by column `by`, plus one row for the rest, and the labels of all rows."""
+    """Return the top rows by column `by` with one row for the rest, and the row labels."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1

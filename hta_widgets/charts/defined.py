@@ -1,7 +1,7 @@
 """Charts of rows as Bokeh figures, drawn from the JSON files in ``definitions``.
 
 ``js/src/charts/defined.ts`` reads the same files for dashboards; docs/changing.md describes their
-format. Similar ranks are folded into one row or mark, which shows their mean and the range of one
+format. Similar ranks are folded into one row or mark that shows their mean and the range of one
 measure (``folding.ts`` in the page).
 """
 

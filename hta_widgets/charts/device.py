@@ -43,7 +43,7 @@ def temporal_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyze. If it has a
         column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` spent waiting for the
-        last rank), communication is split into transfers and waits, which are hatched.
+        last rank), communication is split into transfers and hatched waits.
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
@@ -54,7 +54,7 @@ def temporal_breakdown(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank. Its data source holds the frame's rows.
+        One bar per rank. The data source holds the frame's rows.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def idle_time_breakdown(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per stream. Its data source holds the frame's rows.
+        One bar per stream. The data source holds the frame's rows.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def kernel_breakdown(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per kernel. Its data source has the columns ``kind, name, count, sum_ns, mean_ns,
+        One bar per kernel. The data source has the columns ``kind, name, count, sum_ns, mean_ns,
         min_ns, max_ns`` over all ranks, and the bar length ``per_rank_ns``. A line extends from
         ``least_ns`` to ``most_ns``, the smallest and the largest sum on any rank.
 
@@ -312,9 +312,9 @@ def kernel_duration_by_rank(
     """Draw the kernel durations of each rank.
 
     With a `name`, or for a single rank, bars show the mean and lines the range. Otherwise each
-    kernel has a row, in which a dot per rank shows the rank's mean relative to the median rank. The
-    scale covers all dots of kernels other than communication, but at least 10 % and at most 100 %;
-    arrowheads at its ends stand for ranks outside it. The farthest of these dots is dark if it
+    kernel has a row with one dot per rank, placed by the rank's mean relative to the median rank.
+    The scale covers all dots of kernels other than communication, but at least 10 % and at most 100
+    %; arrowheads at its ends stand for ranks outside it. The farthest of these dots is dark if it
     differs from the median by at least 5 %, and by at least 1 % of a rank's kernel time.
 
     Parameters

@@ -118,7 +118,7 @@ def diff_ops(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, to the right of zero if the value increased. Its data source has the
+        One bar per name, to the right of zero if the value increased. The data source has the
         columns of the frame.
 
     Examples
@@ -228,7 +228,7 @@ def diff_changes(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per change, showing the time per step after minus before. Its data source has the
+        One bar per change, showing the time per step after minus before. The data source has the
         columns of the frame.
 
     Examples
@@ -357,7 +357,7 @@ def diff_waterfall(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per part, starting where the bar above ends, and one for the total. Its data source
+        One bar per part, starting where the bar above ends, and one for the total. The data source
         has the columns ``label, before_ns, after_ns, diff_ns``.
 
     Examples
@@ -448,7 +448,7 @@ def diff_steps(
     bokeh.plotting.figure
         One row per pair of steps, with a dot for each run and a line between the dots. With several
         pairs, two more rows show the mean of each run, with a line that extends one standard
-        deviation to either side. Its data source has the columns of the frame.
+        deviation to either side. The data source has the columns of the frame.
 
     Examples
     --------
@@ -593,7 +593,7 @@ def diff_icicle(
     bokeh.plotting.figure
         One tile per path, colored by its change. The width is the time per step, averaged over
         before and after so that widths add up. Tiles narrower than 0.1 % of the total are left out.
-        Its data source has the columns of the frame.
+        The data source has the columns of the frame.
 
     Examples
     --------

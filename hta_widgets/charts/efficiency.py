@@ -34,8 +34,8 @@ from hta_widgets.text import duration, plural, rate, share, value
 _HEIGHT = 280
 #: Smallest device time of a drawn row, as a share of all device time.
 _MIN_SHARE = 1e-4
-#: Smallest TFLOP/s of a drawn row, as a share of the highest peak. Including slower rows would
-#: squeeze the rest together.
+#: Smallest TFLOP/s of a drawn row, as a share of the highest peak. Slower rows would stretch the
+#: scale too far.
 _MIN_RATE = 1e-6
 #: Smallest and largest diameter of a mark in px.
 _SMALLEST, _LARGEST = 4.0, 34.0

@@ -142,7 +142,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
             else ""
             for rank in ranks
         ]
-        # If the chart is too narrow for all text columns, those with the most time are shown.
+        # If the chart is too narrow for all text columns, show the columns with the most time.
         columns.append(Column(head, texts, 380 + 140 * by_time.index(column)))
     content = RowsContent(
         data=cells,
@@ -354,7 +354,7 @@ def communication_by_group(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per group. Its data source holds the mean of the frame's times over the group's
+        One bar per group. The data source holds the mean of the frame's times over the group's
         ranks.
 
     Examples

@@ -334,9 +334,9 @@ def queue_length(
     Returns
     -------
     bokeh.plotting.figure
-        One lane per stream. Its data source has the columns of the frame and ``until_ns``, the time
+        One lane per stream. The data source has the columns of the frame and ``until_ns``, the time
         of the next change. Above 20 000 changes, it has the minimum (``queue_length``) and maximum
-        (``most``) of each time slice instead, and the subtitle states that.
+        (``most``) of each time slice instead, as stated in the subtitle.
 
     Examples
     --------
@@ -482,9 +482,9 @@ def memory_timeline(
     Returns
     -------
     bokeh.plotting.figure
-        A stacked step chart. Its data source has the columns of the frame and the edges of each
+        A stacked step chart. The data source has the columns of the frame and the edges of each
         area. Above 20 000 rows, only those with the smallest and largest total in each time slice
-        are kept, and the subtitle states that.
+        are kept, as stated in the subtitle.
 
     Examples
     --------

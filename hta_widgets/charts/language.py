@@ -24,7 +24,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
-#: Largest chart, in rows, in which the minimum and maximum can be seen without stating them.
+#: Largest number of rows for which the minimum and maximum are obvious from the chart.
 _FEW_ROWS = 16
 
 
@@ -139,7 +139,7 @@ def _kinds(label: str) -> str:
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions of cell values. With several arguments, `max` and `min` are applied to cells as well.
+#: Functions that take values. This includes `max` and `min` with several arguments.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,

@@ -145,7 +145,7 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     solid_counts = np.bincount(bin_of_value[solid[~is_zero]], minlength=bins)
     left, right, zero_at = edges[:-1], edges[1:], None
     if is_zero.any():
-        # The bin for zeros is as wide as the others, with a gap of four bins between them.
+        # The bin for zeros is as wide as the others and separated from them by a gap of four bins.
         zero_right = low - 4 / _BINS_PER_DECADE
         zero_left = zero_right - 1 / _BINS_PER_DECADE
         zero_at = (zero_left + zero_right) / 2

@@ -66,7 +66,7 @@ def operators(
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per operator. Its data source has the columns of the frame; times are means over
+        Two bars per operator. The data source has the columns of the frame; times are means over
         ranks.
 
     Examples
@@ -153,7 +153,7 @@ def user_annotation_breakdown(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per annotation. Its data source has the columns of the frame, combined over ranks.
+        One bar per annotation. The data source has the columns of the frame, combined over ranks.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def frequent_kernel_sequences(
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per sequence. Its data source has the columns of the frame, summed over ranks.
+        Two bars per sequence. The data source has the columns of the frame, summed over ranks.
 
     Examples
     --------

@@ -69,9 +69,9 @@ def critical_path(
     Returns
     -------
     bokeh.plotting.figure
-        The path and, below it, one lane per cause. Its data source holds the frame's rows. With
-        more than 20 000 segments, nearby segments with the same cause are merged, and the subtitle
-        states that. At any zoom level, a pixel of the path shows the cause that takes most of its
+        The path and, below it, one lane per cause. The data source holds the frame's rows. With
+        more than 20 000 segments, nearby segments with the same cause are merged, as stated in the
+        subtitle. At any zoom level, a pixel of the path shows the cause that takes most of its
         time, and segments in the other lanes are at least one pixel wide.
 
     Examples
@@ -258,10 +258,10 @@ def job_critical_path(
     Returns
     -------
     bokeh.plotting.figure
-        One lane per rank on the path, with thin lines where the path moves to another rank. Its
+        One lane per rank on the path, with thin lines where the path moves to another rank. The
         data source holds the frame's rows. Lanes are drawn for the 24 ranks with most of the path;
         the rest share a lane. With more than 20 000 segments, adjacent ones with the same rank and
-        cause are merged, and the subtitle states that.
+        cause are merged, as stated in the subtitle.
 
     Examples
     --------
@@ -435,7 +435,7 @@ def job_path_summary(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank, longest first, stacked by cause. Its data source holds the frame's rows.
+        One bar per rank, longest first, stacked by cause. The data source holds the frame's rows.
         Ranks after the first 24 share a bar.
 
     Examples

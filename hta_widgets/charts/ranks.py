@@ -93,7 +93,7 @@ def rank_clusters(
     bokeh.plotting.figure
         Outliers at the top, then the other clusters in descending order of size. Bars show the mean
         over a cluster's ranks, per step. Texts below the bars describe the differences from the
-        typical ranks. Its data source has one row per cluster, with the columns of the frame.
+        typical ranks. The data source has one row per cluster, with the columns of the frame.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def _draw_reasons(
     )
 
 
-#: Heights in px of the strip above the heatmap, which shows the mean over ranks, and of its margin.
+#: Heights in px of the strip of mean values above the heatmap, and of its margin.
 _STRIP, _STRIP_MARGIN = 26, 4
 _SHADES = 128
 _HEATMAP = definition("heatmap")

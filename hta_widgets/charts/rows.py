@@ -327,7 +327,7 @@ def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, heade
     above = 8.0 if profile else 0.0
     if headed:
         above = min(pitch, 20.0)
-    # Bokeh draws marks half a pixel off, which leaves seams between rows. Shift the range to match.
+    # Bokeh draws marks half a pixel off, leaving seams between rows. Shift the range to match.
     shift = 0.5 / pitch if profile else 0.0
     figure = new_figure(
         style,
@@ -360,7 +360,7 @@ def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
 def add_row_outlines(
     figure: Figure, columns: dict[str, Any], span: tuple[float, float], theme: Theme
 ) -> None:
-    """Add an invisible bar per row of an image, which is outlined when the row is selected."""
+    """Add an invisible bar per row of an image. Selecting a row outlines its bar."""
     figure.hbar(
         y="row",
         left=span[0],

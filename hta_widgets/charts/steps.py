@@ -52,8 +52,8 @@ def step_phases(
         One row per phase, step and rank, with the columns ``phase, step, rank, start_ns, dur_ns,
         deviation_share``. The last is relative to the median rank in that step and phase.
     late : iterable of int, optional
-        Ranks to draw in red, such as stragglers. Default: the ranks named in the headline, which
-        dashboard frames have in ``.attrs["late_ranks"]``.
+        Ranks to draw in red, such as stragglers. Default: ``frame.attrs["late_ranks"]``, the late
+        ranks in the headline of the dashboard that made the frame.
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
@@ -62,11 +62,11 @@ def step_phases(
     Returns
     -------
     bokeh.plotting.figure
-        One row per phase, in which each step is a line of dots, one per rank, placed by its
-        difference from the median rank. Ranks that are not in `late` are dark in two cases: the
-        rank exceeds the median by at least 5 %, four times the usual deviation and 2 % of a step;
-        or it is in the headline although other ranks do not wait for it. With a single rank, there
-        is one dot per step, relative to the median step.
+        One row per phase. Each step is a line of dots in it, one per rank, placed by its difference
+        from the median rank. Ranks that are not in `late` are dark in two cases: the rank exceeds
+        the median by at least 5 %, four times the usual deviation and 2 % of a step; or it is in
+        the headline although other ranks do not wait for it. With a single rank, there is one dot
+        per step, relative to the median step.
 
     Examples
     --------
@@ -138,10 +138,10 @@ def step_times(
     -------
     bokeh.plotting.figure
         One row per step, or per group and step, and one dot per rank. If there would be more than
-        64 rows, each group has a single one. Its data source holds the frame's rows. A rank is dark
+        64 rows, each group has a single one. The data source holds the frame's rows. A rank is dark
         if it takes 5 % longer than the median rank and deviates by at least four times the median
         deviation in its row. Above 20 000 dots, only outliers and one dot per grid cell are drawn,
-        and the subtitle states that.
+        as stated in the subtitle.
 
     Examples
     --------

@@ -59,7 +59,7 @@ def stragglers(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank, longest imposed wait first. Its data source holds the frame's rows. With
+        One bar per rank, longest imposed wait first. The data source holds the frame's rows. With
         more than 24 ranks, the first 16 and all stragglers have their own row; the rest share one.
 
     Examples

@@ -350,7 +350,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits consist of parts of events, which have no details of their own.
+    # Lanes of waits show parts of events, so the parts have no details of their own.
     has_event = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest_row(index, ref, low, high) if has_event else None
     return {

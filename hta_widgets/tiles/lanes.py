@@ -93,7 +93,7 @@ class EventLane:
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.sorted_starts
-        # The first event that can overlap the window begins with the union interval at its start.
+        # No event that overlaps the window begins before the union interval at the window's start.
         interval = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
         first = int(begins.searchsorted(self.spans.cover.starts[interval]))
         last = int(begins.searchsorted(end))

@@ -72,7 +72,7 @@ def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
 def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPieces:
     """Return the parts of a rank's waits that do not overlap its transfers.
 
-    Where waits overlap, the time is assigned to the wait that begins first, then to the longest.
+    Where waits overlap, the time counts for the one that begins first or, in a tie, the longest.
     """
     end = waits.start + waits.dur
     if not len(end):
@@ -122,7 +122,8 @@ class LatenessIndex:
     ) -> None:
         self.late, self.clock = list(late), clock
         self.note = str(frame.attrs.get("note", ""))
-        # With each column, pandas would copy the attrs, which list all ranks of all groups.
+        # Drop the attrs (all ranks of all groups), because pandas would copy them with every
+        # column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
         self.frame = _add_lateness(_sort_by_rank(traces, frame))
@@ -204,7 +205,7 @@ class LatenessIndex:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window for a rank in `late` that alone came last."""
+        """Return how long each rank waits in a window for one of `late` that alone came last."""
         if not late:
             return [0] * len(self._ranks)
         # Cached, because nearly all windows have the same stragglers.
@@ -287,12 +288,12 @@ def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
     columns = {str(name): frame[name].array.take(order) for name in frame}
-    # Without `copy=False`, pandas would consolidate the columns, which takes longer than sorting.
+    # By default, pandas would consolidate the columns, and that takes longer than the sorting.
     return pd.DataFrame(columns, copy=False)
 
 
 def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the lateness of ranks that alone came last, and the waits that they cause.
+    """Add the lateness of each rank that alone came last, and the waits that it causes.
 
     Lateness is measured from the median arrival of the other ranks.
     """

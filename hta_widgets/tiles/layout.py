@@ -93,7 +93,7 @@ class SummaryRow:
     label: str
     tracks: tuple[int, ...] = ()
     annotations: bool = False
-    #: For communication, the lanes of its waits and late arrivals. Otherwise -1.
+    #: Lanes of the waits and late arrivals of a communication lane; -1 for other lanes.
     wait: int = -1
     late: int = -1
 
@@ -105,7 +105,7 @@ class SummaryRow:
 
 @dataclass(slots=True)
 class TrackRow:
-    """A track, drawn on `lanes` lanes from `lane0` on. The fields are those of the scene.
+    """A track on the lanes from `lane0` to `lane0 + lanes - 1`. The fields are those of the scene.
 
     `lane0`, `wait` and `late` are set once the number of preceding lanes is known.
     """

@@ -180,7 +180,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Host events of one name in a gap; `time` excludes nested events, as does `longest`."""
+    """Events of one name in a gap. `time` excludes nested events; `longest` has the most time."""
 
     longest: Brief
     count: int
@@ -408,7 +408,7 @@ class SimilarRanks(TypedDict):
 
 
 class Outlier(TypedDict):
-    """A rank that is unlike the rest."""
+    """A rank that is not similar to the other ranks."""
 
     rank: int
     why: str

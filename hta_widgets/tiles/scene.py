@@ -326,7 +326,7 @@ class DeviceTimes:
     #: Start and end of each rank's data.
     low: Ints
     high: Ints
-    #: Start of the first and end of the last device work of each rank.
+    #: Start of each rank's first device work, and end of its last.
     first: Ints
     last: Ints
     #: Unions of intervals, by the names in `_PARTS`.

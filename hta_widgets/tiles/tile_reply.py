@@ -1,7 +1,7 @@
 """Replies to requests for tiles.
 
-`answer_tiles` adds lanes until the deadline or the size limit of the request is reached, and lists
-the remaining lanes, which the page requests next. The columns of all tiles and of all slices are
+`answer_tiles` adds lanes until the deadline or the size limit of the request is reached. It lists
+the remaining lanes for the page's next request. The columns of all tiles and of all slices are
 concatenated. ``slice_first`` holds the index of the first slice of each tile, followed by the total
 number of slices. For example, two tiles with 1 and 2 slices::
 

@@ -28,7 +28,7 @@ def check_bins(bins: int) -> None:
 
 def bin_starts(start: int, end: int, bins: int) -> Ints:
     """Return the start of each bin of a window, rounded up."""
-    # Round up by negating the edges of the negated window, which are rounded down.
+    # To round up, negate the window and the rounded-down edges.
     return start - bin_edges(0, start - end, bins)[:-1]
 
 

@@ -142,7 +142,7 @@ class Timeline(LinkedView):
         """Write the current view as an SVG file: all rows, with a legend and a scale bar.
 
         The picture is drawn in Python and needs no browser. Ranks are folded as in this timeline.
-        Ranks unfolded by a user in a page are only drawn by the export in that page.
+        Ranks that a user unfolds in the page appear only in pictures exported there.
 
         Parameters
         ----------

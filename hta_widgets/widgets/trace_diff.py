@@ -56,7 +56,7 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 
 
 class SideTimeline(Timeline):
-    """The timeline of one run, which opens a comm only if it is displayed separately.
+    """The timeline of one run. It opens a comm only if it is displayed separately.
 
     The page of a comparison draws the two runs and only needs the state of each timeline.
     """
@@ -117,7 +117,7 @@ def first_window(
 def aligned_window(
     comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the window that corresponds to a window of the side `lead` on the other side."""
+    """Return the window on the other side that corresponds to a window on the side `lead`."""
     alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
@@ -136,9 +136,9 @@ class TraceDiff(anywidget.AnyWidget):
     """Show the differences between two runs on a common time axis, call by call.
 
     The view consists of a headline, the aligned steps of both runs, the causes of the difference,
-    names that changed, the operator tree of both runs, and the timelines, in which each rank of the
-    second run is below the same rank of the first. If a call is selected on one side, its partner
-    is shown on the other.
+    names that changed, the operator tree of both runs, and the timelines, with each rank of the
+    second run below the same rank of the first. If a call is selected on one side, its partner is
+    shown on the other.
 
     Parameters
     ----------

@@ -241,9 +241,9 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that follows the shared state of linked views.
 
-    `traces` may be anything that `Timeline` accepts. The view has its own `engine` and `state`
-    unless they are passed, to share those of another view of the same traces. `traits` are those of
-    the subclass.
+    `traces` may be anything that `Timeline` accepts. By default, the view has its own `engine` and
+    `state`. Pass those of another view of the same traces to share them. `traits` are those of the
+    subclass.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)

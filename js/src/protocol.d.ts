@@ -365,7 +365,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Host events of one name in a gap; `time` excludes nested events, as does `longest`. */
+/** Events of one name in a gap. `time` excludes nested events; `longest` has the most time. */
 export type HostTime = {
   longest: Brief;
   count: number;

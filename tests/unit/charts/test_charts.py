@@ -143,7 +143,7 @@ def test_every_chart_says_what_it_draws():
 
 
 def test_a_chart_of_traces_says_what_is_missing(job):
-    with pytest.raises(TypeError, match=r"'operator_name' \(in analysis\.frequent_kernel_sequences"):
+    with pytest.raises(TypeError, match=r"'operator_name' \(in analysis\.frequent_kernel_seq"):
         charts.frequent_kernel_sequences(job)
     with pytest.raises(TypeError, match=r"'topp' of analysis\.kernel_breakdown"):
         charts.kernel_breakdown(job, topp=3)
