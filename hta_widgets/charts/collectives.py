@@ -352,7 +352,7 @@ class _Grid:
         self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
-        # Ranks to outline; in red if they were passed by the caller.
+        # Ranks to outline, in red if passed by the caller.
         self.marked, self.is_red = most_often_last(data, late), late is not None
         self.count = len(collectives)
         self.per_cell = max(1, math.ceil(self.count / _MAX_COLUMNS))

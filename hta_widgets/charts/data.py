@@ -185,7 +185,7 @@ def _arguments_of(
 
 
 def _leaves_out_events(selection: object) -> bool:
-    """Return whether a selection restricts more than its window and ranks."""
+    """Return whether a selection restricts anything besides its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
     return any(part is not None for part in (selection.tracks, selection.query, selection.ids))

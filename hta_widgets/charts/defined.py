@@ -200,7 +200,7 @@ def draw_definition(
     title: str = "",
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw a frame according to the chart definition `name`; each of `clusters` shares a row."""
+    """Draw a frame according to the chart definition `name`; ranks of a cluster share a row."""
     title = fill_device_word(title or specs.rows_definition(name).title, frame)
     style = FigureStyle(title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)
@@ -424,7 +424,7 @@ def color_of(token: str, colors: Theme) -> str:
 
 
 def item_colors(color: specs.ItemColor, scope: Scope, colors: Theme) -> list[str]:
-    """Evaluate a color definition to one color per item."""
+    """Evaluate a color definition and return one color per item."""
 
     def evaluate_items(code: specs.Code) -> Any:
         return np.broadcast_to(evaluate(code, scope), len(scope["row"]))

@@ -152,7 +152,7 @@ class ColumnColor(_Spec, tag_field="type", tag="column"):
 
 
 class RampColor(_Spec, tag_field="type", tag="ramp"):
-    """A color per item on a ramp, at a position from 0 to 1; `missing` is used where it is NaN."""
+    """A color per item on a ramp, at a position from 0 to 1; `missing` if the position is NaN."""
 
     ramp: Literal["busy", "waiting"]
     at: Code

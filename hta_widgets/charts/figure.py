@@ -232,7 +232,7 @@ def keep_fitting(
             "labels": labels,
             "legend": legend,
             "timed": timed,
-            # On a linear axis, narrow figures thin out the ticks.
+            # The script thins out these ticks in narrow figures. It leaves logarithmic axes alone.
             "ticks": [] if is_log else sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },

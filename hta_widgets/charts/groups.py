@@ -278,7 +278,7 @@ def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
     max_rows = max(1, _MAX_ROWS // groups["column"].nunique() - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
     order_in_column = order.groupby("column").cumcount().reindex(groups.index)
-    # A single remaining group needs no shared row, but takes its place.
+    # A single extra group gets its own row instead of a row for "more".
     all_fit = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
     return (order_in_column < max_rows) | all_fit
 

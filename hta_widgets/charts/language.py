@@ -41,7 +41,7 @@ def length_text(mean: float) -> str:
 def extremes_text(
     names: Sequence[str], values: object, format_value: Callable[[float], str]
 ) -> str:
-    """Return a text with the minimum and the maximum and their names; "" for up to 16 rows."""
+    """Return the minimum and the maximum with their names as text; "" for up to 16 rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""

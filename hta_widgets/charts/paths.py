@@ -259,9 +259,9 @@ def job_critical_path(
     -------
     bokeh.plotting.figure
         One lane per rank on the path, with thin lines where the path moves to another rank. The
-        data source holds the frame's rows. Lanes are drawn for the 24 ranks with most of the path;
-        the rest share a lane. With more than 20 000 segments, adjacent ones with the same rank and
-        cause are merged, as stated in the subtitle.
+        data source holds the frame's rows. The 24 ranks with the longest parts of the path have
+        their own lanes; the rest share a lane. With more than 20 000 segments, adjacent ones with
+        the same rank and cause are merged, as stated in the subtitle.
 
     Examples
     --------

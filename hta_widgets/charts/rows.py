@@ -322,8 +322,7 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
 def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, headed: bool) -> Figure:
     scale, rows = content.scale, len(content.names)
     profile = rows > NAMED_ROWS
-    # A profile has no row for column heads, but its first name needs space, as it is taller than a
-    # row.
+    # A profile has no column heads, but needs space for its first name, which is taller than a row.
     above = 8.0 if profile else 0.0
     if headed:
         above = min(pitch, 20.0)

@@ -121,8 +121,8 @@ def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
 
 MAX_HISTOGRAM_BINS: int = facts("limits")["histogram_bins"]
 
-#: Ratio of longest to shortest duration from which bins are logarithmic. With bins of equal width,
-#: nearly all durations would fall into the first bin.
+#: Bins are logarithmic if the longest duration is at least this many times the shortest. With bins
+#: of equal width, nearly all durations would fall into the first bin.
 _LOG_FROM: int = facts("limits")["log_bins_ratio"]
 
 
@@ -350,7 +350,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits show parts of events, so the parts have no details of their own.
+    # Lanes of waits show parts of events. A part has no details of its own.
     has_event = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest_row(index, ref, low, high) if has_event else None
     return {

@@ -89,7 +89,7 @@ class EventLane:
         return prefix[positions + 1] - prefix[positions]
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
-        """Return positions in `rows` of the events that overlap a window and last `at_least` ns."""
+        """Return positions in `rows` of events in a window that last `at_least` ns or longer."""
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.sorted_starts

@@ -1,6 +1,6 @@
 """Late arrivals and the waits that they cause, by lane, by window and over time.
 
-Replies to ``clusters`` are also made here.
+It also answers ``clusters`` requests.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPi
     end = waits.start + waits.dur
     if not len(end):
         return waits
-    # Delay the start of each wait to the latest end of all waits before it.
+    # Move the start of each wait to the latest end of the waits before it, if that is later.
     latest_end = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
     start = np.maximum(waits.start, latest_end)
     has_length = end > start
@@ -368,7 +368,7 @@ class Ribbon:
     ) -> tuple[dict[str, Any], bytes]:
         """Answer ``ribbon``: the latest arrival per rank and bin, and the costliest call per bin.
 
-        The window is divided into `bins` equal bins. `ranks` restricts the arrivals.
+        The window is divided into `bins` equal bins. `ranks` restricts whose arrivals are included.
         """
         check_window(start, end)
         check_bins(bins)

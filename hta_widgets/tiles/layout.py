@@ -496,7 +496,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
 def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     """Return host thread labels by track: main thread, then backward threads, then the others.
 
-    The main thread is the one with the most steps, then with the most calls.
+    The main thread is the thread with the most steps. Ties are broken by the number of calls.
     """
     threads = counts.with_role("thread")
     if not threads:

@@ -234,7 +234,7 @@ class GapReply(TypedDict):
 class MatchCount(TypedDict):
     """The reply to ``search``: match counts of the ranks that have matches.
 
-    `left_out` has the number of events of each rank that the page does not contain.
+    `left_out` has the event counts of the ranks that are not in the page.
     """
 
     total: int

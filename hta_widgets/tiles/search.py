@@ -120,7 +120,7 @@ def _bins_of_rows(
     edges = bin_starts(view.start, view.end, view.bins) - marked.index.rank.shift_ns
     starts = marked.table.start_ns[rows]
     ends = starts + marked.table.dur_ns[rows]
-    # Rows in the window are sorted by start, so it suffices to search for each bin.
+    # Rows in the window are sorted by start, so one binary search per bin is enough.
     counts = np.diff(np.append(starts[earlier:].searchsorted(edges), len(rows) - earlier))
     counts[0] += earlier
     first = np.repeat(np.arange(view.bins), counts)
@@ -141,7 +141,7 @@ def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:
 
 
 def _folded_lanes(index: RankIndex) -> Ints:
-    """Return folded lanes within the rank by track and kind; -1 where events have none."""
+    """Return the folded lane by track and kind, counted within the rank; -1 without one."""
     rank = index.rank
     tracks = rank.table.tracks
     folded = np.full((len(tracks), len(KINDS)), -1, np.int64)

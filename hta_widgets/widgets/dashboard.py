@@ -154,8 +154,8 @@ class Dashboard(LinkedView):
         The metric shown in the heatmap.
     frames : mapping of str to DataFrame
         ``frames["kernel_breakdown"]`` is the result of that analysis for the current selection,
-        except for the part that was selected in its own panel. Panel ids can also be used. Frames
-        are computed on access and cached until the selection changes.
+        ignoring what was selected in its own panel. Panel ids can also be used. Frames are computed
+        on access and cached until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
         Bokeh charts of the current selection, by panel. Each works on its own.
     headline : str

@@ -405,7 +405,7 @@ class TraceDiff(anywidget.AnyWidget):
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
-        """Write the two timelines as an SVG file, before above after, in the current colors.
+        """Write both timelines as an SVG file in the current colors, the run before on top.
 
         Parameters
         ----------

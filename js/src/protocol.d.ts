@@ -417,7 +417,7 @@ export type GapReply = {
 /**
  * The reply to `search`: match counts of the ranks that have matches.
  *
- * `left_out` has the number of events of each rank that the page does not contain.
+ * `left_out` has the event counts of the ranks that are not in the page.
  */
 export type MatchCount = {
   total: number;
@@ -589,7 +589,7 @@ export type SimilarRanks = {
   why: string;
 };
 
-/** A rank that is unlike the rest. */
+/** A rank that is not similar to the other ranks. */
 export type Outlier = {
   rank: number;
   why: string;
