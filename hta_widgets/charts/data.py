@@ -223,10 +223,9 @@ def require_frame(
     """Return `source` if it is a frame; otherwise raise a `TraceError` that names `origin`."""
     if isinstance(source, pd.DataFrame):
         return source
-    others = ", or runs it on a TraceSet, a Trace or a Selection" if takes_traces else ""
+    others = ", or a TraceSet, a Trace or a Selection" if takes_traces else ""
     raise TraceError(
-        f"charts.{chart} draws the DataFrame of {origin}{others}; it was given a"
-        f" {type(source).__name__}",
+        f"charts.{chart} takes the DataFrame of {origin}{others}, not a {type(source).__name__}",
         remedy="Load files first: traces = hw.load(path)." if takes_traces else None,
     )
 

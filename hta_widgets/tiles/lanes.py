@@ -24,7 +24,7 @@ from hta_widgets.trace.intervals import (
 )
 
 BLOCK = 64
-KEEPS_NO_ROWS = "this lane has no slices, so its rows are not kept"
+KEEPS_NO_ROWS = "this lane has no slices, so it keeps no rows"
 EventRows = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.intp]
 

@@ -137,7 +137,7 @@ def test_every_chart_says_what_it_draws():
     ]
     assert len(drawing) > 40
     for draw in drawing:
-        words = rf"charts\.{draw.__name__} draws the DataFrame of .* a str"
+        words = rf"charts\.{draw.__name__} takes the DataFrame of .* a str"
         with pytest.raises(hw.TraceError, match=words):
             draw("demo-job")
 
@@ -145,7 +145,7 @@ def test_every_chart_says_what_it_draws():
 def test_a_chart_of_traces_says_what_is_missing(job):
     with pytest.raises(TypeError, match=r"'operator_name' \(in analysis\.frequent_kernel_seq"):
         charts.frequent_kernel_sequences(job)
-    with pytest.raises(TypeError, match=r"'topp' of analysis\.kernel_breakdown"):
+    with pytest.raises(TypeError, match=r"'topp' \(in analysis\.kernel_breakdown"):
         charts.kernel_breakdown(job, topp=3)
     with pytest.raises(hw.TraceError, match=r"diff\.steps\(diff\.compare\(before, after\)\)"):
         charts.diff_steps(job)
