@@ -1,4 +1,4 @@
-"""Bokeh figures. Each function draws the result of the analysis of the same name."""
+"""Bokeh figures. The functions take the result of an analysis and return a chart of it."""
 
 from typing import TYPE_CHECKING
 

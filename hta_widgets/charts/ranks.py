@@ -57,7 +57,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, cut_text, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
-#: Maximum total number of rows.
+#: Maximum number of rows, summed over all clusters.
 _MAX_ROWS = 60
 #: Columns that are averaged over the ranks of a cluster.
 _MEANS = (

@@ -32,8 +32,8 @@ CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: Codes of the classes without a change, and the weight of time in other classes: changes that take
-#: a tenth of the busy time determine the class of a cell.
+#: The classes without a change, and the weight of time in all other classes. Changes that take a
+#: tenth of the busy time thus determine the class of a cell.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])

@@ -527,7 +527,7 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
 
 
 def _streams(counts: _TrackCounts) -> list[int]:
-    """Return the track positions of each device, streams before annotations.
+    """Return the positions of device tracks by device, with streams before annotations.
 
     Communication streams follow the other streams.
     """
