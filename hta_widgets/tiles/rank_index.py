@@ -98,7 +98,7 @@ class RankIndex:
         self._overlays: dict[LaneRef, TableRows] = {}
 
     def rows(self, table: str) -> TableRows:
-        """Return the table with a name used in the protocol."""
+        """Return a table by its name in the protocol."""
         if table not in {"events", "asyncs", "instants"}:
             raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
         rows: TableRows = getattr(self, table)
