@@ -1,4 +1,4 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
+"""Bokeh figures. The functions take the result of an analysis and return a chart of it."""
 
 from typing import TYPE_CHECKING
 

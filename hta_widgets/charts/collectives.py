@@ -1,4 +1,4 @@
-"""Charts of collectives: when ranks arrive, how long they wait, and their clocks."""
+"""Charts of collectives: arrivals, waits and clock offsets by rank."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
-#: Maximum number of dots; of more points, one per cell of a grid is drawn (`thin_points`).
+#: Maximum number of dots. If there are more points, `thin_points` keeps one per grid cell.
 _MAX_DOTS = 20_000
 _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
@@ -83,28 +83,28 @@ def arrivals(
     title: str = "Arrival delay by rank",
     **options: object,
 ) -> Figure:
-    """Draw how late ranks arrive at collectives over time, against the median of each collective.
+    """Draw when each rank arrives at collectives, relative to the median arrival.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.collectives`. If the ranks do not share a clock, delays
-        include the differences between their clocks.
+        Result of `hta_widgets.analysis.collectives`, or traces to analyze. If the ranks do not
+        share a clock, delays include the differences between their clocks.
     late : iterable of int, optional
-        Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. Default:
-        none. A rank is dark instead if it is the only one that is last at more than half of its
-        collectives, and causes more than half of all waiting.
+        Ranks to draw in red, such as the stragglers found by `hta_widgets.analysis.stragglers`. By
+        default, no rank is red, but a rank is dark if it alone comes last in more than half of its
+        collectives and causes more than half of all waiting.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
-        20 000 dots, one per cell of a fine grid is drawn, and the latest of each column of the grid
-        is always drawn. The subtitle reports that.
+        One dot per collective and rank. The data source holds the frame's rows plus ``late_ns``.
+        Above 20 000 dots, the chart shows one dot per cell of a fine grid, including the latest
+        arrival in each grid column; the subtitle states how many are drawn.
 
     Examples
     --------
@@ -122,9 +122,9 @@ def arrivals(
     data["is_late"] = data["rank"].isin(marked).to_numpy()
     spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
     data, thinning = _thin_arrivals(data)
-    # Dots of marked ranks are drawn last, on top of the others.
+    # Draw the dots of marked ranks last, on top of the others.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # Only ranks that the caller names are red: these rows alone do not show a straggler.
+    # Only ranks passed by the caller are red. These rows alone do not identify a straggler.
     marked_color = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], marked_color, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -157,7 +157,6 @@ def arrivals(
 
 
 def _thin_arrivals(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the arrivals to draw, the number that each dot shows, and a note on the others."""
     if len(data) <= _MAX_DOTS:
         return data.assign(arrivals=1), ""
     drawn, counts = thin_points(
@@ -240,19 +239,20 @@ def clock_offsets(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.clock_offsets`.
+        Result of `hta_widgets.analysis.clock_offsets`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One dot per rank at its offset. A pale bar shows the residuals at the ends of collectives on
-        the recorded clock, and a line those on the fitted clock. Its source has the frame's rows.
+        One dot per rank, at its clock offset. A pale bar shows the residuals at the ends of
+        collectives on the recorded clock, and a line shows them on the fitted clock. The data
+        source holds the frame's rows.
 
     Examples
     --------
@@ -261,11 +261,11 @@ def clock_offsets(
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
 
-#: Maximum number of columns; if there are more collectives, several share a cell.
+#: Maximum number of columns. If there are more collectives, several share a cell.
 _MAX_COLUMNS = 400
-#: Maximum number of cells that are drawn as rectangles; more are drawn as one image.
+#: Maximum number of cells drawn as rectangles. If there are more, they are drawn as an image.
 _MAX_CELLS = 12_000
-#: Maximum number of collectives whose cells are wide enough for an outline.
+#: Maximum number of columns in which cells are wide enough for an outline.
 _MAX_OUTLINED = 80
 _SHADES = 64
 
@@ -295,23 +295,24 @@ def collectives(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.collectives`.
+        Result of `hta_widgets.analysis.collectives`, or traces to analyze.
     measure : {"wait", "lateness"}, default "wait"
-        Wait for the last rank, or arrival after the median of the collective's ranks; earlier
-        arrivals count as 0.
+        Draw the wait for the last rank, or the delay after the median arrival. Arrivals before the
+        median count as 0.
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per collective, in order of time; its source has the frame's
-        rows. With more than 400 collectives, each cell shows the longest of several. With more
-        than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
+        One row per rank and one cell per collective, ordered by time. The data source holds the
+        frame's rows. With more than 400 collectives, a cell covers several and shows the longest
+        value. With more than 12 000 cells or 64 ranks, the cells form an image, and the source has
+        one row per rank.
 
     Examples
     --------
@@ -337,9 +338,9 @@ def collectives(
 
 
 class _Grid:
-    """Waits or delays by rank and cell. A cell is `per_cell` consecutive collectives.
+    """Waits or delays by rank and cell, where a cell is `per_cell` consecutive collectives.
 
-    A row is a rank. The axis numbers the collectives in order of time.
+    Each row is a rank. The horizontal axis counts collectives in order of time.
     """
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
@@ -347,15 +348,15 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        # The rank's activity in this time.
+        # The verb for this time in legends and tooltips.
         self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
-        # The ranks to outline, in red if the caller names them.
+        # Ranks to outline, in red if passed by the caller.
         self.marked, self.is_red = most_often_last(data, late), late is not None
         self.count = len(collectives)
         self.per_cell = max(1, math.ceil(self.count / _MAX_COLUMNS))
-        # The number of cells of each row, and the right edge of the last one.
+        # The number of cells per row, and the right edge of the last cell.
         self.columns = math.ceil(self.count / self.per_cell)
         self.end = float(self.columns * self.per_cell)
         cell_of_row = np.searchsorted(collectives, data["collective"]) // self.per_cell
@@ -363,14 +364,14 @@ class _Grid:
         data["left"] = cell_of_row * self.per_cell
         data["shown_ns"] = data[self.measure].clip(lower=0)
         self.arrivals = data
-        # The row of `arrivals` with the largest ``shown_ns`` of each cell.
+        # For each cell, the row of `arrivals` with the largest ``shown_ns``.
         self.cells = largest_of_cells(data, "shown_ns") if self.per_cell > 1 else data
         self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
         self.total_ns = data.groupby("row")["shown_ns"].sum().to_numpy()
 
     @property
     def darkest_ns(self) -> float:
-        """Time of the darkest colour; the few longer cells would make all others pale."""
+        """Return the time of the darkest color, low enough that most cells are not pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
         return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
 
@@ -379,6 +380,7 @@ class _Grid:
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
+        """Arrange one value per cell as an array of ranks by columns."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix
@@ -400,7 +402,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     shades = np.array(color_ramp(theme.waiting, _SHADES))
     depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest_ns, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
-    # A cell of several collectives has no last rank.
+    # If a cell stands for several collectives, no single rank is last.
     is_last = (data["last_rank"] == data["rank"]) & complete_rows(data)
     data["is_last"] = is_last & (grid.per_cell == 1)
     has_outlines = grid.columns <= _MAX_OUTLINED and bool(grid.total_ns.any())
@@ -409,7 +411,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     if grid.measure == "wait_ns":
         data.loc[is_outlined, "fill"] = theme.late_fill
     if has_outlines:
-        # Outlines overlap the neighbouring cells, so outlined cells are drawn last.
+        # Outlines overlap neighboring cells, so outlined cells are drawn last.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
     data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if number < 0 else size(number) for number in data["size_bytes"]]
@@ -448,12 +450,12 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
 
 
 def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height: float) -> None:
-    """Outline the rows of marked ranks, in charts whose cells are too narrow for outlines."""
+    """Outline the rows of marked ranks. Used if cells are too narrow to be outlined."""
     if not grid.marked:
         return
     rows = np.searchsorted(grid.ranks, grid.marked)
     outline = theme.late if grid.is_red else theme.ink
-    # The wider line in the background's colour separates the outline from the cells.
+    # The wider line, in the background color, separates the outline from the cells.
     for color, width in ((theme.bg, 3.5), (outline, 1.5)):
         figure.quad(
             left=[0.0] * len(rows),
@@ -469,7 +471,7 @@ def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height:
 def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     theme, rows = style.theme, len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
-    # Space for the name of the first row, which may be taller than the row.
+    # Leave space for the name of the first row, which may be taller than the row.
     above = 8
     figure = new_figure(
         style,

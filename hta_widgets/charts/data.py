@@ -1,4 +1,4 @@
-"""Prepare frames for charts: run their analysis, select top rows, compute medians and labels."""
+"""Prepare frames for charts: run the analysis, select the top rows, compute medians and labels."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
-#: Minimum number of a rank's collectives for `most_often_last` to mark it.
+#: Minimum number of collectives that a rank needs to be marked by `most_often_last`.
 _MIN_COLLECTIVES = 4
 
 
 def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
-    """Return the median of each value's group."""
+    """Return, for each value, the median of its group."""
     numbers = pd.Series(np.asarray(values, dtype=float))
     return numbers.groupby(np.asarray(groups)).transform("median").to_numpy(float)
 
 
 def complete_rows(frame: pd.DataFrame) -> Bools:
-    """Return a mask of the rows of `collectives` whose collective has an event on every rank.
+    """Return a mask of the rows whose collective has an event from every rank.
 
-    A rank whose event is missing may have been the last one.
+    If an event is missing, its rank may have been the last to arrive.
     """
     if {"ranks", "group_size"} <= set(frame.columns):
         return (frame["ranks"] >= frame["group_size"]).to_numpy()
@@ -44,12 +44,12 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 
 
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark: the ranks in `late`, or the rank that causes most of the waiting.
+    """Return the ranks to mark: those in `late`, or the rank that causes most of the waiting.
 
-    Without `late`, this is a rank with at least four collectives that alone is last at more than
-    half of them, and that causes more than half of all waiting. Collectives that lack the event of
-    a rank are not counted. A marked rank need not be a straggler:
-    `hta_widgets.analysis.stragglers` judges that, from more than these rows.
+    Without `late`, a rank is marked if it takes part in at least four collectives, alone is last in
+    more than half of them, and causes more than half of all waiting. Collectives with missing
+    events are ignored. A marked rank is not necessarily a straggler:
+    `hta_widgets.analysis.stragglers` uses more data than these rows to find stragglers.
     """
     if late is not None:
         wanted = set(late)
@@ -67,10 +67,11 @@ def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> l
 def thin_points(
     x: npt.ArrayLike, y: npt.ArrayLike, grids: npt.ArrayLike, *, columns: int, rows: int
 ) -> tuple[Rows, Ints]:
-    """Return the index of one point per cell of a grid, and the number of points in the cell.
+    """Return the index of one point per grid cell, and the number of points in each cell.
 
-    The highest point of each column of the grid is kept for its cell. Other cells keep their first
-    point: the highest ones would form a pattern. `grids` has the number of each point's grid.
+    In a cell that contains the highest point of its grid column, that point is kept; in other
+    cells, the first point. Keeping the highest point of every cell would produce a visible pattern.
+    `grids` assigns each point to a grid.
     """
     column = _cell_numbers(x, columns) + np.asarray(grids, dtype=np.int64) * columns
     cell = column * rows + _cell_numbers(y, rows)
@@ -82,7 +83,7 @@ def thin_points(
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
-    """Return the cell of each coordinate; the range of all is divided into `cells` equal cells."""
+    """Divide the range of the coordinates into equal cells; return the cell of each coordinate."""
     values = np.asarray(coordinates, dtype=float)
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
@@ -97,7 +98,7 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
-    """Return `steps` colours from the first to the last stop, evenly spaced."""
+    """Return `steps` evenly spaced colors from the first stop to the last."""
     position = np.linspace(0, len(stops) - 1, steps)
     channels = [
         np.interp(position, np.arange(len(stops)), channel).round().astype(int).tolist()
@@ -115,11 +116,11 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    #: Argument of charts: a frame, or traces from which their analysis makes the frame.
+    #: Input of charts: a frame, or traces to run the chart's analysis on.
     ChartSource = pd.DataFrame | TraceSet | Trace | Selection
     ChartFrame = pd.DataFrame
 else:
-    # `check_arguments` accepts anything here: the errors of `analysis_frame` name the analysis.
+    # `check_arguments` accepts anything here because `analysis_frame` raises clearer errors.
     ChartSource = ChartFrame = Any
 
 
@@ -132,12 +133,12 @@ def analysis_frame(
     analysis: str = "",
     input_analysis: str = "",
 ) -> pd.DataFrame:
-    """Return the frame of a chart: `source`, or the result of the chart's analysis of traces.
+    """Return the frame to draw: `source` itself, or the result of running the analysis on traces.
 
-    The analysis has the name of the chart unless `analysis` names another one, and gets the
-    `options`. If it takes a frame instead of traces, it gets the frame of `input_analysis`. Raises
-    a `TypeError` for options together with a frame, and a `TraceError` if a frame with rows lacks
-    any of the `columns`, whose names are separated by spaces.
+    The analysis has the same name as the chart unless `analysis` names another one; it is called
+    with `options`. If it takes a frame instead of traces, `input_analysis` is run first to make
+    that frame. Raises a `TypeError` if `options` are combined with a frame, and a `TraceError` if a
+    frame with rows lacks any of the space-separated `columns`.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -161,9 +162,9 @@ def analysis_frame(
 def _arguments_of(
     name: str, source: Any, options: Mapping[str, Any]
 ) -> tuple[TraceSet, dict[str, Any]]:
-    """Return the traces and arguments of an analysis, with what `source` selects.
+    """Return the traces and the arguments to call an analysis with; a `Selection` restricts them.
 
-    Raises a `TypeError` for options that the analysis does not take.
+    Raises a `TypeError` if the analysis does not accept one of the options.
     """
     signature = inspect.signature(getattr(analyses, name))
     arguments = dict(options)
@@ -179,19 +180,19 @@ def _arguments_of(
     try:
         signature.bind(traces, **arguments)
     except TypeError as error:
-        raise TypeError(f"{error} of analysis.{name}, which this chart runs") from None
+        raise TypeError(f"{error} (in analysis.{name}, which this chart calls)") from None
     return traces, arguments
 
 
 def _leaves_out_events(selection: object) -> bool:
-    """Return whether a selection excludes any event within its window and ranks."""
+    """Return whether a selection restricts anything besides its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
     return any(part is not None for part in (selection.tracks, selection.query, selection.ids))
 
 
 def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
-    """Return the frame of a chart: `source`, or for traces the frame of a dashboard's panel."""
+    """Return the frame to draw: `source` itself, or the frame of a dashboard panel for traces."""
     if not isinstance(source, (TraceSet, Trace, Selection)):
         origin = f'a Dashboard\'s panel_frame("{panel}")'
         return require_frame(chart, source, origin, takes_traces=True)
@@ -207,7 +208,7 @@ def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
 
 
 def diff_frame(chart: str, source: ChartFrame, columns: str) -> pd.DataFrame:
-    """Return the frame of a chart of two runs; it must have the `columns` unless it is empty."""
+    """Return the frame of a comparison chart; it must have the `columns` unless it is empty."""
     name = chart.removeprefix("diff_")
     origin = f"hta_widgets.diff.{name}(diff.compare(before, after))"
     frame = require_frame(chart, source, origin)
@@ -219,21 +220,20 @@ def diff_frame(chart: str, source: ChartFrame, columns: str) -> pd.DataFrame:
 def require_frame(
     chart: str, source: object, origin: str, *, takes_traces: bool = False
 ) -> pd.DataFrame:
-    """Return the source if it is a frame; else raise a `TraceError` that names its origin."""
+    """Return `source` if it is a frame; otherwise raise a `TraceError` that names `origin`."""
     if isinstance(source, pd.DataFrame):
         return source
-    others = ", or runs it on a TraceSet, a Trace or a Selection" if takes_traces else ""
+    others = ", or a TraceSet, a Trace or a Selection" if takes_traces else ""
     raise TraceError(
-        f"charts.{chart} draws the DataFrame of {origin}{others}; it was given a"
-        f" {type(source).__name__}",
+        f"charts.{chart} takes the DataFrame of {origin}{others}, not a {type(source).__name__}",
         remedy="Load files first: traces = hw.load(path)." if takes_traces else None,
     )
 
 
 def require_columns_of(frame: pd.DataFrame, source: str, columns: str) -> None:
-    """Raise a `TraceError` that names the missing columns and the source, if columns are missing.
+    """Raise a `TraceError` that names `source` and the missing columns, if any column is missing.
 
-    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``; spaces separate the columns.
+    `source` is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``. `columns` is space-separated.
     """
     package, _, name = source.partition(".")
     remedy = f"Give the frame of hta_widgets.{source}."
@@ -242,15 +242,16 @@ def require_columns_of(frame: pd.DataFrame, source: str, columns: str) -> None:
     require_columns(frame, remedy, columns.split())
 
 
-#: Purposes of process groups, in the order of charts: groups of neighbouring ranks come first.
+#: Purposes of process groups in the order of chart columns. Groups of neighboring ranks come first.
 KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown")
 
 
 def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the columns ``code``, ``column`` and ``number`` of their group.
+    """Add the columns ``code``, ``column`` and ``number``, which locate the group of each row.
 
-    ``code`` numbers all groups. ``column`` is a column of the chart, and ``number`` the position of
-    the group in it. Groups of one kind share a column unless a rank is in several of them.
+    ``code`` identifies the group, ``column`` is the chart column in which the group is drawn, and
+    ``number`` counts the groups within a column. Groups of the same kind share a column unless a
+    rank belongs to several of them.
     """
     data = frame.reset_index(drop=True)
     data["kind"] = data["kind"].astype(str)
@@ -278,7 +279,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class _GroupColumn:
-    """A column of groups of one kind that have no rank in common."""
+    """A chart column: groups of one kind with no rank in common."""
 
     number: int
     kind: str
@@ -288,10 +289,10 @@ class _GroupColumn:
 
 
 def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
-    """Return the column of each group, and its number in the column.
+    """Return the column of each group, and the group's number within the column.
 
-    A group goes to a column of its kind that has none of its ranks: to the first with the same
-    description, else to the first. If there is none, the group begins a new column.
+    A group is added to a column of its kind that contains none of its ranks, preferably one with
+    the same description. If every column contains some of its ranks, it starts a new column.
     """
     columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}
@@ -314,10 +315,10 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
 
 
 def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], Ints]:
-    """Return the names of the groups of one kind, and the number of each rank's group.
+    """Return the names of the groups of one kind, and the group number of each rank.
 
-    The kind is the first in `KIND_ORDER` with several groups, else the first of the frame. The
-    number of a rank without a group is -1.
+    The kind is the first in `KIND_ORDER` with several groups, or the frame's first kind if none has
+    several. Ranks without a group get the number -1.
     """
     data = group_positions(frame)
     if data.empty:
@@ -331,14 +332,14 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], I
     return names, numbers.to_numpy(np.int64)
 
 
-#: Aggregations of `top_rows`; all other columns of numbers are summed.
+#: Aggregations in `top_rows`. All other numeric columns are summed.
 _AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 
 
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the `top` rows by column `by`, one row for all others, and the labels of the rows."""
+    """Return the top rows by column `by` with one row for the rest, and the row labels."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
@@ -355,17 +356,17 @@ def top_rows(
     others = plural(len(rest), f"other {noun}")
     row = pd.DataFrame([{**texts, **numbers, "name": others, "names": len(rest)}])
     labels = [*(label(name) for name in selected["name"]), others]
-    # The categories of the selected rows do not include the strings of the new row.
+    # Categorical columns of the selected rows cannot hold the strings of the new row.
     selected = selected.astype(dict.fromkeys(texts, object))
     selected = pd.concat([selected, row[list(selected.columns)]], ignore_index=True)
     return selected.assign(row=range(len(selected))), labels
 
 
 def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows of `top_rows` with the smallest and the largest sum on any rank.
+    """Add to the rows of `top_rows` the smallest and the largest sum on any rank.
 
-    ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
-    rank has none. The sums of the last row are over all names that it stands for.
+    ``least_ns`` and ``most_ns`` are the smallest and the largest sum of ``sum_ns`` on a rank, where
+    a rank without events counts as 0. The last row covers every name not shown in another row.
     """
     named = shown.loc[shown["names"] == 1, keys].astype(str)
     row_of = dict(zip(named.itertuples(index=False, name=None), named.index, strict=True))

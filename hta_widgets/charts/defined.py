@@ -1,7 +1,7 @@
 """Charts of rows as Bokeh figures, drawn from the JSON files in ``definitions``.
 
-``js/src/charts/defined.ts`` reads the same files for dashboards; docs/changing.md describes
-their format. Similar ranks fold into one row or mark, which shows their mean and the spread of one
+``js/src/charts/defined.ts`` reads the same files for dashboards; docs/changing.md describes their
+format. Similar ranks are folded into one row or mark that shows their mean and the range of one
 measure (``folding.ts`` in the page).
 """
 
@@ -61,14 +61,14 @@ from hta_widgets.text import (
     share_delta,
 )
 
-#: For each rank that shares a row, all ranks of this row in ascending order.
+#: Maps each rank that shares a row to all ranks of that row, in ascending order.
 Groups = Mapping[int, Sequence[int]]
 
 
 def folded_groups(frame: pd.DataFrame) -> Groups:
-    """Return each rank's group, largest groups first, from the frame's attribute ``folded``.
+    """Map each rank to its group in the frame's attribute ``folded``, largest groups first.
 
-    Ranks that the headline names are not in a group.
+    Ranks that are named in the headline are left out and keep a row of their own.
     """
     marked = {*frame.attrs.get("late_ranks", ()), *frame.attrs.get("fact_ranks", ())}
     foldable = set(frame["rank"].tolist()) - marked if "rank" in frame else set()
@@ -87,11 +87,12 @@ def row_name(ranks: Sequence[int]) -> str:
     return f"{count(len(ranks))} ranks: {', '.join(runs[:2])}{' …' if len(runs) > 2 else ''}"
 
 
+#: Appended to the subtitle if ranks share rows.
 TOGETHER = "similar ranks share a row: mean"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
-    """Set ``members``, the ranks of each item, and ``who``, the name of these ranks."""
+    """Set ``members``, the ranks of each item, and ``who``, a label for them."""
     scope["members"] = np.empty(len(members), object)
     scope["members"][:] = [list(ranks) for ranks in members]
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
@@ -100,10 +101,10 @@ def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
 def fold_items(
     scope: Scope, fold: specs.FoldSpec, groups: Groups, apart: Sequence[Any] = ()
 ) -> None:
-    """Fold the items of a scope: each of `groups` becomes one item per value of `apart`.
+    """Fold the items of a scope, so that each of `groups` becomes one item per value of `apart`.
 
-    Without `apart`, single ranks come first. Adds ``members``, ``who``, ``mean_of``, ``fold_low``,
-    ``fold_high`` and ``spread_text``.
+    Without `apart`, ranks outside any group come first. Adds ``members``, ``who``, ``mean_of``,
+    ``fold_low``, ``fold_high`` and ``spread_text`` to the scope.
     """
     items, spread = len(scope["rank"]), fold.spread
     group = _group_numbers(scope, fold, groups)
@@ -116,7 +117,7 @@ def fold_items(
     values = np.broadcast_to(evaluate(spread.of, scope), items)
     line_at = spread.of if spread.at is None else spread.at
     positions = np.broadcast_to(evaluate(line_at, scope), items)
-    # Negative numbers stand for groups, as no rank is negative.
+    # Groups have negative numbers, to distinguish them from ranks.
     group_or_rank = np.where(group > 0, -group, rank)
     folds = combination_codes([*apart, group_or_rank, *(scope[name] for name in fold.each)])
 
@@ -145,7 +146,7 @@ def fold_items(
 
 
 def _group_numbers(scope: Scope, fold: specs.FoldSpec, groups: Groups) -> np.ndarray:
-    """Return the number of each item's group, counted from 1; 0 for items that are not folded."""
+    """Return the group number of each item, counted from 1; 0 if the item is not folded."""
     distinct_groups = dict.fromkeys(map(tuple, groups.values()))
     number_of = {rank: number for number, ranks in enumerate(distinct_groups, 1) for rank in ranks}
     numbers = np.array([number_of.get(int(rank), 0) for rank in scope["rank"]], int)
@@ -155,7 +156,7 @@ def _group_numbers(scope: Scope, fold: specs.FoldSpec, groups: Groups) -> np.nda
 
 
 def _reduce_column(values: Any, rule: str, reduce_folds: Callable[..., Any]) -> Any:
-    """Return a value for each fold: by an aggregation, or the value that all of its items share."""
+    """Return one value per fold: an aggregate, or with the rule ``same`` the common value."""
     is_text = np.asarray(values).dtype.kind in "OU"
     if rule != "same":
         return reduce_folds("first" if is_text else rule, values)
@@ -164,7 +165,7 @@ def _reduce_column(values: Any, rule: str, reduce_folds: Callable[..., Any]) -> 
 
 
 def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the frame with the clusters of `analysis.rank_clusters` as attribute ``folded``."""
+    """Return the frame with the clusters of `rank_clusters` in its attribute ``folded``."""
     if clusters is None:
         return frame
     require_columns_of(clusters, "analysis.rank_clusters", "cluster rank")
@@ -183,9 +184,9 @@ def draw_analysis(
     title: str,
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw the result of an analysis by the chart definition of this name.
+    """Draw the result of an analysis according to the chart definition `name`.
 
-    For traces, the analysis that the definition states is run first.
+    If `source` holds traces, the definition's analysis is run on them first.
     """
     frame = analysis_frame(specs.rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
@@ -199,7 +200,7 @@ def draw_definition(
     title: str = "",
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
+    """Draw a frame according to the chart definition `name`; ranks of a cluster share a row."""
     title = fill_device_word(title or specs.rows_definition(name).title, frame)
     style = FigureStyle(title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)
@@ -207,21 +208,21 @@ def draw_definition(
 
 
 def fill_device_word(text: str, frame: pd.DataFrame) -> str:
-    """Replace a string's placeholders by the frame's word for devices, such as ``NPU``."""
+    """Replace ``{device_word}`` in a string with the frame's word for devices, such as ``NPU``."""
     return text.replace("{device_word}", str(frame.attrs.get("device_word", "GPU")))
 
 
 def rows_content(
     name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
 ) -> tuple[RowsContent | None, FigureStyle, str]:
-    """Return the content of a chart or None, its style with a subtitle, and the reason for None."""
+    """Return the content (None if nothing is drawn), the style with a subtitle, and a note."""
     definition, colors = specs.rows_definition(name), style.theme
     if frame.empty:
         return None, style, ""
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
     require_columns_of(frame, source, " ".join(definition.needs))
     frame = with_folded_groups(frame, clusters)
-    # Texts and scale cover all ranks, folded or not.
+    # Texts and the scale cover all ranks, whether folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)
     if drawn_frame.empty:
         return None, style, ""
@@ -231,7 +232,7 @@ def rows_content(
     groups = folded_groups(frame) if definition.fold else {}
     if groups:
         scope = fold_scope(definition, frame, scope_of_all, groups)
-        # Sets ``parts`` in the scope, which the subtitle may name.
+        # Call this for its side effect: it sets ``parts``, which the subtitle may use.
         _add_stack(definition, scope_of_all, {}, colors)
         subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
         line = f"line: min to max {_fold_of(definition).spread.name}"
@@ -240,7 +241,7 @@ def rows_content(
     else:
         scope = scope_of_all
     if isinstance(definition.stack, specs.PartStack):
-        # Bars are drawn per row; a row has several items if the definition groups them.
+        # Bars are drawn once per row, but a row has several items if the definition groups them.
         drawn_frame = drawn_frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
         scope["row"] = np.arange(len(drawn_frame))
     data: dict[str, Any] = {"row": scope["row"]}
@@ -278,7 +279,7 @@ def _add_marks(
     marks, parts = _add_stack(definition, scope, data, colors)
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if is_folded:
-        # The line is drawn over bars, but below dots.
+        # The line is drawn above bars, but below dots.
         mark_index = len(marks) if _has_rank_rows(definition) else 0
         marks.insert(mark_index, _add_spread(definition, scope, data, colors))
     return marks, _add_tooltip(definition, scope, data, parts, is_folded=is_folded)
@@ -300,14 +301,14 @@ def _has_rank_rows(definition: specs.Definition) -> bool:
 
 def _fold_of(definition: specs.Definition) -> specs.FoldSpec:
     if definition.fold is None:
-        raise TypeError("this chart does not draw ranks together")
+        raise TypeError("this chart does not fold ranks")
     return definition.fold
 
 
 def fold_scope(
     definition: specs.Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
 ) -> Scope:
-    """Return the scope in which each of the `groups` of ranks is one item."""
+    """Return a scope in which each of the `groups` of ranks is one item."""
     if _has_rank_rows(definition):
         return chart_scope(definition, frame, groups)[0]
     scope = dict(scope_of_all)
@@ -316,7 +317,6 @@ def fold_scope(
 
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
     columns = {name: scope[name] for name in frame if name in scope}
     folded = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(len(scope["who"])))
     folded.attrs = frame.attrs
@@ -326,10 +326,9 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
 def _add_spread(
     definition: specs.Definition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Whiskers:
-    """Add the columns of the line from the minimum to the maximum of ranks; return its mark."""
     first = np.ones(len(scope["who"]), bool)
     if _has_rank_rows(definition):
-        # A row of several items has one line.
+        # Draw a single line in a row that has several items.
         first = ~pd.Series(scope["row"]).duplicated().to_numpy()
     for name in ("fold_low", "fold_high"):
         data[name] = np.where(first, scope[name], np.nan)
@@ -339,9 +338,9 @@ def _add_spread(
 def chart_scope(
     definition: specs.Definition, frame: pd.DataFrame, groups: Groups | None = None
 ) -> tuple[Scope, pd.DataFrame]:
-    """Return the values that texts and marks may name, and the rows that are drawn.
+    """Return the names that texts and marks may use, with their values, and the rows to draw.
 
-    Each of the `groups` of ranks is folded into one item.
+    Each of the `groups` of ranks is folded into a single item.
     """
     scope: Scope = {"nan": np.nan, "device_word": fill_device_word("{device_word}", frame)}
     for name, default in definition.attrs.items():
@@ -357,7 +356,7 @@ def chart_scope(
             scope[name] = evaluate(code, scope)
         if preparation.sort:
             keys = [evaluate(code, scope) for code in preparation.sort]
-            # `lexsort` sorts by the last key first.
+            # `lexsort` takes the primary key last.
             rows = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
         if preparation.keep is not None:
             rows = rows[np.asarray(evaluate(preparation.keep, scope), bool)[rows]]
@@ -380,7 +379,7 @@ def chart_scope(
 
 
 def idle_cause_text(cause: str) -> str:
-    """Return the label of a cause of idle time, such as ``host: data loading``."""
+    """Return the label of an idle cause, such as ``host: data loading``."""
     label: str = facts("causes").get(cause, {}).get("label", cause.replace("_", " "))
     return label
 
@@ -395,7 +394,7 @@ def _fill_sentences(texts: Sequence[str | specs.ConditionalText], scope: Scope) 
 
 
 def subtitle_of(definition: specs.Definition, frame: pd.DataFrame, scope: Scope) -> str:
-    """Return the subtitle, after setting ``finding`` in the scope, which the subtitle may name."""
+    """Return the subtitle. Sets ``finding`` in the scope first, because the subtitle may use it."""
     scope["finding"] = join_sentences(*_fill_sentences(definition.finding, scope))
     kinds = definition.unmatched
     note = "" if kinds is None else unmatched_note(frame, kinds)
@@ -413,19 +412,19 @@ def _shade_colors(stops: tuple[str, ...]) -> list[str]:
 
 
 def color_of(token: str, colors: Theme) -> str:
-    """Return a colour by its name, such as ``late`` or ``kind.compute``."""
+    """Return the color named `token`, such as ``late`` or ``kind.compute``."""
     name, _, kind = token.partition(".")
     color = getattr(colors, name, None)
     if color is None:
         raise TraceError(
-            f"no colour {token!r} for a mark of a chart",
-            remedy="Name a colour of facts/tokens.json, such as 'late' or 'kind.compute'.",
+            f"unknown color {token!r} in a chart definition",
+            remedy="Use a color from facts/tokens.json, such as 'late' or 'kind.compute'.",
         )
     return str(color.get(kind, color["other"]) if kind else color)
 
 
 def item_colors(color: specs.ItemColor, scope: Scope, colors: Theme) -> list[str]:
-    """Return the colour of each item."""
+    """Evaluate a color definition and return one color per item."""
 
     def evaluate_items(code: specs.Code) -> Any:
         return np.broadcast_to(evaluate(code, scope), len(scope["row"]))
@@ -472,7 +471,7 @@ StackMarks = tuple[list[Bars | Dots | Whiskers], list[tuple[str, str]]]
 def _add_stack(
     definition: specs.RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
-    """Add the columns of stacked bars, and set ``parts``; return marks and lines of tooltips."""
+    """Add the columns of stacked bars and set ``parts``; return the marks and tooltip lines."""
     if definition.stack is None:
         return [], []
     if isinstance(definition.stack, specs.ItemStack):
@@ -519,7 +518,7 @@ def _add_part_stack(
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
         bars = styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
-        # A bar of width 0 would still draw its outline.
+        # A bar of width 0 would still show its outline.
         is_drawn = (size > 0) | (bars.line is None)
         data[f"left_{index}"] = np.where(is_drawn, left, np.nan)
         data[f"right_{index}"] = np.where(is_drawn, left + size, np.nan)
@@ -542,7 +541,7 @@ def _add_mark(
     mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
     def add_column(code: object) -> Any:
-        # A mark names the column of its values, or has the same number for all items.
+        # A string names a column with one value per item; a number applies to all items.
         if isinstance(code, str):
             data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
@@ -585,7 +584,7 @@ def _add_mark(
 
 
 def color_column(color: specs.ItemColor) -> str:
-    """Return the name of the source's column with the colours of items."""
+    """Return the data source column that holds the colors of the items."""
     return str(color.tokens) if isinstance(color, specs.ColumnColor) else "fill"
 
 
@@ -642,7 +641,7 @@ def _add_tooltip(
         texts = fill_template(template, scope)
         if not is_rows(texts):
             return str(texts)
-        # A template gives a string per item, or per row of the chart; a row may have several.
+        # A template gives one string per item or one per row; a row may have several items.
         data[column] = texts if len(texts) == len(scope["row"]) else texts[scope["row"]]
         return f"@{{{column}}}"
 

@@ -1,6 +1,6 @@
-"""The schema of chart definitions, the JSON files in ``definitions``; each is checked when read.
+"""The schema of chart definitions, the JSON files in ``definitions``. Each is validated when read.
 
-docs/changing.md describes the keys; `hta_widgets.charts.language` evaluates their expressions.
+docs/changing.md describes the keys; `hta_widgets.charts.language` evaluates the expressions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hta_widgets.facts import facts
 FOLDER = Path(__file__).with_name("definitions")
 
 Code = str | float  #: an expression
-Template = str  #: a text with ``{placeholders}``
-Line = tuple[Template, Template]  #: name and text of a line in a tooltip
+Template = str  #: a string with ``{placeholders}``
+Line = tuple[Template, Template]  #: the label and the text of a tooltip line
 
 
 class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,28 +28,28 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ConditionalText(_Spec):
-    """Text that is shown if a condition holds."""
+    """Text that is shown if the condition `when` holds."""
 
     when: Code
     text: Template
 
 
 class ConditionalLine(_Spec):
-    """A line of a tooltip that is shown if a condition holds."""
+    """A tooltip line that is shown if the condition `when` holds."""
 
     when: Code
     of: Line
 
 
 class TooltipSpec(_Spec):
-    """A tooltip: its heading and its lines."""
+    """A tooltip: a heading and lines below it."""
 
     heading: Template
     lines: list[Line | ConditionalLine]
 
 
 class Preparation(_Spec):
-    """The first step of a chart: names for expressions, and the choice and order of items."""
+    """The first step of a chart: define names for expressions, then filter and sort the items."""
 
     let: dict[str, Code]
     sort: list[Code] = []
@@ -57,11 +57,11 @@ class Preparation(_Spec):
 
 
 class ColumnSpec(_Spec):
-    """A column of texts at the right, one per row."""
+    """A text column at the right of the chart, with one text per row."""
 
     text: Template
     head: str = ""
-    #: Minimum width in px of a chart that shows the column.
+    #: Narrowest chart, in px, that shows the column.
     min_width: int = 0
     late_rows: Code | None = None
     bold_rows: Code | None = None
@@ -69,13 +69,13 @@ class ColumnSpec(_Spec):
 
 
 class EndTextsSpec(ColumnSpec, kw_only=True):
-    """Texts at the ends of bars."""
+    """Texts drawn at the ends of bars."""
 
     at: Code
 
 
 class RowsSpec(_Spec):
-    """The rows: their names, and what a click on one selects."""
+    """The rows of a chart: their names, and what is selected by clicking a row."""
 
     name: Template
     keys: list[Code]
@@ -90,7 +90,7 @@ class RowsSpec(_Spec):
 
 
 class RoundTicks(_Spec, tag_field="type", tag="round"):
-    """Ticks at round numbers."""
+    """Ticks at multiples of a round number."""
 
     format: Literal["duration", "duration_delta", "share_delta", "count"]
     to: Code
@@ -101,7 +101,7 @@ class RoundTicks(_Spec, tag_field="type", tag="round"):
 
 
 class PlacedTicks(_Spec, tag_field="type", tag="places"):
-    """Ticks at positions of items."""
+    """Ticks at the positions of items."""
 
     at: Code
     text: Template
@@ -110,7 +110,7 @@ class PlacedTicks(_Spec, tag_field="type", tag="places"):
 
 
 class ScaleSpec(_Spec):
-    """The horizontal axis; the first ticks whose condition holds are drawn."""
+    """The horizontal axis. The first entry of `ticks` whose condition holds is drawn."""
 
     to: Code
     from_: Code = msgspec.field(default=0, name="from")
@@ -119,7 +119,7 @@ class ScaleSpec(_Spec):
 
 
 class StackPart(_Spec):
-    """A part of each bar: its time and the name of its style."""
+    """One part of each bar: its duration and the name of its style."""
 
     name: Template
     ns: Code
@@ -128,14 +128,14 @@ class StackPart(_Spec):
 
 
 class PartStack(_Spec, tag_field="type", tag="parts"):
-    """Bars whose parts are the same in each row: shares `of` a whole, or times."""
+    """Bars with the same parts in every row, drawn as times or as shares `of` a whole."""
 
     parts: list[StackPart]
     of: Code | None = None
 
 
 class ItemStack(_Spec, tag_field="type", tag="items"):
-    """Bars whose parts are items; the column `by` names the part that an item is."""
+    """Bars that consist of one part per item; the column `by` names the part."""
 
     by: str
     value: Code
@@ -146,13 +146,13 @@ class ItemStack(_Spec, tag_field="type", tag="items"):
 
 
 class ColumnColor(_Spec, tag_field="type", tag="column"):
-    """A colour for each item: `tokens` evaluates to names of colours."""
+    """A color per item; `tokens` evaluates to color names."""
 
     tokens: Code
 
 
 class RampColor(_Spec, tag_field="type", tag="ramp"):
-    """A colour on a ramp, at a position from 0 to 1; items whose position is nan are `missing`."""
+    """A color per item on a ramp, at a position from 0 to 1; `missing` if the position is NaN."""
 
     ramp: Literal["busy", "waiting"]
     at: Code
@@ -160,7 +160,7 @@ class RampColor(_Spec, tag_field="type", tag="ramp"):
 
 
 class MixColor(_Spec, tag_field="type", tag="mix"):
-    """A mixture of two colours; `start` and `end` evaluate to their names, `at` is from 0 to 1."""
+    """A mixture of two named colors, at a position from 0 (`start`) to 1 (`end`)."""
 
     start: Code
     end: Code
@@ -171,35 +171,36 @@ ItemColor = ColumnColor | RampColor | MixColor
 
 
 class HatchSpec(_Spec):
-    """A hatch for each item, over its colour."""
+    """A hatch pattern per item, drawn over its fill color."""
 
     pattern: Code
     color: ColumnColor
 
 
 class SelectionSpec(_Spec):
-    """The selection that a click on a mark makes."""
+    """What is selected by clicking a mark."""
 
     window: tuple[Code, Code] | None = None
-    #: Expression of the keys to select; by default the row's keys.
+    #: Expression for the keys to select. Default: the keys of the row.
     keys: Code | None = None
 
 
 class BarMark(_Spec, tag_field="shape", tag="bar"):
-    """A bar; `color` is the name of a style in ``bar_styles.json``, or a colour for each item."""
+    """A bar; `color` is the name of a style in ``bar_styles.json`` or a color per item."""
 
     left: Code
     right: Code
     color: str | ItemColor
     name: str = ""
     hatch: HatchSpec | None = None
+    #: Text drawn inside the bar if it fits.
     bar_text: Template = ""
     tooltip: TooltipSpec | None = None
     selects: SelectionSpec | None = None
 
 
 class LineMark(_Spec, tag_field="shape", tag="line"):
-    """A thin line; `color` is the name of a colour, or a colour for each item."""
+    """A thin line; `color` is the name of a color, or a color for each item."""
 
     left: Code
     right: Code
@@ -207,7 +208,7 @@ class LineMark(_Spec, tag_field="shape", tag="line"):
 
 
 class DotMark(_Spec, tag_field="shape", tag="dot"):
-    """A dot, or the shape that `marker` names, turned by `angle`."""
+    """A dot, or the shape named by `marker`, rotated by `angle`."""
 
     at: Code
     color: str | ItemColor
@@ -222,7 +223,7 @@ Mark = BarMark | LineMark | DotMark
 
 
 class SpreadSpec(_Spec):
-    """The measure whose minimum and maximum are drawn as a line at the position `at`."""
+    """A measure whose minimum and maximum over ranks are joined by a line, at position `at`."""
 
     name: str
     of: Code
@@ -231,7 +232,7 @@ class SpreadSpec(_Spec):
 
 
 class FoldSpec(_Spec):
-    """How ranks that are drawn together become one item."""
+    """How several ranks are folded into one item."""
 
     spread: SpreadSpec
     each: list[str] = []
@@ -243,7 +244,7 @@ KINDS = ("compute", "communication", "memory")
 
 
 class Definition(_Spec):
-    """The fields that the definitions of all charts have."""
+    """The fields common to all chart definitions."""
 
     subtitle: list[Template | ConditionalText]
     finding: list[Template | ConditionalText]
@@ -265,7 +266,7 @@ class Definition(_Spec):
 
 
 class RowsDefinition(Definition, kw_only=True):
-    """A chart of rows with marks."""
+    """A chart that consists of rows with marks."""
 
     scale: ScaleSpec
     stack: PartStack | ItemStack | None = None
@@ -275,22 +276,22 @@ class RowsDefinition(Definition, kw_only=True):
 
 
 class HeatmapDefinition(Definition, kw_only=True):
-    """A heatmap: `cells` are the columns of its cells, in addition to the columns of rows."""
+    """A heatmap; `cells` names the columns that its cells need, in addition to those of rows."""
 
     cells: list[str]
 
 
 @cache
 def definition(name: str) -> Definition:
-    """Load a definition from `FOLDER`, merged with the one that it extends."""
+    """Load a definition from `FOLDER` and merge it with the definition that it extends."""
     try:
         content = _read(name)
         kind: Any = HeatmapDefinition if "cells" in content else RowsDefinition
         spec: Definition = convert(content, kind)
     except msgspec.MsgspecError as error:
         raise TraceError(
-            f"the chart definition {name}.json is not understood: {error}",
-            remedy="docs/changing.md lists the keys of definitions.",
+            f"the chart definition {name}.json is invalid: {error}",
+            remedy="docs/changing.md lists the keys of chart definitions.",
         ) from None
     return spec
 
@@ -298,44 +299,45 @@ def definition(name: str) -> Definition:
 def _read(name: str) -> dict[str, Any]:
     content: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
     base = _read(content["extends"]) if "extends" in content else {}
-    # A panel's chart has the panel's title.
+    # Charts of panels take the title of the panel.
     panel = facts("panels").get(name, {"title": name})
     return {**base, "title": panel["title"], **content}
 
 
 def rows_definition(name: str) -> RowsDefinition:
-    """Return the definition of a chart of rows."""
+    """Load a definition that must be a chart of rows, not a heatmap."""
     spec = definition(name)
     if not isinstance(spec, RowsDefinition):
-        raise TraceError(f"the chart definition {name}.json has no rows with marks, but cells")
+        raise TraceError(f"the chart definition {name}.json is a heatmap, not a chart of rows")
     return spec
 
 
 class BarStyle(_Spec):
-    """The style of a bar, by names of colours; `on` is the colour of texts on it, if any."""
+    """The style of a bar, as color names; `on` is the color of text inside the bar."""
 
     fill: str
     line: str | None = None
     hatch: str | None = None
     hatch_color: str | None = None
     alpha: float = 1.0
+    #: Whether the bar is outlined in its fill color.
     outlined: bool = False
     on: str | None = None
 
 
 @cache
 def bar_styles() -> Mapping[str, BarStyle]:
-    """Return the styles of bars by name."""
+    """Return the bar styles by name."""
     content = (FOLDER / "bar_styles.json").read_bytes()
     return msgspec.json.decode(content, type=dict[str, BarStyle])
 
 
 def style_of(name: str) -> BarStyle:
-    """Return the style of a bar."""
+    """Return the bar style `name`, or raise a `TraceError`."""
     styles = bar_styles()
     if name not in styles:
         raise TraceError(
-            f"no style {name!r} for a bar of a chart",
-            remedy=f"The styles of bar_styles.json are {', '.join(styles)}.",
+            f"unknown bar style {name!r}",
+            remedy=f"The styles in bar_styles.json are {', '.join(styles)}.",
         )
     return styles[name]

@@ -1,4 +1,4 @@
-"""Charts of device time: by activity, by cause of idleness, and by kernel."""
+"""Charts of device time by activity, idle cause and kernel."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def temporal_breakdown(
     title: str = "Where {device_word} time goes",
     **options: object,
 ) -> Figure:
-    """Draw the activity of each rank's device, as shares of its span.
+    """Draw how each rank's device spends its time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyse. If the result has
-        a column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` that is spent waiting
-        for the last rank), communication is split into transfer and, hatched, waits.
+        Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyze. If it has a
+        column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` spent waiting for the
+        last rank), communication is split into transfers and hatched waits.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank; its source has the frame's rows.
+        One bar per rank. The data source holds the frame's rows.
 
     Examples
     --------
@@ -73,16 +73,16 @@ def kernel_type_breakdown(
     title: str = "{device_word} time by kind",
     **options: object,
 ) -> Figure:
-    """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
+    """Draw the busy time of each kind of kernel, and of kinds that run concurrently.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.kernel_type_breakdown`.
+        Result of `hta_widgets.analysis.kernel_type_breakdown`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Examples
     --------
@@ -108,18 +108,18 @@ def comm_comp_overlap(
     title: str = "Communication and overlap",
     **options: object,
 ) -> Figure:
-    """Draw each rank's communication: time hidden behind compute, and exposed time.
+    """Draw the communication time of each rank: hidden behind compute, and exposed.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.comm_comp_overlap`.
+        Result of `hta_widgets.analysis.comm_comp_overlap`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Examples
     --------
@@ -138,23 +138,23 @@ def idle_time_breakdown(
     title: str = "Stream idle time by cause",
     **options: object,
 ) -> Figure:
-    """Draw each stream's idle time, split by cause.
+    """Draw each stream's idle time by cause.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.idle_time_breakdown`.
+        Result of `hta_widgets.analysis.idle_time_breakdown`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per stream; its source has the frame's rows.
+        One bar per stream. The data source holds the frame's rows.
 
     Examples
     --------
@@ -173,18 +173,18 @@ def device_idle_breakdown(
     title: str = "{device_word} idle time by cause",
     **options: object,
 ) -> Figure:
-    """Draw the idle time of each rank's whole device, split by cause.
+    """Draw each device's idle time by cause.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.device_idle_breakdown`.
+        Result of `hta_widgets.analysis.device_idle_breakdown`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Examples
     --------
@@ -193,6 +193,7 @@ def device_idle_breakdown(
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
+#: How kernel statistics are combined over ranks.
 _AGGREGATIONS = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
 
 
@@ -206,25 +207,25 @@ def kernel_breakdown(
     title: str = "Top kernels",
     **options: object,
 ) -> Figure:
-    """Draw the kernels with the most time.
+    """Draw the kernels that take the most time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.kernel_breakdown`.
+        Result of `hta_widgets.analysis.kernel_breakdown`, or traces to analyze.
     top : int, default 12
-        Number of kernels; the others share one bar, which is labelled with their number.
+        Number of kernels to draw. The rest share one bar, labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
-        max_ns`` over all ranks, and ``per_rank_ns``, the length of the bar. The lines are from
-        ``least_ns`` to ``most_ns``, the smallest and the largest sum of a rank.
+        One bar per kernel. The data source has the columns ``kind, name, count, sum_ns, mean_ns,
+        min_ns, max_ns`` over all ranks, and the bar length ``per_rank_ns``. A line extends from
+        ``least_ns`` to ``most_ns``, the smallest and the largest sum on any rank.
 
     Examples
     --------
@@ -309,30 +310,30 @@ def kernel_duration_by_rank(
     title: str | None = None,
     **options: object,
 ) -> Figure:
-    """Draw how long kernels take on each rank.
+    """Draw the kernel durations of each rank.
 
-    With a `name`, or on one rank, bars show the mean, with lines from shortest to longest.
-    Otherwise there is one row per kernel, with a dot for each rank's mean against the median
-    rank's. The scale ends at the farthest dot of kernels other than communication, but at 10 % at
-    least and at 100 % at most; ranks beyond it are arrow heads at its ends. The farthest dot of
-    these kernels is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
+    With a `name`, or for a single rank, bars show the mean and lines the range. Otherwise each
+    kernel has a row with one dot per rank, placed by the rank's mean relative to the median rank.
+    The scale covers all dots of kernels other than communication, but at least 10 % and at most 100
+    %; arrowheads at its ends stand for ranks outside it. The farthest of these dots is dark if it
+    differs from the median by at least 5 %, and by at least 1 % of a rank's kernel time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.kernel_duration_by_rank`.
+        Result of `hta_widgets.analysis.kernel_duration_by_rank`, or traces to analyze.
     name : str, optional
-        The full name of one kernel.
+        Full name of a kernel, to draw only that kernel.
     top : int, default 12
-        Number of kernels, those with the most time.
+        Number of kernels to draw, ordered by total time.
     late : iterable of int, optional
         Ranks to draw in red, as in `step_phases`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Examples
     --------
@@ -420,23 +421,23 @@ def queue_length_summary(
     title: str = "Launch queue",
     **options: object,
 ) -> Figure:
-    """Draw the mean and the maximum length of each stream's queue of launched work.
+    """Draw the mean and maximum launch queue length of each stream.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.queue_length_summary`.
+        Result of `hta_widgets.analysis.queue_length_summary`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per stream. With several ranks, one bar per rank, for its stream with the longest
+        One bar per stream. With several ranks, one bar per rank, for the stream with the longest
         mean queue.
 
     Examples

@@ -1,4 +1,4 @@
-"""Charts of two runs: operators, names, changes, steps, causes of the difference, call paths."""
+"""Charts that compare two runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from hta_widgets.text import (
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import disambiguate, short_name
 
-#: Maximum change, as a share of the value before, that is drawn in grey.
+#: Largest change, as a share of the value before, that is drawn in gray.
 _SAME_RATIO = 0.02
 _COLORS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
@@ -60,7 +60,6 @@ def _counts_text(data: pd.DataFrame) -> list[str]:
 
 
 def _relative_change(data: pd.DataFrame) -> pd.Series:
-    """Return the difference as a share of the time before, NaN if that is 0."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 
@@ -71,7 +70,7 @@ def _signed_bars(
     is_more: pd.Series,
     theme: Theme,
 ) -> tuple[list[Bars], Scale]:
-    """Return bars left and right of zero, coloured by the sign of the change, and their scale."""
+    """Return bars on either side of zero, colored by the sign of the change, and a scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     signed_fill = np.where(is_more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(is_same, theme.delta[3], signed_fill)
@@ -101,25 +100,26 @@ def diff_ops(
     title: str | None = None,
     **options: object,
 ) -> Figure:
-    """Draw the names whose time, or count, differs most between two runs.
+    """Draw the names whose time or count differs most between two runs.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.diff_ops`.
+        Result of `hta_widgets.analysis.diff_ops`, or traces to analyze.
     measure : {"duration", "count"}, default "duration"
-        Whether to compare times or numbers of calls.
+        Whether to compare times or call counts.
     top : int, default 15
-        Number of names; the subtitle reports how many others differ.
+        Number of names to draw. The subtitle states how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, to the right of zero for more; its source has the frame's columns.
+        One bar per name, to the right of zero if the value increased. The data source has the
+        columns of the frame.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
     if not is_timed:
         scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
-    # A range includes the events within it: adding both would count these events twice.
+    # The time of a range includes its events; adding ranges would count them twice.
     total = delta_text(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     others = len(changed) - len(data)
     counts = "{before_count:count} → {after_count:count}"
@@ -194,7 +194,7 @@ def _add_op_texts(data: pd.DataFrame, relative: pd.Series, differences: pd.Serie
 
 
 def _distinct_names(data: pd.DataFrame, details: pd.Series) -> list[str]:
-    """Return short names; equal ones are extended by the full name or by `details`."""
+    """Shorten the names; names that become equal are extended by the full name or by `details`."""
     names = list(data["name"])
     return disambiguate([short_name(name) for name in names], names, list(details))
 
@@ -214,22 +214,22 @@ def diff_changes(
     theme: ThemeName | Theme = "light",
     title: str = "Changes above noise",
 ) -> Figure:
-    """Draw the largest changes: regressions to the right of zero, improvements to the left.
+    """Draw the largest changes, with regressions to the right of zero and improvements to the left.
 
     Parameters
     ----------
     frame : DataFrame
         Result of `hta_widgets.diff.changes`.
     top : int, default 15
-        Number of changes; the subtitle reports how many others there are.
+        Number of changes to draw. The subtitle states how many are left out.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per change: its time per step after minus before. Its source has the frame's
-        columns.
+        One bar per change, showing the time per step after minus before. The data source has the
+        columns of the frame.
 
     Examples
     --------
@@ -294,21 +294,21 @@ def diff_names(
     theme: ThemeName | Theme = "light",
     title: str = "Change in time per step, by name",
 ) -> Figure:
-    """Draw the names whose time in a step differs most.
+    """Draw the names whose time per step differs most.
 
     Parameters
     ----------
     frame : DataFrame
         Result of `hta_widgets.diff.names`.
     top : int, default 15
-        Number of names; the subtitle reports how many others differ.
+        Number of names to draw. The subtitle states how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, as from `diff_ops`, but counts and times are per step and rank.
+        One bar per name, as in `diff_ops`, with counts and times per step and rank.
 
     Examples
     --------
@@ -343,22 +343,22 @@ def diff_waterfall(
     theme: ThemeName | Theme = "light",
     title: str = "Step time difference by part",
 ) -> Figure:
-    """Draw how much each part lengthens or shortens the steps, and the sum of all parts.
+    """Draw the contribution of each part to the step time difference, and their sum.
 
     Parameters
     ----------
     frame : DataFrame
         Result of `hta_widgets.diff.waterfall`, or ``tables(diff)["mpi_times"]``.
     top : int, default 15
-        Number of parts; the others are drawn as one, so that the bars still add up.
+        Number of parts to draw. The rest share one bar, so that the bars still add up.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per part, which begins where the one above it ends, and one for the whole; its
-        source has ``label, before_ns, after_ns, diff_ns``.
+        One bar per part, starting where the bar above ends, and one for the total. The data source
+        has the columns ``label, before_ns, after_ns, diff_ns``.
 
     Examples
     --------
@@ -417,7 +417,7 @@ def _waterfall_rows(changed: pd.DataFrame, before: int, after: int, top: int) ->
         labels.append(plural(len(others), "other part"))
     data.loc[len(data)] = [before, after, after - before]
     data["label"] = [*labels, "total"]
-    # Each bar begins at the end of the bar above; the first bar and the total begin at 0.
+    # Each bar starts where the bar above ends. The first bar and the total start at 0.
     ends = np.cumsum(data["diff_ns"].to_numpy())
     ends[-1] = after - before
     starts = np.array([0, *ends[:-2], 0])
@@ -434,21 +434,21 @@ def diff_steps(
     theme: ThemeName | Theme = "light",
     title: str = "Steps, before and after",
 ) -> Figure:
-    """Draw how long each pair of steps takes before and after, and how far the steps spread.
+    """Draw the duration of each pair of steps before and after, with the spread over steps.
 
     Parameters
     ----------
     frame : DataFrame
         Result of `hta_widgets.diff.steps`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per pair of steps, with a dot for each run and a line between them. With several
-        pairs, two rows below them show the mean of each run, with a line from one standard
-        deviation below it to one above. Its source has the frame's columns.
+        One row per pair of steps, with a dot for each run and a line between the dots. With several
+        pairs, two more rows show the mean of each run, with a line that extends one standard
+        deviation to either side. The data source has the columns of the frame.
 
     Examples
     --------
@@ -474,7 +474,7 @@ def diff_steps(
         data = pd.concat([data, pd.DataFrame(means)], ignore_index=True)
     highest, lowest = float(data["high"].max()), float(data["low"].min())
     spread = highest - lowest
-    # On a scale from zero, differences that are small relative to a step would be invisible.
+    # If the scale started at zero, small relative differences would be invisible.
     start = 0.0 if spread > 0.25 * highest else lowest - 0.25 * (spread or highest)
     return draw_rows(
         RowsContent(
@@ -521,7 +521,7 @@ def _part_labels(frame: pd.DataFrame) -> list[str]:
         short_name(str(name)) if name else cause
         for name, cause in zip(frame["name"], causes, strict=True)
     ]
-    # BytePS: a queue has the name of the stage after it.
+    # BytePS names a queue after the stage that it feeds.
     names = [
         f"queue before {name}" if cause in {"stage queue", "root wait"} else name
         for name, cause in zip(names, causes, strict=True)
@@ -558,13 +558,13 @@ def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     return [(float(tick), axis_time(float(tick), step)) for tick in every]
 
 
-#: Minimum width of a tile that is drawn, as a share of the tree's width.
+#: Smallest width of a drawn tile, as a share of the total width.
 _MIN_SHARE = 0.001
-#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
+#: Relative differences at which a tile gets the next darker of three shades.
 _SHADE_STEPS = (0.05, 0.25, 1.0)
-#: Prefix of the ranges that call the operators of a backward pass.
+#: Prefix of the ranges that contain the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-#: Estimated number of letters over the chart's width; the page hides texts wider than their tile.
+#: Estimated number of letters across the chart. The page hides texts wider than their tile.
 _MAX_LETTERS = 120
 
 
@@ -577,7 +577,7 @@ def diff_icicle(
     theme: ThemeName | Theme = "light",
     title: str = "Operators of both runs",
 ) -> Figure:
-    """Draw the operator tree of both runs: callers above callees.
+    """Draw the operator tree of both runs, with callers above callees.
 
     Parameters
     ----------
@@ -586,14 +586,14 @@ def diff_icicle(
     depth : int, default 14
         Number of levels.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One tile per path, coloured by the change. Its width is its time in a step, the mean of
-        before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
-        out. Its source has the frame's columns.
+        One tile per path, colored by its change. The width is the time per step, averaged over
+        before and after so that widths add up. Tiles narrower than 0.1 % of the total are left out.
+        The data source has the columns of the frame.
 
     Examples
     --------
@@ -659,7 +659,8 @@ def _icicle_tiles(data: pd.DataFrame, total: float, theme: Theme) -> pd.DataFram
     ]
     shades = _shade_index(data).tolist()
     data["fill"] = [theme.delta[shade] for shade in shades]
-    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
+    # Texts have the background color on the dark ends of the ramp, and the ink color in the pale
+    # middle.
     data["ink"] = [theme.bg if shade in {0, 1, 5, 6} else theme.ink for shade in shades]
     data["share_text"] = list(map(share_delta, _relative_change(data)))
     data.loc[data["before_ns"] == 0, "share_text"] = "new"
@@ -680,6 +681,6 @@ def _shade_index(data: pd.DataFrame) -> Ints:
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
     share = np.where(change == 0, 0.0, share)
     steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
-    # The colour in the middle, 3, is for no change.
+    # Index 3, the middle of the ramp, means no change.
     shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
     return shades

@@ -1,9 +1,9 @@
-"""The roofline of operators with the limits of their devices, and the tree of modules.
+"""The roofline chart of operators and the tree of modules.
 
-The roofline has FLOPs per byte on the horizontal axis and TFLOP/s on the vertical one, both
-logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: with 2039 GB/s
-and 312 TFLOP/s, an operator of 100 FLOP/byte reaches at most 204 TFLOP/s (the bandwidth is the
-limit), and one of 200 FLOP/byte at most 312 TFLOP/s (the peak is).
+The roofline chart plots TFLOP/s over FLOPs per byte, both on logarithmic scales. A roof rises with
+the memory bandwidth up to the peak of a precision. For example, with 2039 GB/s and 312 TFLOP/s, an
+operator of 100 FLOP/byte reaches at most 204 TFLOP/s (limited by bandwidth), and one of 200
+FLOP/byte at most 312 TFLOP/s (limited by the peak).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
 
 _HEIGHT = 280
-#: Minimum device time of a row that is drawn, as a share of all device time.
+#: Smallest device time of a drawn row, as a share of all device time.
 _MIN_SHARE = 1e-4
-#: Minimum TFLOP/s of a row that is drawn, as a share of the highest peak. Slower rows would leave
-#: no room for the others.
+#: Smallest TFLOP/s of a drawn row, as a share of the highest peak. Slower rows would stretch the
+#: scale too far.
 _MIN_RATE = 1e-6
-#: Diameters of marks in px.
+#: Smallest and largest diameter of a mark in px.
 _SMALLEST, _LARGEST = 4.0, 34.0
 _MATRIX, _OTHER = "matrix products, convolutions, attention", "other operators"
 
@@ -51,23 +51,23 @@ def operator_efficiency(
     title: str = "Roofline of operators",
     **options: object,
 ) -> Figure:
-    """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
+    """Draw the roofline chart of operators: FLOPs per byte, TFLOP/s and the limits of the devices.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.operator_efficiency`.
+        Result of `hta_widgets.analysis.operator_efficiency`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
         One mark per row with FLOPs, bytes and at least 0.01 % of the device time, and one roof per
-        device and precision. The area of a mark is its device time. Both scales are logarithmic.
-        The marks' source has the frame's columns.
+        device and precision. The area of a mark is proportional to its device time. Both scales are
+        logarithmic. The data source of the marks has the columns of the frame.
 
     Examples
     --------
@@ -107,22 +107,22 @@ def modules(
     title: str = "Layers",
     **options: object,
 ) -> Figure:
-    """Draw the tree of modules as an icicle chart, with device time as width.
+    """Draw the tree of modules as an icicle chart; the width of a tile is its device time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.modules`.
+        Result of `hta_widgets.analysis.modules`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One tile per path with at least 0.1 % of the time. Times are means of the ranks, on the
-        device, or on the host if the trace has no device work.
+        One tile per path that takes at least 0.1 % of the time. Times are device times averaged
+        over ranks, or host times if the trace has no device work.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
     columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
     roofs = frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
-    # FLOPs per byte at which a roof becomes flat.
+    # The ridge is the intensity, in FLOPs per byte, at which a roof becomes flat.
     roofs = roofs.assign(ridge=roofs["peak_tflop_per_s"] * 1e3 / roofs["memory_gb_s"])
     left, right = _decades([*frame["intensity"], *roofs["ridge"]])
     bottom, top = _decades([*frame["tflop_per_s"], *roofs["peak_tflop_per_s"]])
@@ -209,14 +209,14 @@ def _draw_roofs(figure: Figure, roofs: pd.DataFrame, ends: tuple[float, float], 
 
 
 def _decades(values: list[float]) -> tuple[float, float]:
-    """Return powers of ten below and above all values, with room for marks at the edges."""
+    """Return the powers of ten that enclose all values, with room for marks at the edges."""
     powers = np.log10([value for value in values if value > 0])
     low, high = np.floor(powers.min() - 0.2), np.ceil(powers.max() + 0.2)
     return 10.0**low, 10.0**high
 
 
 def _label_decades(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
-    """Label about six powers of ten, `high` excluded; return the pairs of tick and label."""
+    """Label about six powers of ten in ``[low, high)``; return pairs of position and label."""
     first_power, end_power = round(np.log10(low)), round(np.log10(high))
     step = max(1, round((end_power - first_power) / 6))
     ticks = [10.0**power for power in range(first_power, end_power, step)]

@@ -1,4 +1,4 @@
-"""Bokeh figures in the style of the package, their layouts, and charts as HTML."""
+"""Bokeh figures in the style of the package, their layout, and export to HTML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hta_widgets.text import count
 
 
 class _LazyModule:
-    """A module that is imported when one of its names is first accessed."""
+    """A module that is imported on first access to one of its attributes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,18 +40,18 @@ models: Any = _LazyModule("bokeh.models")
 plotting: Any = _LazyModule("bokeh.plotting")
 resources: Any = _LazyModule("bokeh.resources")
 
-#: `bokeh.plotting.figure` and `bokeh.models.LayoutDOM`. Not these classes themselves: importing
-#: Bokeh takes a while, and its own types reject arguments that it accepts.
+#: `bokeh.plotting.figure` and `bokeh.models.LayoutDOM`. The classes themselves are not used because
+#: importing Bokeh is slow and its type hints reject arguments that it accepts.
 Figure: TypeAlias = Any
 LayoutDOM: TypeAlias = Any
 
-#: For each script of BokehJS, the cell whose output includes it and the id of its execution. Other
-#: outputs wait for this script and do not include it, since it is large.
+#: Maps each BokehJS script to the cell whose output includes it and the id of that execution. The
+#: scripts are large, so other outputs do not include them again but wait until they are loaded.
 _loaded_by: dict[str, tuple[str | None, str | None]] = {}
 
 
 def display_in_notebooks(chart: Any) -> Any:
-    """Return a chart that notebooks draw as a cell's value; Bokeh alone lists its properties."""
+    """Make notebooks display a chart as a figure. By default, they list its properties."""
 
     def bundle(**_: object) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
@@ -61,10 +61,10 @@ def display_in_notebooks(chart: Any) -> Any:
 
 
 def html_of(chart: LayoutDOM) -> str:
-    """Return a chart as HTML that needs no network and no earlier call.
+    """Return HTML for a chart that needs neither a network nor an earlier setup call.
 
-    The first chart of a Jupyter kernel includes BokehJS. The others wait until it is loaded, so
-    the page may run their scripts in any order.
+    The first chart of a Jupyter kernel includes BokehJS. Later charts wait until it is loaded, so
+    the order in which the page runs the scripts does not matter.
     """
     from bokeh.core.json_encoder import serialize_json  # takes a while
     from bokeh.core.types import ID
@@ -77,7 +77,7 @@ def html_of(chart: LayoutDOM) -> str:
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
         loaded_cell, loaded_run = _loaded_by.get(script, (None, None))
-        # A cell that runs again loses its output, so the new output must include the script again.
+        # Running a cell again discards its output, so the new output must include the script again.
         is_lost = cell is not None and cell == loaded_cell and run != loaded_run
         if script not in _loaded_by or is_lost:
             _loaded_by[script] = cell, run
@@ -97,8 +97,7 @@ def html_of(chart: LayoutDOM) -> str:
 
 
 def _running_cell() -> tuple[str | None, str | None]:
-    """Return the ids of the running cell and of its execution, if the front end sends them."""
-    from IPython.core.getipython import get_ipython  # absent from plain Python
+    from IPython.core.getipython import get_ipython  # only needed in notebooks
 
     kernel = getattr(get_ipython(), "kernel", None)
     if kernel is None:
@@ -111,17 +110,17 @@ _SPACING_PX = 8
 
 
 def row(*charts: LayoutDOM) -> LayoutDOM:
-    """Place charts side by side; together they take the width that the page gives.
+    """Place charts side by side, sharing the available width.
 
     Parameters
     ----------
     *charts : bokeh model
-        Charts, or rows and columns of them.
+        Charts, or rows and columns of charts.
 
     Returns
     -------
     bokeh.models.Row
-        Like a chart, it is drawn as the value of a notebook's cell, and `to_html` writes it.
+        Like a chart, it can be displayed in a notebook or passed to `to_html`.
 
     Examples
     --------
@@ -131,7 +130,7 @@ def row(*charts: LayoutDOM) -> LayoutDOM:
 
 
 def column(*charts: LayoutDOM) -> LayoutDOM:
-    """Place charts below each other; parameters are as in `row`.
+    """Place charts below each other. Parameters are those of `row`.
 
     Returns
     -------
@@ -152,34 +151,34 @@ def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
         if not isinstance(chart, models.LayoutDOM):
             raise TraceError(
                 f"a {type(chart).__name__} is not a chart",
-                remedy="Give a chart of hta_widgets.charts.",
+                remedy="Pass a chart made by hta_widgets.charts.",
             )
 
 
-#: Width in px of a figure without a given width, until the browser knows the actual one.
+#: Width in px assumed for a figure of full width until the browser measures it.
 ASSUMED_WIDTH = 720
-#: Estimated width of a letter in px.
+#: Estimated average width of a letter in px.
 LETTER_WIDTH = 6.4
 
 
 @cache
 def script(name: str) -> str:
-    """Return the content of ``scripts/NAME.js``, the body of a function that charts call."""
+    """Return the text of ``scripts/NAME.js``, the body of a function that charts call."""
     return Path(__file__).with_name("scripts").joinpath(f"{name}.js").read_text("utf-8")
 
 
 def _after_layout(code: str) -> str:
-    """Return delayed code: Bokeh does not always draw changes that are made during a layout."""
+    """Defer code until after a layout, during which Bokeh may fail to draw changes."""
     return f"setTimeout(() => {{{code}}}, 0);"
 
 
-#: Control characters and blanks, but not the narrow spaces that keep numbers together.
+#: Control characters and whitespace, except for the narrow spaces used in numbers.
 _BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
 _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
 def escape_text(text: str) -> str:
-    """Return a string as one line that Bokeh does not interpret as a formula."""
+    """Convert a string to a single line that Bokeh does not interpret as a formula."""
     flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
 
@@ -194,10 +193,10 @@ def keep_fitting(
     legend: Any = None,
     timed: bool = False,
 ) -> None:
-    """Fit the figure's texts to its width: now by an estimate, later exactly in the browser.
+    """Fit the figure's texts to its width: first by an estimate, then exactly in the browser.
 
-    `names` are labels of rows, `columns` the axes at the right with their minimum widths, and
-    `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
+    `names` are row labels, `columns` the axes at the right with their minimum widths, and `labels`
+    the data source of texts in bars. `timed` figures have the same borders as the timeline.
     """
     assumed_px = width or ASSUMED_WIDTH
     gutter_px = _gutter_px(assumed_px, names, timed=timed)
@@ -233,7 +232,7 @@ def keep_fitting(
             "labels": labels,
             "legend": legend,
             "timed": timed,
-            # A narrow figure shows every second tick or so of a linear axis.
+            # The script thins out these ticks in narrow figures. It leaves logarithmic axes alone.
             "ticks": [] if is_log else sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
@@ -251,7 +250,7 @@ def _hide_long_texts(labels: Any, px_per_unit: float) -> None:
 
 
 def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool) -> int:
-    """Return the width of the labels of rows, which is the timeline's in `timed` figures."""
+    """Return the width reserved for row labels; `timed` figures use that of the timeline."""
     if timed:
         return 104 if width_px < 760 else 164
     if not names:
@@ -261,7 +260,7 @@ def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool
 
 
 def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any]]:
-    """Wrap the figure's titles; return each with its full text and its CSS font."""
+    """Wrap the titles of a figure; return each one with its full text and its CSS font."""
     subtitles = [title for title in figure.above if isinstance(title, models.Title)]
     titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
     titles.append([figure.title, figure.title.text, "bold 13px "])
@@ -273,7 +272,7 @@ def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Return the names by position, with long lines shortened; equal short names are numbered."""
+    """Return the names by position, with long lines cut; cut names that coincide are numbered."""
     occurrences: Counter[str] = Counter()
     labels = {}
     for position, text in names:
@@ -290,7 +289,7 @@ def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[floa
 
 
 def _cut_middle(text: str, letters: int) -> str:
-    """Cut a long text in the middle, because the names of matrix products differ at their ends."""
+    """Cut a text in the middle, because long kernel names often differ only at their ends."""
     if len(text) <= letters:
         return text
     head = math.ceil(letters * 6 / 10)
@@ -299,21 +298,25 @@ def _cut_middle(text: str, letters: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """Return the colour of text on a mark of this colour: dark on light marks, else light."""
+    """Return a text color that is legible on `color`: dark on light colors, else light."""
     red, green, blue = ((channel / 255) ** 2.2 for channel in color_channels(color))
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return LIGHT.ink if luminance > 0.3 else LIGHT.bg
 
 
 def join_sentences(*parts: str) -> str:
-    """Return the parts of a subtitle that are not empty, joined by middle dots."""
+    """Join the non-empty parts of a subtitle with middle dots."""
     return " · ".join(part for part in parts if part)
+
+
+#: Nouns for some keys of ``attrs["matched"]``, for notes about missing events.
+_MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
 
 
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Return a note on kinds that no event matches, and the frame's note."""
+    """Return a note that lists the `kinds` without matching events, plus the frame's own note."""
     matched = frame.attrs.get("matched", {})
     without = [
         f"no {facts('kind_names').get(kind, kind)}"
@@ -325,7 +328,7 @@ def unmatched_note(
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """Texts, colours and width of a figure: CSS px, or None for the full width of the page."""
+    """Title, theme and width of a figure; a width of None means the full width of the page."""
 
     title: str
     theme: Theme
@@ -333,7 +336,7 @@ class FigureStyle:
     subtitle: str = ""
 
     def with_subtitle(self, *sentences: str) -> FigureStyle:
-        """Return the style with the non-empty sentences as its subtitle."""
+        """Return a copy whose subtitle consists of the non-empty sentences."""
         return replace(self, subtitle=join_sentences(*sentences))
 
 
@@ -347,7 +350,7 @@ def new_figure(
     tools: Sequence[Any] = (),
     axis_type: Literal["linear", "log"] = "linear",
 ) -> Figure:
-    """Return an empty figure with its title and subtitle; a drag selects along `select`."""
+    """Return a figure with a title and no marks; dragging selects in the directions of `select`."""
     theme, width = style.theme, style.width
     if select is not None:
         selector = models.BoxSelectTool(dimensions=select, overlay=_selection_box(theme))
@@ -368,7 +371,7 @@ def new_figure(
         min_border=4,
         frame_align=False,
         lod_threshold=None,
-        # Without it, the page shows through the seams between the frame and its borders.
+        # Otherwise the page is visible through seams between the frame and its borders.
         styles={"background-color": theme.bg},
         **sizing,
     )
@@ -423,7 +426,7 @@ def draw_areas(
     top: str | float,
     selected_alpha: float,
 ) -> Any:
-    """Draw rectangles of time for tooltips and selections; only selected ones are visible."""
+    """Draw invisible areas with tooltips, one per time span; selected areas become visible."""
     return figure.quad(
         left="time_ns",
         right="until_ns",
@@ -439,7 +442,7 @@ def draw_areas(
 
 
 def plain_axis(axis: Any, theme: Theme) -> None:
-    """Style an axis so that only its labels are drawn, without lines and ticks."""
+    """Style an axis to show its labels but no lines and ticks."""
     axis.update(
         axis_line_color=None,
         major_tick_line_color=None,
@@ -456,7 +459,7 @@ def plain_axis(axis: Any, theme: Theme) -> None:
 def side_axis(
     figure: Figure, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
 ) -> Any:
-    """Return an axis with these labels, added at the right of a figure."""
+    """Add an axis with the given labels at the right of a figure, and return it."""
     axis = models.LinearAxis(
         ticker=models.FixedTicker(ticks=list(ticks)), major_label_overrides=labels
     )
@@ -466,7 +469,7 @@ def side_axis(
 
 
 def draw_row_texts(figure: Figure, source: object, *, x: str | float, color: str) -> None:
-    """Write the texts of a source into its rows."""
+    """Draw the texts of a data source in their rows."""
     figure.text(
         x=x,
         y="row",
@@ -481,7 +484,7 @@ def draw_row_texts(figure: Figure, source: object, *, x: str | float, color: str
 
 
 def add_ground(figure: Figure, theme: Theme, **sides: float) -> None:
-    """Draw a rectangle in the colour of empty lanes below all marks."""
+    """Fill a rectangle below all marks with the color of empty lanes."""
     figure.add_layout(
         models.BoxAnnotation(
             **sides, fill_color=theme.lane, fill_alpha=1, line_color=None, level="underlay"
@@ -496,9 +499,9 @@ def add_tooltip(
     heading: str,
     rows: Sequence[tuple[str, str]],
 ) -> None:
-    """Add a tooltip with the values of the mark under the pointer.
+    """Add a tooltip that shows values of the mark under the pointer.
 
-    Values come from the source as text: Bokeh escapes them, so names of events are never markup.
+    Bokeh escapes values from the data source, so event names are never interpreted as markup.
     """
     cells = "".join(
         f'<div style="color:{theme.ink3}">{label}</div>'
@@ -523,7 +526,7 @@ def add_tooltip(
 
 
 def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Figure:
-    """Return a figure without marks; its subtitle states the reason."""
+    """Return a figure without marks whose subtitle states why it is empty."""
     reason = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(
@@ -549,17 +552,17 @@ def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> 
 def to_html(
     chart: object, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
 ) -> Path:
-    """Write a chart, or a layout of charts, as one file that needs no network.
+    """Write a chart or a layout of charts to an HTML file that works offline.
 
     Parameters
     ----------
     chart : bokeh model
     path : str or PathLike
-        An existing file is replaced.
+        An existing file is overwritten.
     title : str, optional
         Title of the page.
     theme : {"light", "dark"} or Theme, default "light"
-        Theme of the page around the chart.
+        Colors of the page around the chart.
 
     Returns
     -------
@@ -577,10 +580,10 @@ def to_html(
 
 
 def keep_dominant(figure: Figure, segments: object, causes: Mapping[int, str]) -> Any:
-    """Return a source of pixels to draw instead of segments; a script updates it at each zoom.
+    """Return a pixel source to draw instead of segments; a script updates it on each zoom.
 
-    Row 0 has for each pixel the cause that takes most of its time, or none if the time without a
-    cause is longer. Each other row has all segments of one cause, at least a pixel wide.
+    In row 0, each pixel has the cause that takes most of its time, or none if more of the time has
+    no cause. Each of the other rows has the segments of one cause, at least a pixel wide.
     """
     columns = ("left", "right", "row", "bound_by", "thin")
     pixels = models.ColumnDataSource({name: [] for name in columns})

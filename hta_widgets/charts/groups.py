@@ -1,4 +1,4 @@
-"""Charts of process groups: which ranks form them, and their communication."""
+"""Charts of process groups: their ranks and their communication."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import UNKNOWN, count, duration, plural, size
 
 _MAX_COLUMNS = 8
-#: Order of the category colours in which neighbouring groups differ most.
+#: Indices of category colors, ordered so that neighboring groups differ most.
 _GROUP_COLORS = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups with a row each. If there are more, only the groups with the most time
-#: in each column have a row.
+#: Maximum number of groups that have their own row. If there are more, only the groups with the
+#: most time in each column get one.
 _MAX_ROWS = 40
 _IN_CELLS = (
     "a cell shows the group's number and the rank's position in it; times are per rank and"
@@ -56,26 +56,26 @@ def parallel_groups(
     title: str = "Process groups by rank",
     **options: object,
 ) -> Figure:
-    """Draw each rank's group of each kind, and the rank's time and bytes in it.
+    """Draw the process groups of each rank by kind, with the rank's time and bytes in each group.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.parallel_groups`.
+        Result of `hta_widgets.analysis.parallel_groups`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one column per kind; two if a rank is in two groups of a kind. A cell
-        has the colour of its group, and shows the number of the group, from 0 in the order of
-        ranks, and the rank's position in it. Guessed kinds have a question mark. At the right are a
-        rank's time and bytes in each group. Its source has the frame's rows. With more than 64
-        ranks, a row is a group and ranks go from left to right; above 40 groups, the groups
-        of a kind with less time share a row.
+        One row per rank and one column per kind of group; two columns if a rank is in two groups of
+        a kind. A cell has the color of its group and shows the group's number, counted from 0 in
+        rank order, and the rank's position in the group. A question mark follows guessed kinds. At
+        the right are the rank's time and bytes in each group. The data source holds the frame's
+        rows. With more than 64 ranks, each row is a group and ranks run from left to right; with
+        more than 40 groups, the groups of a kind with the least time share a row.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def parallel_groups(
     if frame.empty:
         return empty_figure(frame, style)
     data = group_positions(frame)
-    # An unknown kind is not a guess, and has no question mark.
+    # An unknown kind is not a guess, so it gets no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["line"] = [
         theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in data["number"]
@@ -142,7 +142,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
             else ""
             for rank in ranks
         ]
-        # Charts that are too narrow for the texts of all columns show those with the most time.
+        # If the chart is too narrow for all text columns, show the columns with the most time.
         columns.append(Column(head, texts, 380 + 140 * by_time.index(column)))
     content = RowsContent(
         data=cells,
@@ -182,8 +182,8 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         data=cells,
         names=[str(row["name"]) for row in rows],
         marks=[
-            # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
-            # one group, in which it covers no other group.
+            # A rank is hardly a pixel wide, so bars are not tinted. They are outlined only in rows
+            # with one group, where an outline cannot cover another group.
             Bars("left", "right", "line", only=("alone", "no")),
             Bars("left", "right", "line", line="line", only=("alone", "yes")),
         ],
@@ -211,9 +211,9 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
 def _rows_of_groups(
     data: pd.DataFrame, groups: pd.DataFrame
 ) -> tuple[list[dict[Any, Any]], dict[int, int]]:
-    """Return the rows of a chart of groups, and each group's row by its code.
+    """Return the rows of a chart of groups, and the row number of each group by its code.
 
-    In each column, the groups without a row of their own share one more row.
+    In each chart column, the groups without their own row share an additional one.
     """
     order = groups.sort_values(["column", "is_drawn", "number"], ascending=[True, False, True])
     rows: list[dict[Any, Any]] = []
@@ -255,7 +255,7 @@ def _group_tooltip(heading: str) -> Tooltip:
 
 
 def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
-    """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
+    """Return the kind of each column as its head; columns of the same kind are numbered from 2."""
     kind_of = cells.groupby("column")["kind"].first()
     guessed = cells.groupby("column")["guessed"].any()
     columns_of_kind: Counter[str] = Counter()
@@ -271,20 +271,20 @@ def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
     """Return whether each group has a row of its own.
 
-    If there are too many groups, equally many of each column have one: those with the most time.
+    With too many groups, each column gets equally many rows, for the groups with the most time.
     """
     if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)
     max_rows = max(1, _MAX_ROWS // groups["column"].nunique() - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
     order_in_column = order.groupby("column").cumcount().reindex(groups.index)
-    # A single group left over needs no row for "others".
+    # A single extra group gets its own row instead of a row for "more".
     all_fit = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
     return (order_in_column < max_rows) | all_fit
 
 
 def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
-    """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
+    """Merge adjacent ranks of a group into one bar with their mean time and bytes."""
     data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
     is_first = data["code"].diff().ne(0) | data["left"].diff().ne(1)
     runs = data[is_first].reset_index(drop=True)
@@ -320,7 +320,7 @@ def _group_finding(data: pd.DataFrame) -> str:
 
 
 def _kind_phrase(kind: str, sizes: Sequence[int]) -> str:
-    """Return a phrase such as ``2 tensor groups of 4``; a size of 0 is unknown."""
+    """Return a phrase such as ``2 tensor groups of 4``; sizes of 0 are unknown and left out."""
     if kind == "all":
         return f"{'one' if len(sizes) == 1 else count(len(sizes))} of all ranks"
     groups = plural(len(sizes), f"{kind} group")
@@ -340,21 +340,22 @@ def communication_by_group(
     title: str = "Communication by process group",
     **options: object,
 ) -> Figure:
-    """Draw each process group's communication: time hidden behind compute, and exposed time.
+    """Draw the communication time of each process group: hidden behind compute, and exposed.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.communication_by_group`.
+        Result of `hta_widgets.analysis.communication_by_group`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per group; its source has the frame's times as means of the ranks in the group.
+        One bar per group. The data source holds the mean of the frame's times over the group's
+        ranks.
 
     Examples
     --------
@@ -379,21 +380,21 @@ def communication_by_stream(
     title: str = "Communication by stream",
     **options: object,
 ) -> Figure:
-    """Draw each stream's communication: time hidden behind compute, and exposed time.
+    """Draw the communication time of each stream: hidden behind compute, and exposed.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.communication_by_stream`.
+        Result of `hta_widgets.analysis.communication_by_stream`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        As from `communication_by_group`, with one bar per stream.
+        As returned by `communication_by_group`, with one bar per stream.
 
     Examples
     --------
@@ -452,7 +453,7 @@ def _draw_communication(
 
 
 def _communication_rows(frame: pd.DataFrame, keys: list[str], noun: str) -> pd.DataFrame:
-    """Return one row per value of `keys`: means of times, sums of counts and bytes over ranks."""
+    """Return one row per value of `keys`, with mean times and total counts and bytes over ranks."""
     grouped = frame.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
     data["count"] = grouped["count"].sum()

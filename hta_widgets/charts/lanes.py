@@ -1,7 +1,7 @@
-"""Charts over time: lanes below each other, aligned with the timeline.
+"""Charts over time, drawn as lanes that are aligned with the timeline.
 
-`lanes_figure` makes a figure for the marks of other modules, too. The charts of this module show
-values as steps: lengths of queues, the bandwidth of copies, and memory by use.
+The charts in this module draw step functions: queue lengths, copy bandwidth and memory by use.
+`lanes_figure` is also used by other modules.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import count, duration, plural, rate, size, value
 from hta_widgets.trace.arrays import Array, Floats
 
-#: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
-#: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
+#: Maximum number of changes drawn one by one. If there are more, time is divided into slices (this
+#: many in total over all lanes), each drawn as its minimum and maximum.
 MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
 class Lane:
-    """The labels of a lane: a name at the left and a number at the right."""
+    """The labels of a lane: its name at the left and a number at the right."""
 
     name: str
     number: str = ""
@@ -57,10 +57,10 @@ class Lane:
 
 @dataclass(frozen=True, eq=False)
 class LaneSteps:
-    """The values of one lane: `value` holds from `time_ns` until `until_ns`.
+    """The values of a lane over time; `value` applies from `time_ns` until `until_ns`.
 
-    If the lane is not `exact`, each of these times is a slice with several changes, `value` is the
-    minimum in it and `most` the maximum; otherwise both are equal.
+    If not `exact`, an entry is a time slice with several changes, `value` is its minimum and `most`
+    its maximum. Otherwise the two are equal.
     """
 
     time_ns: Floats
@@ -71,7 +71,7 @@ class LaneSteps:
 
 
 def time_axis(figure: Figure) -> None:
-    """Label the x axis with times and their units."""
+    """Label the x axis with times and units."""
     axis = figure.xaxis[0]
     axis.ticker = models.AdaptiveTicker(
         base=10, mantissas=[1, 2, 5], min_interval=1, desired_num_ticks=4, num_minor_ticks=0
@@ -88,10 +88,10 @@ def time_figure(
     y_range: tuple[float, float],
     dimensions: Literal["width", "both"] = "width",
 ) -> Any:
-    """Return a figure with a time axis that zooms; a drag selects along the `dimensions`."""
+    """Return a figure with a zoomable time axis; dragging selects along `dimensions`."""
     tools = []
     if "modifiers" in models.WheelZoomTool.properties():
-        # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
+        # As in the timeline, Ctrl+wheel zooms. The wheel alone scrolls the page.
         tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
     figure = new_figure(
         style,
@@ -117,11 +117,11 @@ def lanes_figure(
     pitch: float,
     heads: tuple[str, str] = ("", ""),
 ) -> tuple[Any, Callable[..., None]]:
-    """Return a figure of empty lanes from the top down, and a function to call after adding marks.
+    """Return a figure with empty lanes from top to bottom, and a function that completes it.
 
-    Lane k reaches from k − 0.5 to k + 0.5 on the y axis, which points down. The function fits the
-    labels to the figure. It takes the chart's legend, or None, and optionally labels to show
-    instead of the lanes' names.
+    Lane k spans k − 0.5 to k + 0.5 on the y axis, which points down. Call the function after adding
+    marks: it fits the labels to the figure. Its arguments are the legend or None and, optionally,
+    labels to show instead of lane names.
     """
     rows = len(lanes)
     has_heads = bool(heads[0] or heads[1])
@@ -163,20 +163,20 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; with more than `max_steps`, as ranges in slices of time."""
+    """Return a series as steps, or as ranges per time slice if it has more than `max_steps`."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
     if len(times) <= max_steps:
         return LaneSteps(times, until, values, values, exact=True)
     edges = np.linspace(times[0], until[-1], max_steps + 1)
-    # A slice includes the value from before its start, unless the value changes exactly there.
+    # A slice starts with the value set before it, unless a change falls on its start.
     at_start = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
     lowest, highest = values[at_start], values[at_start]
     first = np.searchsorted(times, edges[:-1], side="left")
     end = np.append(first[1:], len(times))
     changing = np.flatnonzero(end > first)
-    # `reduceat` reduces from each start to the next, so slices without a change get no start.
+    # `reduceat` reduces from one start to the next, so slices without changes are skipped.
     lowest[changing] = np.minimum(lowest[changing], np.minimum.reduceat(values, first[changing]))
     highest[changing] = np.maximum(highest[changing], np.maximum.reduceat(values, first[changing]))
     return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
@@ -184,7 +184,7 @@ def lane_steps(
 
 @dataclass(frozen=True)
 class StepSeries:
-    """The changes of one lane's value, and `columns`, which are the same for all of its changes."""
+    """The value changes of one lane; `columns` apply to all of them."""
 
     lane: Lane
     columns: Mapping[str, Any]
@@ -194,7 +194,7 @@ class StepSeries:
 
 @dataclass(frozen=True)
 class StepLanes:
-    """Content of a chart of step series: the series, the name and format of values, and texts."""
+    """The content of a chart with one lane per series, all in the same unit."""
 
     series: Sequence[StepSeries]
     value_name: str
@@ -207,7 +207,7 @@ class StepLanes:
 
 
 def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
-    """Return a figure with one lane per step series, each scaled to its own peak."""
+    """Return a figure with one lane per series, each scaled to its own peak."""
     series, theme = content.series, style.theme
     total = sum(len(lane.time_ns) for lane in series)
     max_steps = max(256, MAX_POINTS // max(1, len(series)))
@@ -217,7 +217,7 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
     if not all(lane.exact for lane in steps):
         slices = f"{count(max_steps)} time slices"
-        thinning = f"{count(total)} changes, drawn as minimum and maximum of {slices}"
+        thinning = f"{count(total)} changes, drawn as the minimum and maximum of each of {slices}"
         style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
         [lane.lane for lane in series],
@@ -246,14 +246,13 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     return figure
 
 
-#: Distance of a lane's base line from its middle, and height of its peak.
+#: Distance from the middle of a lane down to its base line, and the height of its peak.
 _BASE, _PEAK = 0.46, 0.86
 
 
 def _draw_steps(
     figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
-    """Draw a lane; return the upper and the lower edge of each step."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
     base = row + _BASE
     low, high = (base - values / peak * _PEAK for values in (steps.value, steps.most))
@@ -265,7 +264,7 @@ def _draw_steps(
             "base": np.full(len(low) + 1, base),
         }
     )
-    # An area, because adjacent bars would show seams.
+    # Draw an area, because adjacent bars would show seams.
     area = {"x": "x", "source": shape, "step_mode": "after"}
     figure.varea_step(y1="base", y2="low", fill_color=blend(color, theme.bg, 0.25), **area)
     if not steps.exact:
@@ -302,7 +301,7 @@ def _step_columns(
 def _range_texts(
     lows: Sequence[float], highs: Sequence[float], format_value: Callable[[float], str]
 ) -> list[str]:
-    text = cache(format_value)  # many values occur repeatedly
+    text = cache(format_value)  # most values occur many times
     return [
         text(low) if low == high else f"{text(low)} to {text(high)}"
         for low, high in zip(lows, highs, strict=True)
@@ -319,25 +318,25 @@ def queue_length(
     title: str = "Launch queue over time",
     **options: object,
 ) -> Figure:
-    """Draw the number of launches that wait on each stream over time.
+    """Draw the number of launches queued on each stream over time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.queue_length`.
+        Result of `hta_widgets.analysis.queue_length`, or traces to analyze.
     top : int, default 12
-        Number of streams, those with the longest queues.
+        Number of streams to draw, ordered by longest queue.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
-        next change. With over 20 000 changes it has the minimum (``queue_length``) and the maximum
-        (``most``) of slices of time instead, and the subtitle reports that.
+        One lane per stream. The data source has the columns of the frame and ``until_ns``, the time
+        of the next change. Above 20 000 changes, it has the minimum (``queue_length``) and maximum
+        (``most``) of each time slice instead, as stated in the subtitle.
 
     Examples
     --------
@@ -370,23 +369,23 @@ def memory_bandwidth(
     title: str = "Copy bandwidth",
     **options: object,
 ) -> Figure:
-    """Draw the bandwidth of copies, by their kind, over time.
+    """Draw the copy bandwidth by kind of copy over time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.memory_bandwidth`.
+        Result of `hta_widgets.analysis.memory_bandwidth`, or traces to analyze.
     top : int, default 12
-        Number of lanes, one per rank and kind of copy; those with the highest peaks are drawn.
+        Number of lanes to draw, ordered by peak. There is one lane per rank and kind of copy.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
+        As in `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
 
     Examples
     --------
@@ -415,13 +414,13 @@ def _lane_series(
     format_value: Callable[[float], str],
     color: str,
 ) -> tuple[StepLanes, str]:
-    """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
+    """Return the lanes with the highest peaks, and a note on how many are omitted."""
     by_stream = key == "stream"
     groups = frame.groupby(["rank", key], observed=True)
     lanes: dict[Any, pd.DataFrame] = dict(list(groups))
     peaks = groups[measure].max().astype(float)
-    # First the rank with the highest peak of each stream or kind of copy, then the second rank of
-    # each, and so on.
+    # Take the rank with the highest peak for each stream or kind of copy, then the ranks with the
+    # second highest, and so on.
     ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
     order_in_key = ordered_peaks.groupby(level=1, observed=True).cumcount()
     drawn = set(order_in_key.sort_values(kind="stable").index[:top])
@@ -475,17 +474,17 @@ def memory_timeline(
     Parameters
     ----------
     frame : DataFrame
-        Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per
-        category.
+        Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and, for each category, a
+        column of byte counts.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        Stacked steps. Its source has the frame's columns, and the edges of each category's area.
-        With over 20 000 instants it has only the rows with the minimum and the maximum of all
-        memory in each slice of time, and the subtitle reports that.
+        A stacked step chart. The data source has the columns of the frame and the edges of each
+        area. Above 20 000 rows, only those with the smallest and largest total in each time slice
+        are kept, as stated in the subtitle.
 
     Examples
     --------
@@ -509,7 +508,7 @@ def memory_timeline(
     drawn = frame.iloc[_rows_to_draw(times, totals, MAX_POINTS)]
     used = [name for name in categories if (frame[name] != 0).any()]
     unused = ", ".join(name for name in categories if name not in used)
-    changes = f"{plural(len(frame), 'change')}, drawn as minimum and maximum of time slices"
+    changes = f"{plural(len(frame), 'change')}, drawn as the minimum and maximum of each time slice"
     style = style.with_subtitle(
         f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
         changes if len(drawn) < len(frame) else "",
@@ -575,14 +574,13 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
-    """Return the rows to draw: all, or the rows with the extremes of each slice of time."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2
     edges = np.linspace(times[0], times[-1], slice_count + 1)
     slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, slice_count - 1)
     order = np.lexsort((total, slices))
-    # In this order, the rows of a slice follow each other from its minimum to its maximum.
+    # The rows are now sorted by slice, and within a slice from minimum to maximum.
     starts = np.flatnonzero(np.diff(slices[order], prepend=-1))
     lasts = np.append(starts[1:], len(order)) - 1
     return np.unique(np.r_[order[starts], order[lasts], 0, len(times) - 1])

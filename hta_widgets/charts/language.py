@@ -1,8 +1,8 @@
-"""Evaluate expressions of chart definitions over columns, and fill their texts.
+"""Evaluate the expressions in chart definitions and fill in their text templates.
 
-Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
-the frame or each row of the chart. A template has expressions in ``{placeholders}``.
-``js/src/charts/language.ts`` does the same in the page.
+Expressions have Python syntax. Their value is a scalar, or an array with one element per item of
+the frame or per row of the chart. Templates contain expressions in ``{placeholders}``.
+``js/src/charts/language.ts`` is the counterpart in the page.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from hta_widgets.facts import facts
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
-#: Maximum number of rows of a chart whose minimum and maximum are visible without text.
+#: Largest number of rows for which the minimum and maximum are obvious from the chart.
 _FEW_ROWS = 16
 
 
 def length_text(mean: float) -> str:
-    """Return a mean length with two significant digits, enough to compare short queues."""
+    """Format a mean queue length with two significant digits, enough to compare short queues."""
     if not np.isfinite(mean):
         return text.value(None)
     if 0 < mean < 0.01:
@@ -42,7 +42,7 @@ def length_text(mean: float) -> str:
 def extremes_text(
     names: Sequence[str], values: object, format_value: Callable[[float], str]
 ) -> str:
-    """Return the minimum and the maximum with their names; "" for up to 16 rows."""
+    """Return the minimum and the maximum with their names as text; "" for up to 16 rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""
@@ -53,7 +53,7 @@ def extremes_text(
     return f"{low_text} ({names[low]}) to {high_text} ({names[high]})"
 
 
-#: Nouns that a placeholder may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
+#: Nouns that can follow a number: ``{steps:step}`` gives "1 step" or "2 steps".
 NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
@@ -77,12 +77,12 @@ _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
 def is_rows(value: object) -> bool:
-    """Return whether a value of an expression has one element for each item or row."""
+    """Return whether a value is an array with one element per item or row."""
     return isinstance(value, np.ndarray) and value.ndim > 0
 
 
 def column(values: pd.Series) -> np.ndarray:
-    """Return a frame's column as numbers, flags or texts; unknown numbers are NaN."""
+    """Convert a column to numbers, booleans or strings; missing numbers become NaN."""
     if pd.api.types.is_numeric_dtype(values.dtype):
         is_integer = values.dtype.kind in "iub"
         return values.to_numpy(
@@ -97,7 +97,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
-    """Return a code of each item's combination of values, numbered by first occurrence."""
+    """Return a number for each item's combination of values, in order of first occurrence."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -107,13 +107,13 @@ def _is_known(value: Any) -> Any:
 
 
 def _ratio(part: Any, whole: Any) -> Any:
-    """Return the ratio of two values or columns, 0 where `whole` is not positive."""
+    """Return ``part / whole`` element by element, or 0 where `whole` is not positive."""
     parts, wholes = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
     return np.divide(parts, wholes, out=np.zeros(parts.shape), where=wholes > 0)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a scalar or a column, which applies `function` to each value."""
+    """Extend a function of a scalar to columns, applying it to each value."""
 
     def apply(values: Any, *arguments: Any) -> Any:
         if not is_rows(values):
@@ -133,17 +133,13 @@ def _part(value: str, separator: str, index: int) -> str:
 _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
 
 
-def _kinds(kernel_type: str) -> str:
-    names = kernel_type.split(" overlapping ")
+def _kinds(label: str) -> str:
+    """Convert ``COMPUTATION overlapping COMMUNICATION`` to ``compute + communication``."""
+    names = label.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-def _kind_names(kinds: str) -> str:
-    """Return ``communication + copies`` for ``communication + memory``."""
-    return " + ".join(facts("kind_names").get(kind, kind) for kind in kinds.split(" + "))
-
-
-#: Functions of values; with several arguments, `max` and `min` also work element by element.
+#: Functions that take values. This includes `max` and `min` with several arguments.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
@@ -169,20 +165,20 @@ CELLS: dict[str, Callable[..., Any]] = {
         object,
     ),
 }
-#: Functions that reduce a column to a value, or to one for each group: `by` gives a value per group
-#: and `each` repeats it for each item of the group. Only items of `where` are included.
+#: Functions that reduce a column to one value, or to one per group: `by` returns a value per group,
+#: `each` repeats it for every item of the group. `where` restricts the items.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
-#: Aggregations of pandas that have another name here, and results of functions for no rows.
+#: The pandas names of aggregations that are named differently here, and results for empty groups.
 _AGGREGATIONS: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
 _EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
 def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Return the result of a function of `COLUMNS`.
+    """Evaluate one of the functions in `COLUMNS`.
 
-    The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
-    the highest score, and `is_most` whether an item has the highest score of its group.
+    For `pick` and `is_most`, the last column holds scores: `pick` returns the value with the
+    highest score, and `is_most` whether an item has the highest score in its group.
     """
     values = np.asarray(columns[0])
     length = len(values)
@@ -195,7 +191,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
-        # Groups without scores get position -1, and their results are replaced below.
+        # Groups without scores get position -1; their results are replaced below.
         positions = best.reindex(groups, fill_value=-1).to_numpy()
         results = values[positions]
         if (positions < 0).any():
@@ -212,18 +208,18 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
 
 @cache
 def parse_expression(code: str) -> ast.expr:
-    """Return the tree of an expression."""
+    """Parse an expression and return its syntax tree."""
     try:
         return ast.parse(code.strip(), mode="eval").body
     except SyntaxError as error:
         raise TraceError(
-            f"{code!r} in a chart's definition is not an expression: {error.msg}",
-            remedy="Expressions have the syntax of Python; strings in them need quotes.",
+            f"{code!r} in a chart definition is not an expression: {error.msg}",
+            remedy="Expressions have Python syntax; strings in them need quotes.",
         ) from None
 
 
 def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
-    """Return the value of an expression in `scope`."""
+    """Evaluate an expression with the names in `scope`."""
     return _evaluate_node(parse_expression(code), scope) if isinstance(code, str) else code
 
 
@@ -277,21 +273,21 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
                 options = {str(key.arg): _evaluate_node(key.value, scope) for key in keywords}
                 return aggregate(name, values, options)
     raise TraceError(
-        f"{ast.unparse(node)} cannot be evaluated in a chart's definition",
+        f"{ast.unparse(node)} cannot be evaluated in a chart definition",
         remedy=(
-            f"Name a value ({', '.join(scope)}) or a function"
+            f"Use a value ({', '.join(scope)}) or a function"
             f" ({', '.join(dict.fromkeys([*CELLS, *COLUMNS, 'text']))})."
         ),
     )
 
 
 def format_value(value: Any, spec: str = "") -> str:
-    """Return a value as text; without `spec`, the text of an unknown value is empty."""
+    """Format a value as text. Without `spec`, NaN and infinity give ""."""
     if spec in FORMATS:
         return FORMATS[spec](value)
     if spec and spec not in NOUNS:
         raise TraceError(
-            f"a chart's definition has no format {spec!r}",
+            f"unknown format {spec!r} in a chart definition",
             remedy=f"The formats are {', '.join(FORMATS)}; the nouns {', '.join(sorted(NOUNS))}.",
         )
     if isinstance(value, float) and not np.isfinite(value):
@@ -303,7 +299,7 @@ def format_value(value: Any, spec: str = "") -> str:
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the texts around a template's placeholders, and the code and format of each."""
+    """Split a template into its literal texts and, for each placeholder, the code and format."""
     texts, placeholders, end = [], [], 0
     for placeholder in _PLACEHOLDER.finditer(template):
         texts.append(template[end : placeholder.start()])
@@ -314,9 +310,9 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
-    """Return the text of a template, or one per row if an expression in it has rows.
+    """Fill in a template. Return one text per row if any expression has a value per row.
 
-    The text is empty if any of its placeholders is.
+    If a placeholder is empty, the whole text is empty.
     """
     texts, placeholders = split_template(template)
     if not placeholders:

@@ -1,4 +1,4 @@
-"""Charts of launches: histograms of delays and durations on a logarithmic scale."""
+"""Charts of launches: histograms of delays and durations on logarithmic scales."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
-#: Number of bars per decade of durations.
+#: Number of bars per factor of ten.
 _BINS_PER_DECADE = 8
 
 
@@ -41,27 +41,27 @@ def launch_stats(
     title: str = "Launches",
     **options: object,
 ) -> LayoutDOM:
-    """Draw histograms of launch delays, durations of launch calls and durations of kernels.
+    """Draw histograms of launch delays, launch call durations and kernel durations.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.launch_stats`.
+        Result of `hta_widgets.analysis.launch_stats`, or traces to analyze.
     runtime_cutoff_ns : int, default 50 000
-        Longer launch calls are drawn solid.
+        Threshold above which launch calls are drawn solid.
     launch_delay_cutoff_ns : int, default 100 000
-        Longer launch delays are drawn solid.
+        Threshold above which launch delays are drawn solid.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.models.Column
-        Three histograms: launch delays, durations of launch calls, and durations of device events,
-        solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
-        count, solid``.
+        Histograms of launch delays, launch call durations and device event durations. In the last
+        one, events shorter than their launch call are drawn solid. Data sources have the columns
+        ``from_ns, to_ns, count, solid``.
 
     Examples
     --------
@@ -109,8 +109,6 @@ def launch_stats(
 
 @dataclass(frozen=True)
 class _Histogram:
-    """Durations in ns, and a mask of those that are drawn solid."""
-
     name: str
     explanation: str
     values: Ints
@@ -122,7 +120,7 @@ class _Histogram:
 
 @dataclass(frozen=True)
 class _DecadeBins:
-    """Counts of values by their decimal logarithm; zeros have a separate bin at the left."""
+    """Value counts by decimal logarithm, with a separate bin for zeros at the left."""
 
     low: float
     high: float
@@ -130,7 +128,7 @@ class _DecadeBins:
     right: Floats
     counts: Ints
     solid_counts: Ints
-    #: Position of the bin of zeros on the logarithmic axis, or None if no value is 0.
+    #: Position of the bin for zeros on the logarithmic axis, or None if no value is 0.
     zero_at: float | None
 
 
@@ -147,7 +145,7 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     solid_counts = np.bincount(bin_of_value[solid[~is_zero]], minlength=bins)
     left, right, zero_at = edges[:-1], edges[1:], None
     if is_zero.any():
-        # As wide as the other bins, after a gap of four bins.
+        # The bin for zeros is as wide as the others and separated from them by a gap of four bins.
         zero_right = low - 4 / _BINS_PER_DECADE
         zero_left = zero_right - 1 / _BINS_PER_DECADE
         zero_at = (zero_left + zero_right) / 2
@@ -167,7 +165,7 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
         "both scales logarithmic",
         histogram.note,
     )
-    # The y axis is logarithmic too: counts differ by orders of magnitude, and small ones matter.
+    # The y axis is logarithmic as well, to keep small counts visible.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
     count_ticks = _count_ticks(top)
     figure = new_figure(
@@ -223,7 +221,6 @@ def _bar_columns(bins: _DecadeBins) -> dict[str, Any]:
 
 
 def _count_ticks(top: float) -> list[tuple[float, str]]:
-    """Return 0 and up to three powers of ten as ticks of the axis of counts, with their texts."""
     counts = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
     step = max(1, math.ceil(len(counts) / 3))
     shown = [0, *counts[::-1][::step]]

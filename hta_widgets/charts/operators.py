@@ -1,4 +1,4 @@
-"""Charts of operators, annotations and the sequences of kernels that operators launch."""
+"""Charts of operators, annotations and kernel sequences."""
 
 from __future__ import annotations
 
@@ -50,23 +50,24 @@ def operators(
     title: str = "Top operators",
     **options: object,
 ) -> Figure:
-    """Draw the operators with the most self time, on the device and on the host.
+    """Draw the operators with the most self time on the device and the host.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.operators`.
+        Result of `hta_widgets.analysis.operators`, or traces to analyze.
     top : int, default 12
-        Number of operators; the others share one row, which is labelled with their number.
+        Number of operators to draw. The rest share one row, labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per operator; its source has the frame's columns, with mean times of the ranks.
+        Two bars per operator. The data source has the columns of the frame; times are means over
+        ranks.
 
     Examples
     --------
@@ -136,23 +137,23 @@ def user_annotation_breakdown(
     title: str = "Time in annotated ranges",
     **options: object,
 ) -> Figure:
-    """Draw the annotated ranges with the most time, by name.
+    """Draw the annotated ranges that take the most time, by name.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.user_annotation_breakdown`.
+        Result of `hta_widgets.analysis.user_annotation_breakdown`, or traces to analyze.
     top : int, default 12
-        Number of annotations; the others share one bar, which is labelled with their number.
+        Number of annotations to draw. The rest share one bar, labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per annotation; its source has the frame's columns over all ranks.
+        One bar per annotation. The data source has the columns of the frame, combined over ranks.
 
     Examples
     --------
@@ -217,23 +218,23 @@ def frequent_kernel_sequences(
     title: str = "Frequent kernel sequences",
     **options: object,
 ) -> Figure:
-    """Draw the sequences of kernels that occur most often.
+    """Draw the most frequent kernel sequences.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.frequent_kernel_sequences`.
+        Result of `hta_widgets.analysis.frequent_kernel_sequences`, or traces to analyze.
     top : int, default 10
-        Number of sequences; the others share one row, which is labelled with their number.
+        Number of sequences to draw. The rest share one row, labeled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per sequence; its source has the frame's columns over all ranks.
+        Two bars per sequence. The data source has the columns of the frame, summed over ranks.
 
     Examples
     --------

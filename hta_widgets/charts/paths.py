@@ -1,7 +1,7 @@
-"""Charts of critical paths: of one rank, of a job over its ranks, and time on the path by rank.
+"""Charts of the critical path of a rank or a job.
 
-Each segment has the style of its cause: solid for work, hatched for waits. A path can have a
-hundred thousand segments, so near segments of one cause are joined above `_MAX_SEGMENTS`.
+Segments are styled by cause: solid for work, hatched for waits. A path can have a hundred thousand
+segments; if there are more than `_MAX_SEGMENTS`, nearby segments with the same cause are merged.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ def critical_path(
     title: str = "Critical path",
     **options: object,
 ) -> Figure:
-    """Draw the critical path over time, and a lane for each cause.
+    """Draw the critical path over time, with a lane for each cause.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.critical_path`.
+        Result of `hta_widgets.analysis.critical_path`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        The path, and below it a lane for each cause; its source has the frame's rows. With over
-        20 000 segments, neighbours of one cause are joined, and the subtitle reports that. At each
-        zoom, a pixel of the path shows the cause that takes most of it; in the lane of a cause,
-        segments shorter than a pixel are one pixel wide.
+        The path and, below it, one lane per cause. The data source holds the frame's rows. With
+        more than 20 000 segments, nearby segments with the same cause are merged, as stated in the
+        subtitle. At any zoom level, a pixel of the path shows the cause that takes most of its
+        time, and segments in the other lanes are at least one pixel wide.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _segments(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _time_by(data: pd.DataFrame, column: str) -> pd.Series:
-    """Return the time of all segments with each value of a column, the longest first."""
+    """Return the total time of the segments by the values of a column, in descending order."""
     return data.groupby(column)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
 
 
@@ -139,7 +139,6 @@ def _draw_segments(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw the path in the first lane, and the segments of each cause in a lane below it."""
     total_ns = float(cause_ns.sum()) or 1.0
     causes = list(map(str, cause_ns.index))
     lanes = [
@@ -164,16 +163,16 @@ def _draw_segments(
         height=0.72,
         source=pixels,
         line_color=None,
-        # Selected segments are drawn over the pixels, which therefore do not fade.
+        # Pixels do not fade, because selected segments are highlighted on top of them.
         nonselection_fill_alpha=1,
     )
     for cause in causes:
         bars = _cause_bars(cause, style.theme)
         draw_pixels(view=view_of("bound_by", cause), fill_color=bars.fill, **_hatch(bars, 1))
         if bars.hatch or bars.line != bars.fill:
-            # Bars too narrow for a hatch have the line's colour: pale ones could not be seen.
+            # Bars too narrow for a hatch get the line color; the pale fill would be invisible.
             draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
-    # Invisible bars of the whole segments, for tooltips and selections.
+    # Add invisible bars for the segments themselves, for tooltips and selections.
     marks = [
         figure.hbar(
             y=y,
@@ -202,7 +201,7 @@ def _hatch(bars: Bars, nonselection_alpha: float) -> dict[str, Any]:
 
 
 def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
-    """Return the segments, by cause, after joining those with gaps of up to `max_gap` ns."""
+    """Sort the segments by cause and merge those at most `max_gap` ns apart."""
     data = data.iloc[np.argsort(pd.factorize(data["bound_by"])[0], kind="stable")]
     gap_ns = data["start_ns"] - data["end_ns"].shift(fill_value=0)
     is_first = data["bound_by"].ne(data["bound_by"].shift()) | (gap_ns > max_gap)
@@ -211,7 +210,7 @@ def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
 
 
 def _cause_bars(cause: str, colors: Theme) -> Bars:
-    """Return the bars of a cause: solid for work, hatched for waits."""
+    """Return the bar style for a cause: solid for work, hatched for waits."""
     kind_of_work = {
         "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
         "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
@@ -229,9 +228,10 @@ def _cause_bars(cause: str, colors: Theme) -> Bars:
     return Bars("from", "to", fill, name, line=line, hatch=hatch, hatch_color=hatch_color)
 
 
-#: Maximum number of ranks with a lane or bar each.
+#: Maximum number of ranks with their own lane or bar.
 _MAX_LANES = 24
-#: Maximum number of dark lines between ranks. More lines are pale, so that lanes stay visible.
+#: Maximum number of rank changes drawn as dark lines. If there are more, lines are pale to keep the
+#: lanes visible.
 _FEW_LINES = 100
 
 
@@ -244,23 +244,24 @@ def job_critical_path(
     title: str = "Critical path across ranks",
     **options: object,
 ) -> Figure:
-    """Draw on which rank the job's critical path is over time, and by cause.
+    """Draw the job's critical path over time, by rank and cause.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.job_critical_path`.
+        Result of `hta_widgets.analysis.job_critical_path`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One lane per rank on the path, and thin lines where the path changes ranks; its source has
-        the frame's rows. Ranks beyond the 24 with most of the path share a lane. With over
-        20 000 segments, neighbours of one rank and cause are joined, and the subtitle reports that.
+        One lane per rank on the path, with thin lines where the path moves to another rank. The
+        data source holds the frame's rows. The 24 ranks with the longest parts of the path have
+        their own lanes; the rest share a lane. With more than 20 000 segments, adjacent ones with
+        the same rank and cause are merged, as stated in the subtitle.
 
     Examples
     --------
@@ -360,7 +361,7 @@ def _rank_lanes(
                 source=source,
                 view=view_of("bound_by", str(cause)),
                 fill_color=bars.fill,
-                # An outline would widen very short segments.
+                # An outline would make short segments look longer.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
                 **_hatch(bars, 0.3),
@@ -380,7 +381,7 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
     rows = data["row"].to_numpy(float)
     drawn = jumps[rows[jumps] != rows[jumps - 1]]
     if len(drawn) > _MAX_SEGMENTS:
-        # More lines than that would merge into one area anyway.
+        # Beyond this number, lines would blend into an area anyway.
         drawn = drawn[:: math.ceil(len(drawn) / _MAX_SEGMENTS)]
     return {
         "x": data["start_ns"].to_numpy(float)[drawn],
@@ -390,7 +391,7 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
 
 
 def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
-    """Return joined segments; each begins where `is_first` is True, and ends before the next."""
+    """Merge each segment where `is_first` is False into the segment before it."""
     groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()
@@ -420,22 +421,22 @@ def job_path_summary(
     title: str = "Critical path by rank",
     **options: object,
 ) -> Figure:
-    """Draw each rank's share of the job's critical path, by cause.
+    """Draw the part of the job's critical path on each rank, by cause.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.job_path_summary`.
+        Result of `hta_widgets.analysis.job_path_summary`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank, the longest first, stacked by cause; its source has the frame's rows.
-        Ranks beyond the first 24 share a bar.
+        One bar per rank, longest first, stacked by cause. The data source holds the frame's rows.
+        Ranks after the first 24 share a bar.
 
     Examples
     --------
@@ -499,7 +500,7 @@ def _stack_causes(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame
         others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
         others = others.assign(rank=-1, row=_MAX_LANES)
         data = pd.concat([data[~is_other], others], ignore_index=True)
-    # Causes have the same order in each bar.
+    # Stack the causes in the same order in each bar.
     data["order"] = _time_by(data, "bound_by").index.get_indexer(pd.Index(data["bound_by"]))
     data = data.sort_values(["row", "order"], ignore_index=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()

@@ -1,4 +1,4 @@
-"""Charts of ranks: clusters of ranks that behave similarly, and their activity over time."""
+"""Charts of clusters of similar ranks, and of the activity of ranks over time."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, cut_text, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
-#: Maximum number of rows of all clusters together.
+#: Maximum number of rows, summed over all clusters.
 _MAX_ROWS = 60
-#: Columns whose mean over its ranks a cluster shows.
+#: Columns that are averaged over the ranks of a cluster.
 _MEANS = (
     *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
     *("unmatched_exposed_ns", "lost_share"),
 )
-#: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
+#: Maximum number of characters in a list of ranks. Narrow charts would cut off longer lists.
 _LETTERS = 18
 
 
@@ -77,23 +77,23 @@ def rank_clusters(
     title: str = "Groups of similar ranks",
     **options: object,
 ) -> Figure:
-    """Draw the parts of a step for each cluster of ranks, and how outliers differ.
+    """Draw how clusters of ranks spend a step, and how outliers differ.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.rank_clusters`.
+        Result of `hta_widgets.analysis.rank_clusters`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
-        step; texts below them are the differences from the most typical ranks. Its source has one
-        row per cluster with the frame's columns.
+        Outliers at the top, then the other clusters in descending order of size. Bars show the mean
+        over a cluster's ranks, per step. Texts below the bars describe the differences from the
+        typical ranks. The data source has one row per cluster, with the columns of the frame.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def rank_clusters(
     tolerance = frame.attrs.get("tolerance")
 
     def first_row_texts(template: str) -> list[str]:
-        # The other rows of a cluster have its reasons.
+        # The remaining rows of a cluster hold its reasons.
         texts = np.full(int(heights.sum()), "", dtype=object)
         texts[data["row"]] = row_texts(data, template)
         return list(texts)
@@ -161,7 +161,6 @@ def rank_clusters(
 
 
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cluster, outliers first and then the largest clusters."""
     groups = frame.groupby("cluster", sort=True)
     data = groups[[name for name in _MEANS if name in frame]].mean()
     data["representative"] = groups["representative"].first()
@@ -183,9 +182,9 @@ def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _drawn_clusters(clusters: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]], Ints]:
-    """Return the first clusters with their rows, and the reasons and the height of each.
+    """Return the clusters to draw, with their row numbers, reasons and heights in rows.
 
-    A cluster has one row for its bars and one for each reason.
+    A cluster has one row for its bars, plus one per reason.
     """
     reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
     heights = np.array([1 + len(texts) for texts in reasons])
@@ -218,7 +217,7 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         sizes = values.to_numpy(float)
         if name != "compute" and not (sizes > 0).any():
             continue
-        # A bar of length 0 would still draw its outline.
+        # A bar of length 0 would still show its outline.
         data[f"{name} from"] = np.where(sizes > 0, left, np.nan)
         data[name] = left + sizes
         data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
@@ -242,9 +241,9 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
 def _draw_reasons(
     figure: Figure, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
 ) -> None:
-    """Write each cluster's reasons below its bars, one per row, cut to the figure's width.
+    """Write the reasons of each cluster below its bars, cut to the width of the figure.
 
-    The width is estimated here; a script of the figure cuts the texts exactly.
+    The width is only estimated here; a script later measures it in the browser.
     """
     text_of_row = {
         row: escape_text(reason)
@@ -264,7 +263,7 @@ def _draw_reasons(
     )
 
 
-#: Heights in px of the bars above the heatmap, for the mean of the ranks, and of their margin.
+#: Heights in px of the strip of mean values above the heatmap, and of its margin.
 _STRIP, _STRIP_MARGIN = 26, 4
 _SHADES = 128
 _HEATMAP = definition("heatmap")
@@ -280,26 +279,26 @@ def rank_time_heatmap(
     title: str = "Rank × time",
     **options: object,
 ) -> Figure:
-    """Draw the activity of each rank's device over time.
+    """Draw the device activity of each rank over time.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.rank_time_heatmap`.
+        Result of `hta_widgets.analysis.rank_time_heatmap`, or traces to analyze.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per bin. Above them is the mean of the ranks, and at the right
-        each rank's total. The image's source has the columns ``share`` and ``value_ns``, each a
-        single array of rows and bins. Another source has one row per rank or cluster, with
-        ``rank`` (of a cluster, its first one), ``ranks`` (a string) and ``total_ns``.
+        One row per rank and one cell per bin, with the mean over ranks above and the total of each
+        rank at the right. The data source of the image has the columns ``share`` and ``value_ns``,
+        each an array of rows by bins. Another source has one row per rank or cluster, with the
+        columns ``rank`` (the first rank of a cluster), ``ranks`` (a string) and ``total_ns``.
 
     Examples
     --------
@@ -337,7 +336,7 @@ def rank_time_heatmap(
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells of a heatmap by row and bin: the value of each, and its share of the bin's length."""
+    """The cells of a heatmap by row and bin: values, and values as shares of the bin length."""
 
     value_ns: Floats
     shares: Floats

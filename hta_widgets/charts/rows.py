@@ -1,8 +1,8 @@
-"""Charts of rows: their marks, columns of texts, ticks, tooltip and legend.
+"""Charts that consist of rows with marks, text columns, ticks, a tooltip and a legend.
 
-A chart is a public function of a frame, or of traces, whose analysis `analysis_frame` runs. It ends
-in one drawing call: `draw_definition` for charts that dashboards show, `empty_figure` with the
-reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
+A chart is a public function that takes a frame, or traces on which `analysis_frame` runs the
+analysis. It ends with one drawing call: `draw_definition` for charts that are also in dashboards,
+`draw_rows` with a `RowsContent`, or `empty_figure` with the reason why the chart is empty::
 
     return draw_rows(
         RowsContent(
@@ -16,8 +16,8 @@ reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
         style.with_subtitle("device time by name", unmatched_note(frame)),
     )
 
-Templates have the expressions and formats of chart definitions (`language`). ``@{name}`` is Bokeh's
-syntax for the value of a column.
+Templates use the expressions and formats of chart definitions (see `language`). ``@{name}`` is
+Bokeh's syntax for a column value.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from hta_widgets.text import axis_time
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from one column of the source to another.
+    """Bars that extend from one column of the data source to another.
 
-    Colours and hatches are values, or names of columns with a value for each bar. A single hatch
-    for all bars of a mark is drawn much faster.
+    Colors and hatches are constants, or names of columns with a value per bar. A constant hatch is
+    much faster to draw.
 
-    `only` is a column and a value: only rows with this value have a bar.
+    `only` is a pair ``(column, value)`` that restricts the bars to rows with this value.
     """
 
     left: str | float
@@ -75,7 +75,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Whiskers:
-    """Thin lines from one column of the source to another."""
+    """Thin lines that extend from one column of the data source to another."""
 
     left: str
     right: str
@@ -84,7 +84,7 @@ class Whiskers:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dots at column `at`; `size` may name a column, `marker` and `angle` choose the shape."""
+    """Dots at the column `at`. `size`, `marker` and `angle` may be names of columns."""
 
     at: str
     color: str
@@ -96,7 +96,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Column:
-    """Texts at the right, one per row; shown if the chart is at least `min_width` px wide."""
+    """A text column at the right, hidden if the chart is narrower than `min_width` px."""
 
     head: str
     texts: Sequence[str] | str
@@ -105,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Tooltip:
-    """Tooltip of a mark: templates over the source's columns."""
+    """The tooltip of a mark, as templates over the columns of the data source."""
 
     heading: str
     rows: Sequence[tuple[str, str]] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Tooltip:
 
 @dataclass(frozen=True)
 class Scale:
-    """The horizontal axis: its range, ticks with their labels, and whether 0 has a line."""
+    """The horizontal axis: its range, its labeled ticks, and whether to draw a line at 0."""
 
     end: float
     start: float = 0.0
@@ -122,18 +122,18 @@ class Scale:
 
 
 def time_scale(end_ns: float) -> Scale:
-    """Return a scale from 0, with a margin after `end_ns`."""
+    """Return a scale from 0 to slightly more than `end_ns`."""
     end_ns = end_ns or 1.0
     return Scale(end_ns * 1.02, ticks=time_ticks(end_ns))
 
 
 @dataclass(frozen=True)
 class RowsContent:
-    """Content of a chart of rows: a name per row, marks from the columns of `data`, and texts.
+    """The content of a chart of rows: names, marks drawn from the columns of `data`, and texts.
 
-    The column ``row`` of `data` has the row of each item. Texts of `names`, `columns` and `tooltip`
-    may be templates over the columns of `data`, which `draw_rows` fills. `legend` has the entries
-    of the legend, by default the named marks; `pitch` is the height of a row in px.
+    The column ``row`` of `data` assigns each item to a row. `names`, `columns` and `tooltip` may
+    contain templates over the columns of `data`, which `draw_rows` fills in. `legend` lists the
+    legend's entries, by default all marks with a name. `pitch` is the row height in px.
     """
 
     data: pd.DataFrame
@@ -149,14 +149,14 @@ class RowsContent:
 
 
 def fill_color(mark: Bars, theme: Theme) -> str:
-    """Return the fill of bars, blended with the background if `alpha` is below 1."""
+    """Return the fill color of bars, blended with the background if `alpha` is below 1."""
     return mark.fill if mark.alpha == 1 else blend(mark.fill, theme.bg, mark.alpha)
 
 
 def view_of(column: str, value: str) -> Any:
-    """Return a view of the rows of a source that have this value in a column.
+    """Return a view of the data source rows in which `column` equals `value`.
 
-    One mark per value is drawn fast; one mark with a column of hatches would take seconds.
+    One mark per value is fast to draw; a single mark with a column of hatches takes seconds.
     """
     return models.CDSView(filter=models.GroupFilter(column_name=column, group=value))
 
@@ -164,11 +164,11 @@ def view_of(column: str, value: str) -> Any:
 def draw_mark(
     figure: Figure, mark: Bars | Whiskers | Dots, source: object, theme: Theme, *, profile: bool
 ) -> Any:
-    """Add a mark to a figure; rows of a `profile` have no space between them."""
+    """Add a mark to a figure. In a `profile`, rows have no space between them."""
     if isinstance(mark, Whiskers):
         ends = {"y0": "row", "y1": "row", "x0": mark.left, "x1": mark.right, "source": source}
         ends["nonselection_line_alpha"] = 0.3
-        # A halo separates the line from bars of a similar colour.
+        # A halo separates the line from bars of similar color.
         figure.segment(line_color=theme.bg, line_width=4, line_alpha=0.75, **ends)
         return figure.segment(line_color=mark.color, line_width=1.5, **ends)
     if isinstance(mark, Dots):
@@ -209,7 +209,7 @@ def draw_mark(
     )
 
 
-#: Maximum number of rows with a name each; more are drawn as a profile, in which few have a name.
+#: Largest chart, in rows, that names every row. Larger ones are drawn as a profile, with few names.
 NAMED_ROWS = 64
 
 
@@ -227,12 +227,12 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
 
 
 def tick_step(ticks: Sequence[float], end: float) -> float:
-    """Return the distance between ticks; for a single tick, the length of the axis."""
+    """Return the distance between ticks, or the length of the axis if there is only one tick."""
     return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
 
 
 def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
-    """Return the positions of ticks on a time axis, with their labels."""
+    """Return positions and labels of ticks on a time axis."""
     ticks = round_ticks(end_ns, count, start_ns)
     step = tick_step(ticks, end_ns)
     return [(tick, axis_time(tick, step)) for tick in ticks]
@@ -243,12 +243,12 @@ def _row_pitch(rows: int) -> float:
         return 20.0
     if rows <= NAMED_ROWS:
         return 14.0
-    # Whole pixels, so that bars have no seams between them and do not overlap.
+    # A whole number of pixels, so that bars neither overlap nor leave seams.
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
 def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
-    """Return a figure of rows, after filling the templates of its texts."""
+    """Fill in the templates of the content and return a figure of rows."""
     data = content.data
     if "row" not in data:
         data["row"] = np.arange(len(data))
@@ -266,15 +266,15 @@ def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
 
 
 def row_texts(data: pd.DataFrame, template: str) -> list[str]:
-    """Return a template's text for each row."""
-    # Other columns, which the template cannot name, would take a while to convert.
+    """Fill in a template for each row of `data`."""
+    # Convert only columns named in the template, since conversion takes a while.
     scope = {str(name): language.column(data[name]) for name in data if str(name) in template}
     filled = language.fill_template(template, scope)
     return list(filled) if language.is_rows(filled) else [str(filled)] * len(data)
 
 
 def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Fill a tooltip's templates into columns of `data`; return a tooltip with their names."""
+    """Fill in a tooltip's templates as columns of `data`; return a tooltip that refers to them."""
 
     def add_column(template: str, name: str) -> str:
         if "@" in template or "{" not in template:
@@ -290,7 +290,7 @@ def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
 
 
 def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
-    """Return a figure of rows from the top down."""
+    """Return a figure with rows from top to bottom."""
     names, marks, columns, theme = content.names, content.marks, content.columns, style.theme
     rows = len(names)
     profile = rows > NAMED_ROWS
@@ -322,11 +322,11 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
 def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, headed: bool) -> Figure:
     scale, rows = content.scale, len(content.names)
     profile = rows > NAMED_ROWS
-    # A profile has no row for heads, but its first name is taller than a row and needs space.
+    # A profile has no column heads, but needs space for its first name, which is taller than a row.
     above = 8.0 if profile else 0.0
     if headed:
         above = min(pitch, 20.0)
-    # Bokeh draws marks half a pixel off, which shows seams between adjacent areas: shift the range.
+    # Bokeh draws marks half a pixel off, leaving seams between rows. Shift the range to match.
     shift = 0.5 / pitch if profile else 0.0
     figure = new_figure(
         style,
@@ -351,7 +351,7 @@ def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, heade
 
 
 def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
-    """Return evenly spaced rows that are at least `min_px` apart."""
+    """Return evenly spaced row numbers at least `min_px` apart."""
     steps = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096)
     return list(range(0, rows, next(step for step in steps if step * pitch >= min_px)))
 
@@ -359,12 +359,12 @@ def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
 def add_row_outlines(
     figure: Figure, columns: dict[str, Any], span: tuple[float, float], theme: Theme
 ) -> None:
-    """Add an invisible bar per row of an image; the bar is outlined when its row is selected."""
+    """Add an invisible bar per row of an image. Selecting a row outlines its bar."""
     figure.hbar(
         y="row",
         left=span[0],
         right=span[1],
-        # Less than the height of a row, so that a tap selects only one row.
+        # Less than the row height, so that a tap hits a single row.
         height=0.9,
         source=models.ColumnDataSource(columns),
         fill_alpha=0,
@@ -427,7 +427,7 @@ def _draw_column(
 
 
 def add_legend(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
-    """Add a legend of the named marks above a figure, and return it; None without named marks."""
+    """Add a legend of named marks above a figure; return it, or None if no mark has a name."""
     items = [
         models.LegendItem(
             label={"value": escape_text(mark.name)}, renderers=[_legend_key(figure, mark, theme)]
@@ -459,7 +459,7 @@ def add_legend(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
 
 
 def _legend_key(figure: Figure, mark: Bars | Dots, theme: Theme) -> Any:
-    # A glyph at NaN is not drawn, but gives the legend the style of the mark.
+    # A glyph at NaN is invisible, but gives the legend its style.
     nowhere = models.ColumnDataSource({"x": [float("nan")]})
     if isinstance(mark, Dots):
         return figure.scatter(

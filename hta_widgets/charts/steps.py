@@ -1,4 +1,4 @@
-"""Charts of training steps: how the steps of ranks and their phases differ from the median."""
+"""Charts of training steps: differences between ranks, by step and phase."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ def step_phases(
     theme: ThemeName | Theme = "light",
     title: str = "Steps and phases",
 ) -> Figure:
-    """Draw how much each rank's steps and their phases differ from the median rank's.
+    """Draw how much the steps and phases of each rank differ from the median rank.
 
     Parameters
     ----------
     frame : DataFrame
-        One row per phase, step and rank: ``phase, step, rank, start_ns, dur_ns, deviation_share``,
-        the last relative to the median rank of that step and phase.
+        One row per phase, step and rank, with the columns ``phase, step, rank, start_ns, dur_ns,
+        deviation_share``. The last is relative to the median rank in that step and phase.
     late : iterable of int, optional
-        Ranks to draw in red, such as stragglers. Default: the ranks that the headline names, from
-        ``.attrs["late_ranks"]`` of frames of a dashboard.
+        Ranks to draw in red, such as stragglers. Default: ``frame.attrs["late_ranks"]``, the late
+        ranks in the headline of the dashboard that made the frame.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+        Result of `hta_widgets.analysis.rank_clusters`. A cluster is drawn as its mean and range.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per phase. Each step has a line of dots in it, one per rank at its difference from
-        the median rank. A rank that is not `late` is dark in two cases: it stands out in a phase,
-        by 5 % of the median rank's time, four times the usual deviation and 2 % of a step; or the
-        headline names it although others do not wait for it. For a single rank there is one dot
-        per step, at its difference from the median step.
+        One row per phase. Each step is a line of dots in it, one per rank, placed by its difference
+        from the median rank. Ranks that are not in `late` are dark in two cases: the rank exceeds
+        the median by at least 5 %, four times the usual deviation and 2 % of a step; or it is in
+        the headline although other ranks do not wait for it. With a single rank, there is one dot
+        per step, relative to the median step.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def step_phases(
     return draw_definition("steps", frame, width, theme, title, clusters)
 
 
-#: Minimum time by which an outlier exceeds the median rank, as a share of the median.
+#: Smallest excess of an outlier over the median rank, as a share of the median.
 _MIN_LONGER = 0.05
-#: Minimum ratio of an outlier's deviation to the median deviation of the ranks in its row.
+#: Smallest ratio of an outlier's deviation to the median deviation in its row.
 _OUTLIER_FACTOR = 4.0
 _MAX_DOTS = 20_000
-#: Drawing order of dots; usual dots, which have 0, are drawn first.
+#: Drawing order of outliers and late ranks. All other dots have 0 and are drawn first.
 _OUTLIER, _LATE = 1, 2
 
 _TITLES = {"own": "Own work per step", "dur": "Time per step"}
@@ -92,7 +92,7 @@ _MEASURE_TEXTS = {
     "own": "a step less the time that the rank waits for others",
     "dur": "from start to end on the host, waits included",
 }
-#: Times of a step that tooltips show, with their labels.
+#: Columns with times of a step, and their labels in tooltips.
 _TIMES = {
     "dur_ns": "step",
     "own_ns": "own work",
@@ -114,40 +114,40 @@ def step_times(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw how much each rank's steps differ from the median rank's.
+    """Draw how much the steps of each rank differ from the median rank.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.step_times`.
+        Result of `hta_widgets.analysis.step_times`, or traces to analyze.
     measure : {"own", "dur"}, default "own"
-        Column to compare: ``own_ns`` or ``dur_ns``. Steps of ranks that wait for each other take
-        equally long, so ``dur_ns`` does not show which rank is slow.
+        Compare ``own_ns`` or ``dur_ns``. If ranks wait for each other, their steps take equally
+        long, and ``dur_ns`` does not show which rank is slow.
     groups : DataFrame, optional
-        Result of `hta_widgets.analysis.parallel_groups`. With it, each group of one kind has a row
-        for each step. The kind is the first of tensor, context, expert, pipeline and data that has
-        several groups. For another kind, give only its rows.
+        Result of `hta_widgets.analysis.parallel_groups`. If given, each group has a row per step.
+        Only groups of one kind are used: the first of tensor, context, expert, pipeline and data
+        that has several groups. To use another kind, pass only the rows of that kind.
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per step, or per group and step, and one dot per rank. If groups and steps give more
-        than 64 rows, each group has one. Its source has the frame's rows. A rank is dark if it
-        takes 5 % longer than the median rank, and its deviation is four times the median deviation
-        of its row. Of over 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
-        the subtitle reports that.
+        One row per step, or per group and step, and one dot per rank. If there would be more than
+        64 rows, each group has a single one. The data source holds the frame's rows. A rank is dark
+        if it takes 5 % longer than the median rank and deviates by at least four times the median
+        deviation in its row. Above 20 000 dots, only outliers and one dot per grid cell are drawn,
+        as stated in the subtitle.
 
     Examples
     --------
     >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP
 
-    Each row has the ranks of one data-parallel group:
+    Use one row per data-parallel group and step:
 
     >>> groups = analysis.parallel_groups(traces)  # doctest: +SKIP
     >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
@@ -223,10 +223,9 @@ def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFra
 
 
 def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
-    """Return the dots to draw, with all outliers, and a sentence about the others."""
     if len(dots) <= _MAX_DOTS:
         return dots, ""
-    # Each outlier has a grid of its own, so that all of them are kept.
+    # Give each outlier its own grid, so that none is dropped.
     grids = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
     grid_rows = max(1, min(rows, _MAX_DOTS // 100))
     drawn, _ = thin_points(dots["apart"], dots["row"], grids, columns=100, rows=grid_rows)
@@ -245,13 +244,13 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
 
 
 def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
-    """Set one row per group and step, or per group if that is too many; return the rows' names."""
+    """Assign a row per group and step, or per group if that is too many; return the row names."""
     names, group = groups_of_ranks(groups, dots["rank"])
     if (group < 0).any():
         names.append("no group")
         group = np.where(group < 0, len(names) - 1, group)
     dots["of_group"] = np.array(names, dtype=object)[group]
-    # Groups without a rank in the frame have no row.
+    # Groups whose ranks are all absent from the frame get no row.
     present, row_of_group = np.unique(group, return_inverse=True)
     names = [names[number] for number in present]
     if len(names) * len(steps) > NAMED_ROWS:
@@ -268,7 +267,7 @@ def _outliers(dots: pd.DataFrame) -> Bools:
 
 
 def _furthest_ranks(dots: pd.DataFrame, rows: int) -> list[str]:
-    """Return each row's outlier with the largest deviation, and the deviation, as text."""
+    """Return a text for each row that names the outlier with the largest deviation."""
     texts = [""] * rows
     outliers = dots[dots["is_outlier"]].sort_values("apart", kind="stable")
     outliers = outliers.drop_duplicates(["row", "rank"], keep="last")

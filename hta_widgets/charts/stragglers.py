@@ -1,4 +1,4 @@
-"""Charts of stragglers: the ranks that the others wait for, and what that costs in each step."""
+"""Charts of stragglers, the ranks that others wait for, and of the time lost in each step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from hta_widgets.trace.arrays import Array, Ints
 _SHADES = 64
 _LEFT_OUT = "collectives outside the steps are left out"
 
-#: Maximum number of ranks with a row each; if there are more, only the first `_TOP` and stragglers
-#: have one.
+#: Maximum number of ranks with their own row. If there are more, only stragglers and the first
+#: `_TOP` ranks have one.
 _MAX_ROWS = 24
 _TOP = 16
 
@@ -45,22 +45,22 @@ def stragglers(
     title: str = "Wait imposed on other ranks",
     **options: object,
 ) -> Figure:
-    """Draw how long the others wait for each rank, and why it is late.
+    """Draw how long other ranks wait for each rank, and why it is late.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.stragglers`.
+        Result of `hta_widgets.analysis.stragglers`, or traces to analyze.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
-        than 24 ranks, the first 16 and all stragglers have a row; the others share one.
+        One bar per rank, longest imposed wait first. The data source holds the frame's rows. With
+        more than 24 ranks, the first 16 and all stragglers have their own row; the rest share one.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
     is_straggler = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
     data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
-    # A bar of length 0 would still draw its outline.
+    # A bar of length 0 would still show its outline.
     data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
     data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
     data["late_text"] = [
@@ -136,7 +136,7 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
 
 
 def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    # Frames without these columns are drawn too, but without stragglers.
+    # Frames that lack these columns can be drawn, but show no stragglers.
     texts = dict.fromkeys(("cause", "pattern", "host"), "")
     defaults: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}
     ranks = frame.assign(**{name: defaults[name] for name in defaults if name not in frame})
@@ -146,7 +146,6 @@ def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the ranks with a row each, one row that sums up the others, and the rows' names."""
     is_drawn = ranks["is_straggler"].to_numpy(bool) | (np.arange(len(ranks)) < _TOP)
     if len(ranks) <= _MAX_ROWS:
         is_drawn[:] = True
@@ -159,7 +158,7 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for several ranks: sums of waits and lost time, and means of other numbers."""
+    """Combine ranks into one row: sum waits and lost time, and average other numbers."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = dict.fromkeys(map(str, others), "")
     for name, values in others.select_dtypes("number").items():
@@ -170,7 +169,7 @@ def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
 
 def _cause_text(cause: str, pattern: str, *, is_straggler: bool) -> str:
     if cause and not is_straggler:
-        # In brackets, because this rank does not cause the delay but inherits it.
+        # In parentheses, because the rank inherits the delay rather than causing it.
         return f"({cause})"
     return f"{cause}, at times" if pattern == "occasional" else cause
 
@@ -187,19 +186,19 @@ def _straggler_finding(ranks: pd.DataFrame) -> str:
     return f"rank {first['rank']} is late in {steps} steps, {cause}"
 
 
-#: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
+#: Maximum number of ranks with their own row if there are more than `NAMED_ROWS`.
 _MAX_TOP = 40
-#: Maximum number of columns; if there are more steps, several share a cell.
+#: Maximum number of columns. If there are more steps, several share a cell.
 _MAX_STEPS = 300
-#: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
+#: Smallest share of lost time drawn as costly, the same as in `analysis.stragglers`.
 _COSTLY = 0.05
-#: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
+#: Share of lost time from which a cell has the darkest color, even if other steps cost more.
 _STALL = 0.25
 
 
 class _Measure(NamedTuple):
     column: str  # of cells
-    sum_column: str  # whose sums are at the right
+    sum_column: str  # shown at the right, summed per rank
     sum_head: str
     title: str
     explanation: str
@@ -233,28 +232,28 @@ def stragglers_by_step(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw how much time the others lose to each rank in each step.
+    """Draw the time that other ranks lose by waiting for each rank, by step.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.stragglers_by_step`.
+        Result of `hta_widgets.analysis.stragglers_by_step`, or traces to analyze.
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
-        Share of the step that the others lose, or all of their waiting for the rank, including
-        waits that are hidden behind compute.
+        Draw the share of the step lost by other ranks, or their total wait for the rank, including
+        waits hidden behind compute.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per step: a rank that is always slow has a coloured row, and
-        a rank that was slow once has a single coloured cell. Costly means 5 % of a step or more.
-        The source has the frame's rows. Collectives outside the steps, such as those of the setup,
-        are left out. With more than 64 ranks, those that cost most have a row, and the others share
-        a row; with more than 300 steps, each cell shows the costliest of several.
+        One row per rank and one cell per step, so a rank that is always slow shows as a colored
+        row, and a rank that was slow once as a single colored cell. A step is costly if the loss is
+        at least 5 %. The data source holds the frame's rows. Collectives outside of steps, such as
+        during setup, are left out. With more than 64 ranks, the costliest have their own row and
+        the rest share one. With more than 300 steps, a cell covers several and shows the costliest.
 
     Examples
     --------
@@ -333,14 +332,14 @@ def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
     if len(others):
         names.append(plural(len(others), "other rank"))
         others_row = sums.loc[others].sum().to_frame().T
-        # A sum over several ranks would not be a number of steps.
+        # Steps that are costly on several ranks would be counted several times.
         others_row["costly"] = 0
         by_row = pd.concat([by_row, others_row], ignore_index=True)
     return names, cells, by_row
 
 
 def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, int]:
-    """Return the cells to draw, each the costliest of several steps, and the steps per cell."""
+    """Reduce each group of `fold` steps to its costliest cell; return the cells and `fold`."""
     fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
     data = largest_of_cells(cells, "shown")
@@ -351,7 +350,7 @@ def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, in
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
-    # The ramp of costly cells begins with a clearly darker colour, so they need no outline.
+    # Costly cells start at a clearly darker color, so they need no outline.
     costly = blend(late, theme.late_fill, 0.4)
     if measure == "lost_share":
         below = np.array(color_ramp((theme.lane, pale), _SHADES))

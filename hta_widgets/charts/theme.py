@@ -1,4 +1,4 @@
-"""The colours of charts, shared with the timeline: ``facts/tokens.json``."""
+"""The colors of charts, read from ``facts/tokens.json`` and shared with the timeline."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FONT: str = facts("tokens")["font"]
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one theme; each is checked for contrast.
+    """The colors of one theme. Tests check their contrast.
 
-    `kind` has the colours of marks by kind of event, and `on_kind` of text on them; `busy`
-    and `waiting` are ramps from 0 to 100 %; `delta` is a ramp from faster through equal to slower;
-    `category` is for categories other than kinds of events, such as uses of memory.
+    `kind` maps event kinds to the colors of marks, and `on_kind` to the colors of text on them.
+    `busy` and `waiting` are ramps from 0 to 100 %, and `delta` is a ramp from faster to slower with
+    no change in the middle. `category` is used for anything else, such as types of memory use.
     """
 
     name: str
@@ -61,19 +61,19 @@ ThemeName = Literal["light", "dark"]
 
 
 def color_channels(color: str) -> tuple[int, ...]:
-    """Return red, green and blue of a colour such as ``#12a0ff``."""
+    """Return the red, green and blue channels of a color such as ``#12a0ff``."""
     return tuple(int(color[digit : digit + 2], 16) for digit in (1, 3, 5))
 
 
 def blend(over: str, under: str, share: float) -> str:
-    """Return `share` of one colour over another.
+    """Blend two colors: `share` of `over`, the rest of `under`.
 
-    The result is opaque, because overlapping edges of translucent marks would show seams.
+    The result is opaque, since translucent marks would show seams where their edges overlap.
     """
     pairs = zip(color_channels(over), color_channels(under), strict=True)
     return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
 
 
 def theme_of(theme: ThemeName | Theme) -> Theme:
-    """Return a theme by its name."""
+    """Return the theme with this name; a `Theme` is returned as is."""
     return theme if isinstance(theme, Theme) else THEMES[theme]

@@ -1,4 +1,4 @@
-"""Exact tiles of the timeline: lanes, cells, slices and the binary protocol.
+"""Tiles of the timeline: lanes, cells, slices and the binary protocol.
 
-Numpy in, bytes out; independent of widgets.
+This package turns NumPy arrays into bytes and does not depend on the widgets.
 """

@@ -1,12 +1,13 @@
 """Cells and tiles: the exact contents of equal intervals of a lane.
 
-At zoom level L a cell is 2^L ns long, and cell k begins at k·2^L ns. A tile is 256 neighboring
-cells. A cell states how long it is covered by events, how many events overlap it, and the kind
-that covers most of it, all computed from the events themselves in integers. Events of at least two
-cells are sent as slices too, so that the page draws them with their names.
+At zoom level L, a cell is 2^L ns long, and cell k starts at k·2^L ns. A tile consists of 256
+consecutive cells. For each cell, it has the time covered by events, the number of events that
+overlap the cell, and the kind that covers most of it. These values are exact: they are computed
+from the events in integers. Events at least two cells long are also sent as slices, so that the
+page can draw them with their names.
 
-For example, at level 3 a cell has 8 ns. A lane with one compute event from 4 to 14 ns and one
-copy from 14 to 16 ns has in its first two cells::
+For example, at level 3 a cell is 8 ns long. If a lane has a compute event from 4 to 14 ns and a
+copy from 14 to 16 ns, its first two cells are::
 
     cell     0-8 ns     8-16 ns
     covered  4          8
@@ -26,13 +27,13 @@ from hta_widgets.facts import facts
 from hta_widgets.tiles.lanes import CounterLane, EventLane, KindIndex, Positions
 from hta_widgets.trace.arrays import Ints, concatenate_ranges
 
-#: Number of cells of a tile, and its logarithm to base 2.
+#: The number of cells per tile, and its binary logarithm.
 CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: Codes of the classes without a change, and the weight of the other classes' time, by which a
-#: change of at least a tenth of the busy time determines the class of a cell.
+#: The classes without a change, and the weight of time in all other classes. Changes that take a
+#: tenth of the busy time thus determine the class of a cell.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])
@@ -46,7 +47,7 @@ Words = npt.NDArray[np.uint16]
 
 @dataclass(slots=True, frozen=True)
 class Cells:
-    """Contents of neighbouring cells: ns covered, events, main kind, and a bit for each kind."""
+    """Contents of consecutive cells: covered ns, event count, main kind, bit mask of kinds."""
 
     covered: Ints
     count: Ints
@@ -55,9 +56,9 @@ class Cells:
 
 
 def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Cells:
-    """Return the contents of the cells between neighbouring `edges`.
+    """Return the contents of the cells between consecutive `edges`.
 
-    In a lane that is indexed by class, `by_class` gives changes more weight than unchanged events.
+    If the lane is indexed by class, `by_class` weights changes higher than unchanged events.
     """
     covered, count = lane.spans.measure(edges)
     has_event = count > 0
@@ -70,7 +71,7 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
         weights = np.where(np.isin(codes, _UNCHANGED), 1, _CHANGE_WEIGHT)
         weighted_times = times * weights[:, None]
     kind = codes[weighted_times.argmax(axis=0)]
-    # A cell whose events all have no length has the kind of its first event.
+    # If all events of a cell have zero duration, the first event determines its kind.
     has_instants_only = has_event & (times.max(axis=0) == 0)
     first_instant = lane.spans.points.searchsorted(edges[:-1][has_instants_only])
     kind[has_instants_only] = lane.kinds.of_points[first_instant]
@@ -82,9 +83,9 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
 def _coverage_by_kind(
     kinds: KindIndex, edges: Ints, covered: Ints, count: Ints
 ) -> tuple[Bytes, Ints, Ints]:
-    """Return the kinds of a mixed lane, ascending, and their covered time and events per cell."""
+    """Return the kinds of a mixed lane in ascending order, with times and event counts by cell."""
     coverage = {code: spans.measure(edges) for code, spans in kinds.minor}
-    # Without overlaps, the major kind has what the other kinds leave.
+    # If events do not overlap, the major kind covers what the other kinds leave.
     time = covered - sum(minor_time for minor_time, _ in coverage.values())
     events = count - sum(minor_events for _, minor_events in coverage.values())
     if kinds.major_cover is not None:
@@ -99,7 +100,7 @@ def _coverage_by_kind(
 
 
 def kind_times(lane: EventLane, start: int, end: int) -> dict[int, int]:
-    """Return the covered time of each kind that has an event in a window."""
+    """Return the covered time per kind in a window, for the kinds that occur in it."""
     edges = np.array((start, end), np.int64)
     covered, count = lane.spans.measure(edges)
     if lane.kinds is None:
@@ -113,8 +114,8 @@ def kind_times(lane: EventLane, start: int, end: int) -> dict[int, int]:
 
 
 def quantize_shares(covered: Ints, level: int) -> Words:
-    """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
-    # floor((covered·65535 + half a cell) / cell), in two steps so that it never exceeds int64.
+    """Convert covered time to shares of a cell, from 0 (exactly empty) to 65535 (exactly full)."""
+    # Compute floor((covered·65535 + half a cell) / cell) in two steps, to avoid int64 overflow.
     low_bits = max(0, level - 46)
     low = covered & ((1 << low_bits) - 1)
     half = (1 << level) >> 1
@@ -127,7 +128,7 @@ def quantize_shares(covered: Ints, level: int) -> Words:
 
 @dataclass(slots=True, frozen=True)
 class TileSlices:
-    """Long events per tile: tile position, and position in ``lane.rows``."""
+    """Long events by tile: indices into the tiles, and positions in ``lane.rows``."""
 
     tile: Positions
     positions: Positions
@@ -135,7 +136,7 @@ class TileSlices:
 
 @dataclass(slots=True, frozen=True)
 class EventTiles:
-    """The tiles of one lane that are not empty; columns have one row of 256 cells per tile."""
+    """The non-empty tiles of a lane; each column is an array of tiles by 256 cells."""
 
     index: Ints
     busy: Words
@@ -148,7 +149,7 @@ class EventTiles:
 def event_tiles(
     lane: EventLane, level: int, first: int, last: int, shift: int = 0
 ) -> EventTiles | None:
-    """Return the tiles of `first` … `last` - 1 that are not empty; None if all are empty."""
+    """Return the non-empty tiles from `first` up to `last` - 1, or None if all are empty."""
     begin, end = lane.spans.extent
     if begin == end:
         return None
@@ -165,7 +166,7 @@ def event_tiles(
     busy = quantize_shares(cells.covered, level).reshape(-1, CELLS)[filled]
     kind, mask = (column.reshape(-1, CELLS)[filled] for column in (cells.kind, cells.mask))
     slices = _repeat_by_tile(lane, positions, shift, bits=level + TILE_BITS, first=first, last=last)
-    # A tile with a slice has a count, so `filled` contains the tiles of all slices.
+    # A tile with a slice has events, so every tile in `slices` is also in `filled`.
     position = np.searchsorted(filled, slices.tile)
     return EventTiles(
         filled + first, busy, count[filled], kind, mask, TileSlices(position, slices.positions)
@@ -173,13 +174,13 @@ def event_tiles(
 
 
 def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the class of each cell, by tile and cell; `NO_KIND` for empty cells.
+    """Return the class of each cell in the given tiles, or `NO_KIND` for empty cells.
 
-    The lane is indexed by class; `index` numbers the tiles.
+    `lane` must be indexed by class. `index` holds the tile numbers in ascending order.
     """
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
-        # At least half of the tiles are wanted: measure all of them together.
+        # If at least half of the tiles in the range are wanted, measure the whole range at once.
         edges = _cell_edges(level, first, last) - shift
         return measure_cells(lane, edges, by_class=True).kind.reshape(-1, CELLS)[index - first]
     edges_of_tiles = (_cell_edges(level, tile, tile + 1) - shift for tile in index.tolist())
@@ -191,7 +192,7 @@ def _cell_edges(level: int, first: int, last: int) -> Ints:
 
 
 def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
-    """Limit the requested tiles to those between the lane's first and last event."""
+    """Restrict the requested tiles to those between the first and the last event of the lane."""
     bits = level + TILE_BITS
     first, last = max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
     if last - first > MAX_TILES:
@@ -202,7 +203,7 @@ def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tupl
 def _repeat_by_tile(
     lane: EventLane, positions: Positions, shift: int, *, bits: int, first: int, last: int
 ) -> TileSlices:
-    """Repeat each event for every tile that it overlaps; tiles count from `first`."""
+    """Repeat each event for every tile that it overlaps, counting tiles from `first`."""
     if not len(positions):
         return TileSlices(positions, positions)
     starts = lane.spans.sorted_starts[positions] + shift
@@ -217,7 +218,7 @@ def _repeat_by_tile(
 
 @dataclass(slots=True, frozen=True)
 class CounterTiles:
-    """Tiles of a counter lane that hold a value; one row of 256 cells per tile."""
+    """The tiles of a counter lane that have a value, as arrays of tiles by 256 cells."""
 
     index: Ints
     smallest: npt.NDArray[np.float32]
@@ -227,7 +228,7 @@ class CounterTiles:
 def counter_tiles(
     lane: CounterLane, level: int, first: int, last: int, shift: int = 0
 ) -> CounterTiles | None:
-    """Return tiles of a counter lane, as `event_tiles` does for events."""
+    """Return tiles of a counter lane; the counterpart of `event_tiles`."""
     if not len(lane.times):
         return None
     first, last = _clip_tiles(int(lane.times[0]) + shift, lane.end + shift, level, first, last)

@@ -1,4 +1,4 @@
-"""Answer requests about one event, one cell, the next event of a lane and the nearest edge."""
+"""Answer requests about single events: details, cells, neighbors, launches and edges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from hta_widgets.trace.trace import Trace
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object in the file's order, repeated keys included."""
+    """A JSON object as key-value pairs, in file order and with repeated keys."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ _DECODER = json.JSONDecoder(
 
 
 def args_of_record(record: bytes) -> list[tuple[str, str]]:
-    """Return the key and the display text of each arg of a record."""
+    """Return the args of a record as pairs of key and display text."""
     event = _DECODER.decode(record.decode("utf-8", "replace").strip())
     fields = event if isinstance(event, _Pairs) else _Pairs()
     args = next((value for key, value in reversed(fields) if key == "args"), None)
@@ -62,7 +62,6 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
 
 
 def _display_text(value: object) -> str:
-    """Return a decoded value as text: strings without quotes, other values as compact JSON."""
     return str(value) if isinstance(value, str) else _compact_json(value)
 
 
@@ -86,7 +85,7 @@ def _quote(text: str) -> str:
 
 
 def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
-    """Return the summary of an event, async or instant, given its table and row."""
+    """Return the summary of an event, async or instant."""
     name = table.names[int(table.name[row])]
     return {
         "rank": index.rank.rank,
@@ -102,7 +101,7 @@ def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
 
 
 def lane_of_row(index: RankIndex, table: str, row: int) -> int:
-    """Return the lane on which a row is drawn; for an event, by its track and depth."""
+    """Return the lane on which a row is drawn. For events, it follows from track and depth."""
     rank = index.rank
     if table == "events":
         return int(rank.track_lane0[rank.table.track[row]]) + int(rank.table.depth[row])
@@ -110,7 +109,7 @@ def lane_of_row(index: RankIndex, table: str, row: int) -> int:
 
 
 def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
-    """Return `row` as an index, or raise an error with the valid rows."""
+    """Return `row` as an int, or raise a `ValueError` that states the valid rows."""
     number = int(row)
     if not 0 <= number < len(table.start_ns):
         raise ValueError(
@@ -122,16 +121,16 @@ def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
 
 MAX_HISTOGRAM_BINS: int = facts("limits")["histogram_bins"]
 
-#: Minimum ratio of longest to shortest duration for logarithmic bins. With bins of equal width,
-#: almost all durations would be in the first.
+#: Bins are logarithmic if the longest duration is at least this many times the shortest. With bins
+#: of equal width, nearly all durations would fall into the first bin.
 _LOG_FROM: int = facts("limits")["log_bins_ratio"]
 
 
 def duration_figures(durs: Ints) -> SameName:
-    """Return count, sum, mean, median, min, max and a histogram of one or more durations.
+    """Return the statistics and the histogram of one or more durations.
 
-    The histogram has about twice as many bins as Sturges' rule gives, but at most 40. The bins have
-    an equal width of at least 1 ns, or widths that grow by a constant factor (``scale``).
+    The number of bins is about twice that of Sturges' rule, but at most 40. Depending on ``scale``,
+    bins have equal widths of at least 1 ns, or widths that grow by a constant factor.
     """
     low, high = int(durs.min()), int(durs.max())
     edges, scale = _histogram_edges(low, high, len(durs))
@@ -159,7 +158,7 @@ def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["
         scale = "log"
     else:
         edges = np.linspace(low, high, min(wanted, high - low) + 1)
-    # The outer edges are set exactly: a rounded one could leave out an event.
+    # Set the outer edges exactly, because rounding could exclude an event.
     edges[0], edges[-1] = low, high
     return edges, scale
 
@@ -209,7 +208,7 @@ def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[
 
 
 def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy | None:
-    """Return the events around the launching call of a device event; each list innermost first."""
+    """Return the events around the call that launched a device event, or None without a call."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
     if call < 0:
@@ -239,18 +238,17 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 
 def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
-    """Return the operators of the forward pass whose gradient the `backward_rows` compute."""
     forward, backward = trace.flow_table.of_kind("fwdbwd")
     rows: list[int] = forward[np.isin(backward, backward_rows)].tolist()
     return rows
 
 
-#: Maximum number of events that a selection names by id, because messages should stay small.
+#: Maximum number of event ids in a selection, to keep messages small.
 MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return figures of the device events that are launched during a host event on its thread."""
+    """Return statistics of the device events launched during a host event on its thread."""
     table = index.rank.table
     ids, call_start_ns = _launched_by_event(index, row)
     if not len(ids):
@@ -264,7 +262,7 @@ def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
 
 
 def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
-    """Return the device events launched during a host event, and the starts of their calls."""
+    """Return the device events launched during a host event, and the start times of their calls."""
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
     call = trace.launch_of[launched]
@@ -274,12 +272,12 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
     return launched[is_within], call_start[is_within]
 
 
-#: Maximum number of arrows drawn from one event: more could not be followed by eye.
+#: Maximum number of arrows drawn from an event. More would be impossible to follow by eye.
 MAX_ARROWS: int = facts("limits")["launch_arrows"]
 
 
 def launches(index: RankIndex, row: int) -> Launches:
-    """Answer ``launches``: a device event's call, or the device events launched by a host event."""
+    """Answer ``launches``: the call of a device event, or the device events of a host event."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
     ids, _ = _launched_by_event(index, row)
     drawn = ids.tolist() if len(ids) <= MAX_ARROWS else []
@@ -293,12 +291,12 @@ def launches(index: RankIndex, row: int) -> Launches:
 def _event_args(
     index: RankIndex, table: TableRows, row: int
 ) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the args of an event's records, and an error message if they cannot be read."""
+    """Return the args in the records of an event, and a message if they cannot be read."""
     source = index.rank.trace.source
     if source is None:
         return [], None
     records = [int(table.record[row])]
-    if records[0] < 0:  # derived: without a record
+    if records[0] < 0:  # derived by a reader, so without a record
         return [], None
     if table.table == "events" and row in index.rank.table.end_record:
         records.append(index.rank.table.end_record[row])
@@ -312,7 +310,6 @@ def _event_args(
 
 
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
-    """Return the arrows from and to an event, the shortest first."""
     flows, table = index.rank.trace.flow_table, index.events
     event_flows: list[Flow] = []
     directions: tuple[tuple[Literal["out", "in"], Rows, Rows], ...] = (
@@ -335,7 +332,7 @@ def _event_flows(index: RankIndex, row: int) -> list[Flow]:
 
 
 def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
-    """Answer ``cell``: exact contents of a window of a lane."""
+    """Answer ``cell``: the exact contents of a lane in a window."""
     check_window(start, end, "a cell")
     ref, lane = index.lane(number)
     low, high = start - index.rank.shift_ns, end - index.rank.shift_ns
@@ -353,7 +350,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits show parts of events, which have no details.
+    # Lanes of waits show parts of events. A part has no details of its own.
     has_event = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest_row(index, ref, low, high) if has_event else None
     return {
@@ -365,7 +362,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
 
 
 def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
-    """Return the row of the longest event of a window with events; ties go to the first."""
+    """Return the row of the longest event in a window that has events. Ties go to the first."""
     table, rows = index.table_of(ref), index.rows_of_lane(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]
@@ -374,9 +371,9 @@ def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
 
 
 def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Brief | None:
-    """Answer ``neighbor``: the next or previous event of the same lane."""
+    """Answer ``neighbor``: the next or previous event in the same lane."""
     members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
-    # Not a binary search: asyncs with the same start are not in the order of their rows.
+    # Binary search does not work here, since asyncs with equal starts are not sorted by row.
     neighbor_index = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
     if not 0 <= neighbor_index < len(members):
         return None
@@ -384,7 +381,7 @@ def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Br
 
 
 def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
-    """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
+    """Answer ``snap``: the event edge nearest to a time. Ties go to the earlier edge."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
     edges = _neighboring_edges(lane, local)
@@ -395,7 +392,7 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
 
 
 def _neighboring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
-    """Return the last edge before and the first at or after a time: starts, ends and instants."""
+    """Return the edges just before and after a time, among starts, ends and instants."""
     if isinstance(lane, CounterLane):
         edge_arrays = [lane.times]
     else:

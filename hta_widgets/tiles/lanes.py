@@ -1,11 +1,11 @@
-"""Lanes: events or counters of one row of a timeline, indexed for cells of any zoom.
+"""Lanes of events or counters, indexed to compute cells at any zoom level.
 
-`EventLane` has the union of its events and their starts and ends, sorted, so that the covered time
-and the number of events of any cell are differences of two prefix sums. A lane of one kind without
-overlaps takes 20 bytes per event, other lanes up to 44.
+An `EventLane` stores the sorted starts and ends of its events and their union. The covered time and
+the number of events of a cell are then differences between two prefix sums. A lane with a single
+kind and no overlaps takes 20 bytes per event, other lanes up to 44.
 
-The longest duration of each block of 64 events finds the events to send as slices: a block whose
-longest event is shorter than two cells is skipped without reading its events.
+To find the events to send as slices, the longest duration in each block of 64 events is stored: a
+block is skipped if all of its events are shorter than two cells.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from hta_widgets.trace.intervals import (
 )
 
 BLOCK = 64
-KEEPS_NO_ROWS = "this lane sends no slices and keeps no rows"
+KEEPS_NO_ROWS = "this lane has no slices, so it keeps no rows"
 EventRows = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.intp]
 
 
 @dataclass(slots=True, frozen=True)
 class KindIndex:
-    """Index of the kinds of a lane that has several.
+    """Index of a lane with several kinds of events.
 
-    For the kind with the most events, only arrays that cannot be computed from the others are kept.
+    For the most frequent kind, only arrays that cannot be derived from the others are stored.
     """
 
     major: int
-    #: Union of the major kind; None if the lane's events do not overlap.
+    #: Union of the events of the major kind, or None if no events in the lane overlap.
     major_cover: IntervalUnion | None
     minor: tuple[tuple[int, IntervalIndex], ...]
-    #: Kind of each event of length 0, by time, then kind.
+    #: Kinds of the zero-duration events, sorted by time and kind.
     of_points: Codes
 
     @property
@@ -52,18 +52,18 @@ class KindIndex:
 
 @dataclass(slots=True, frozen=True)
 class EventLane:
-    """Events of a lane. No array is a view of the table, which may be released before the lane."""
+    """The events of a lane. Arrays are copies, so that the event table can be released."""
 
     spans: IntervalIndex
-    #: The only kind, or the most frequent one.
+    #: The only kind or, in mixed lanes, the most frequent one.
     kind: int
-    #: None for a lane of one kind.
+    #: None if all events are of one kind.
     kinds: KindIndex | None
-    #: Rows in the rank's table of events with a length; None for lanes without slices.
+    #: Table rows of the events with nonzero duration, or None if the lane has no slices.
     rows: EventRows | None
-    #: Longest duration in each block of 64 `rows`.
+    #: Longest duration per block of 64 `rows`.
     longest: Ints
-    #: Durations of `rows`; None if no events overlap, since `spans` then contains the durations.
+    #: Durations of `rows`, or None if no events overlap and durations follow from `spans`.
     durs: Ints | None
 
     @property
@@ -74,13 +74,13 @@ class EventLane:
         return self.spans.nbytes + kinds + self.longest.nbytes + sum(a.nbytes for a in arrays)
 
     def rows_of(self, positions: Positions) -> EventRows:
-        """Return the rows of the events at these positions in `rows`."""
+        """Return the table rows of the events at the given positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
         return self.rows[positions]
 
     def durations(self, positions: Positions) -> Ints:
-        """Return durations of the events at these positions in `rows`."""
+        """Return the durations of the events at the given positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
         if self.durs is not None:
@@ -89,11 +89,11 @@ class EventLane:
         return prefix[positions + 1] - prefix[positions]
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
-        """Return positions in `rows` of events of `at_least` ns or more that overlap a window."""
+        """Return positions in `rows` of events in a window that last `at_least` ns or longer."""
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.sorted_starts
-        # Events that overlap the window begin in the union's interval at its start, or later.
+        # No event that overlaps the window begins before the union interval at the window's start.
         interval = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
         first = int(begins.searchsorted(self.spans.cover.starts[interval]))
         last = int(begins.searchsorted(end))
@@ -108,19 +108,19 @@ class EventLane:
         return positions
 
     def overlap_mask(self, positions: Positions) -> Bools:
-        """Return which of the events at these positions begin before an earlier event ended."""
+        """Return which of the events at these positions begin before an earlier event has ended."""
         if self.spans.is_disjoint:
             return np.zeros(len(positions), np.bool_)
         starts, union_starts = self.spans.sorted_starts, self.spans.cover.starts
         interval = union_starts.searchsorted(starts[positions], "right") - 1
-        # Only the first event of an interval of the union begins after all earlier events ended.
+        # Within a union interval, only the first event begins after all earlier events have ended.
         overlaps: Bools = starts.searchsorted(union_starts[interval]) != positions
         return overlaps
 
 
 @dataclass(slots=True, frozen=True)
 class CounterLane:
-    """Samples of one counter, a step function of time until `end`, the end of the rank's data."""
+    """The samples of a counter, each valid until the next one; the last until `end`."""
 
     times: Ints
     values: Floats
@@ -132,17 +132,18 @@ class CounterLane:
         return self.times.nbytes + self.values.nbytes
 
     def measure(self, edges: Ints) -> tuple[Floats, Floats]:
-        """Return the smallest and largest value held between neighbouring `edges`; NaN for none."""
+        """Return the minimum and maximum value in each cell between `edges`; NaN if it has none."""
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
         padded = np.append(self.times, np.iinfo(np.int64).max)
-        # A cell without a sample at its start begins with the value of the previous sample.
+        # If no sample falls on the start of a cell, the previous value applies there.
         first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
         overlaps = (last > first) & (low < self.end)
         smallest = np.full(len(low), np.nan)
         largest = np.full(len(low), np.nan)
         if overlaps.any():
-            # Every second result of `reduceat` covers the samples between two cells.
+            # Every second result of `reduceat` is discarded: it covers the samples between two
+            # cells.
             ranges = np.column_stack((first[overlaps], last[overlaps])).ravel()
             values = np.append(self.values, np.nan)
             smallest[overlaps] = np.fmin.reduceat(values, ranges)[::2]
@@ -156,9 +157,9 @@ AnyLane = EventLane | CounterLane
 def index_lane(
     starts: Ints, durs: Ints, kinds: Codes, rows: npt.NDArray[np.integer] | None
 ) -> EventLane:
-    """Index the events of a lane, in lane order: by start, then longest first.
+    """Index the events of a lane, which must be sorted by start, then longest first.
 
-    `rows` are their rows in the table; None for a lane without slices.
+    `rows` are the table rows of the events, or None if the lane has no slices.
     """
     spans = index_intervals(starts, durs)
     lane_rows, longest, long_durs = None, np.empty(0, np.int64), None
@@ -179,7 +180,7 @@ def index_lane(
 
 
 def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
-    """Index the samples of one series, sorted by time; `end` is the end of the rank's data."""
+    """Index the samples of a counter series, sorted by time. The rank's data ends at `end`."""
     if len(times):
         end = max(end, int(times[-1]) + 1)
     return CounterLane(times, values, end)

@@ -1,6 +1,6 @@
-"""Late arrivals and the waits they cause: on lanes, added up over a window, and by time.
+"""Late arrivals and the waits that they cause, by lane, by window and over time.
 
-The module also makes the reply to ``clusters``.
+It also answers ``clusters`` requests.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: Integer columns of the frame that `analysis.collectives` returns.
+#: Integer columns in the result of `analysis.collectives`.
 _INTEGER_COLUMNS = (
     "collective", "rank", "id", "arrival_ns", "wait_ns", "transfer_ns", "last_rank", "size_bytes",
 )  # fmt: skip
-#: Columns of the frame from which a `RankLateness` is made.
+#: Columns from which a `RankLateness` is built.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
 
 
 def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
-    """Answer ``clusters``: groups of similar ranks, and the outliers."""
+    """Answer ``clusters`` with the groups of similar ranks and the outliers."""
     is_outlier = frame["is_outlier"].to_numpy(bool)
     reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
     groups: list[replies.SimilarRanks] = []
@@ -50,34 +50,34 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
 
 @dataclass(frozen=True, slots=True)
 class EventPieces:
-    """Waits or delays of one rank in lane order; `row` is the communication event of each."""
+    """Waits or delays of a rank in lane order; `row` holds the communication event of each."""
 
     start: Ints
     dur: Ints
     row: Ints
 
     def select_rows(self, member: Bools) -> EventPieces:
-        """Return the pieces of the communication events for which `member` is True."""
+        """Return the pieces of the events for which `member`, a mask by row, is True."""
         is_member = member[self.row]
         return EventPieces(self.start[is_member], self.dur[is_member], self.row[is_member])
 
 
 def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
-    """Return the waits or delays that have a length, in lane order."""
+    """Return the waits or delays of nonzero length, in lane order."""
     order = np.lexsort((row, -dur, start))
     order = order[dur[order] > 0]
     return EventPieces(start[order], dur[order], row[order])
 
 
 def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPieces:
-    """Return the times of a rank's waits that are outside its transfers.
+    """Return the parts of a rank's waits that do not overlap its transfers.
 
-    Where waits overlap, time belongs to the one that began first, then to the longest.
+    Where waits overlap, the time counts for the one that begins first or, in a tie, the longest.
     """
     end = waits.start + waits.dur
     if not len(end):
         return waits
-    # Each wait begins at the latest end of the waits before it, if that is later.
+    # Move the start of each wait to the latest end of the waits before it, if that is later.
     latest_end = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
     start = np.maximum(waits.start, latest_end)
     has_length = end > start
@@ -89,7 +89,7 @@ def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPi
 
 @dataclass(frozen=True, slots=True)
 class RankLateness:
-    """Collective events of one rank, sorted by start; times include the clock's shift."""
+    """Collective events of a rank, sorted by start. Times include the clock shift."""
 
     row: Ints
     start: Ints
@@ -102,7 +102,7 @@ class RankLateness:
     exposed: CumulativeCoverage
 
     def waited_for(self, ranks: Sequence[int]) -> CumulativeCoverage:
-        """Return the rank's waits at collectives at which a rank of `ranks` alone arrived last."""
+        """Return the rank's waits at collectives in which one of `ranks` alone came last."""
         is_waited_for = np.isin(self.last_alone, ranks)
         start = self.start[is_waited_for]
         waited = union(start, start + self.wait_ns[is_waited_for])
@@ -110,7 +110,7 @@ class RankLateness:
 
 
 class LatenessIndex:
-    """The matched collectives of a job."""
+    """The matched collectives of a job, by rank and by call."""
 
     def __init__(
         self,
@@ -122,7 +122,8 @@ class LatenessIndex:
     ) -> None:
         self.late, self.clock = list(late), clock
         self.note = str(frame.attrs.get("note", ""))
-        # pandas copies the attrs (every rank of every group) with every column.
+        # Drop the attrs (all ranks of all groups), because pandas would copy them with every
+        # column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
         self.frame = _add_lateness(_sort_by_rank(traces, frame))
@@ -142,7 +143,7 @@ class LatenessIndex:
 
     @classmethod
     def empty(cls, traces: TraceSet, note: str) -> LatenessIndex:
-        """Return the lateness of a job without matched collectives; `note` gives the reason."""
+        """Return the index of a job without matched collectives. `note` states the reason."""
         frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _INTEGER_COLUMNS})
         frame["name"] = np.empty(0, np.str_)
         frame.attrs["note"] = note
@@ -153,10 +154,10 @@ class LatenessIndex:
         return self._ranks[number]
 
     def pieces(self, rank: int, role: str, *, folded: bool = False) -> EventPieces:
-        """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
+        """Return a rank's waits (role ``wait``) or the delays for which others waited (``late``).
 
-        Times are on the clock of the rank's table. If `folded`, all collectives are on one lane,
-        and a wait during the transfer of another collective is left out.
+        Times are on the clock of the rank's table. If `folded`, all collectives share one lane, and
+        waits during the transfer of another collective are omitted.
         """
         part = self._ranks[rank]
         start = part.start - self._shift[rank]
@@ -169,7 +170,7 @@ class LatenessIndex:
         return waits_without_transfers(waits, transfers)
 
     def sums_in_window(self, start: int, end: int) -> replies.Lateness:
-        """Answer ``lateness``: sums over the collectives that overlap a window, by rank."""
+        """Answer ``lateness`` with sums by rank over the collectives that overlap a window."""
         check_window(start, end)
         columns: dict[str, list[int]] = {
             name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")
@@ -182,7 +183,7 @@ class LatenessIndex:
                 before = cover(np.array((start, end), np.int64))
                 columns[name].append(int(before[1] - before[0]))
             columns["imposed"].append(int(part.imposed_ns[inside].sum()))
-        # The job's stragglers that other ranks wait for in this window.
+        # Keep those stragglers of the job for which other ranks wait in this window.
         late = [
             rank
             for rank, imposed in zip(self._ranks, columns["imposed"], strict=True)
@@ -204,10 +205,10 @@ class LatenessIndex:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window for a rank of `late` that is last alone."""
+        """Return how long each rank waits in a window for one of `late` that alone came last."""
         if not late:
             return [0] * len(self._ranks)
-        # Memoized, as nearly all windows have the same stragglers.
+        # Cached, because nearly all windows have the same stragglers.
         if self._waited_for[0] != tuple(late):
             covers = [part.waited_for(late) for part in self._ranks.values()]
             self._waited_for = (tuple(late), covers)
@@ -215,7 +216,7 @@ class LatenessIndex:
         return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
 
     def collective_reply(self, rank: int, row: int) -> replies.Collective | None:
-        """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
+        """Answer ``collective``: the same call on all ranks, or None for an unmatched event."""
         frame = self.frame
         is_requested = (frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row)
         matches = np.flatnonzero(is_requested)
@@ -271,7 +272,7 @@ def _rank_lateness(part: Mapping[str, Ints], compute: Intervals) -> RankLateness
 
 
 def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the events' times and the number of the collective, and sort by rank and start."""
+    """Add event times and a consecutive collective number, and sort by rank and start."""
     start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
     ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
     by_rank = np.argsort(ranks, kind="stable")
@@ -283,18 +284,18 @@ def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
         dur[entries] = trace.table.dur_ns[rows[entries]]
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
     order = np.lexsort((rows, start, ranks))
-    # A rank that leaves before the last rank arrives has waited for its whole event.
+    # A rank whose event ends before the last rank arrives has waited for the whole event.
     wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
     columns = {str(name): frame[name].array.take(order) for name in frame}
-    # Consolidating the columns into one block takes longer than sorting them.
+    # By default, pandas would consolidate the columns, and that takes longer than the sorting.
     return pd.DataFrame(columns, copy=False)
 
 
 def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the lateness of ranks that alone arrive last, and the waits that they cause.
+    """Add the lateness of each rank that alone came last, and the waits that it causes.
 
-    A rank is late by the time from the median arrival of the other ranks to its own.
+    Lateness is measured from the median arrival of the other ranks.
     """
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
@@ -307,14 +308,14 @@ def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
         size = np.diff(np.r_[first, len(order)])
         several = size > 1
-        # The last arrival of each collective, and the median of the arrivals before it.
+        # Index of the last arrival in each collective, and the median of the arrivals before it.
         last = (first + size - 1)[several]
         low = first[several] + (size[several] - 2) // 2
         high = first[several] + (size[several] - 1) // 2
         median = (sorted_arrival[low] + sorted_arrival[high]) // 2
         alone: Bools = sorted_arrival[last] > sorted_arrival[last - 1]
         total = np.add.reduceat(wait[order], first)[several]
-        # `late` is positive for a rank that alone arrives last, and 0 for all others.
+        # If a rank alone came last, its `late` is positive. It is 0 for all other ranks.
         late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
         imposed[order[last]] = np.where(alone, total, 0)
         of_call = np.full(len(first), -1, np.int64)
@@ -324,10 +325,10 @@ def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 class Ribbon:
-    """Arrivals at the matched collectives of a job, by time.
+    """Arrivals at the matched collectives of a job, sorted by time.
 
-    A rank's delay counts from the median arrival (the earlier of the two middle ones if their
-    number is even), and is 0 for earlier arrivals.
+    Delays are measured from the median arrival (with an even number of ranks, the earlier of the
+    two middle ones). Earlier arrivals have a delay of 0.
     """
 
     def __init__(self, lateness: LatenessIndex) -> None:
@@ -345,13 +346,14 @@ class Ribbon:
         size = np.diff(np.r_[first, len(call)])
         median = arrival[by_call][first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
+        #: One row per arrival, sorted by time.
         self._arrivals = _take_rows(
             {"time": time, "late": late, "rank": rank, "call": call, "name": name, "id": event},
             np.argsort(time, kind="stable"),
         )
         last = by_call[first + size - 1]
         waited = np.add.reduceat(column("wait_ns")[by_call], first) if self._calls else first
-        #: One row per call, at the arrival of its last rank.
+        #: One row per call, timed at the arrival of its last rank.
         self._costs = {
             "time": time[last],
             "wait": waited // np.maximum(size - 1, 1),
@@ -364,9 +366,9 @@ class Ribbon:
     def bins_in_window(
         self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """Answer ``ribbon``: the latest arrivals by rank and bin, and the costliest call of each.
+        """Answer ``ribbon``: the latest arrival per rank and bin, and the costliest call per bin.
 
-        The window has `bins` equal bins; `ranks` limits the arrivals to some ranks.
+        The window is divided into `bins` equal bins. `ranks` restricts whose arrivals are included.
         """
         check_window(start, end)
         check_bins(bins)
@@ -414,7 +416,6 @@ def _take_rows(columns: Mapping[str, Ints], rows: Rows) -> dict[str, Ints]:
 
 
 def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
-    """Return the names that occur, sorted, and the index of each row's name."""
     used = column.astype("category").cat.remove_unused_categories()
     names = sorted(map(str, used.cat.categories))
     codes: Ints = used.cat.reorder_categories(names).cat.codes.to_numpy().astype(np.int64)
@@ -422,6 +423,6 @@ def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
 
 
 def _position_of_largest(key: Ints, value: Ints) -> Rows:
-    """Return the position of the largest value of each key, by key; ties go to the first."""
+    """Return the position of the largest value per key, ordered by key. Ties go to the first."""
     order = np.lexsort((-value, key))
     return order[np.unique(key[order], return_index=True)[1]]

@@ -1,10 +1,10 @@
 """Rows and lanes of the timeline: their order, numbers and labels.
 
-Lanes are numbered consecutively across the job, so that one integer identifies a lane in a request.
-A rank has the lanes of its folded row (device, communication, host) first, then those of its
-tracks, and last, if the job has several ranks, lanes of waits and late arrivals. For example, a
-single rank with a folded row of 3 lanes and 2 streams of a lane each has the lanes 0 to 4.
-The `LaneRef` of a lane states which events it has.
+Lanes are numbered consecutively across the job, so that an integer identifies a lane in requests.
+The lanes of a rank begin with those of its folded row (device, communication, host), followed by
+those of its tracks and, if the job has several ranks, lanes of waits and late arrivals. For
+example, lanes 0 to 4 belong to a single rank with 3 lanes in its folded row and 2 streams of one
+lane each. The events of a lane are described by its `LaneRef`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Stri
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import first_free_lanes
 
-#: Maximum number of lanes of a group of async intervals; the last one has all further intervals.
+#: Maximum number of lanes in a group of async intervals. The last lane takes all that remain.
 MAX_LAYERS = 32
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
@@ -36,17 +36,19 @@ _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 _SYNC = KINDS.index("sync")
 _CPU = KINDS.index("cpu")
-#: Maximum number of host lanes of a folded rank; the last one may stand for several threads.
+#: Maximum number of host lanes in a folded rank. The last lane may combine several threads.
 MAX_CPU_LANES = 3
 _SIDE_ROLES = {"counter", "async", "instant"}
 _Key = TypeVar("_Key", bound=Hashable)
 _STEP, _AUTOGRAD = 1, 2
 _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
+#: A function that maps a pid to the name of the process.
 ProcessName = Callable[[str], str]
 _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
-#: Names that threads inherit from the program.
+#: Thread names that are inherited from the program and hence not specific.
 _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
+#: Units of the counter series that HTA writes.
 _UNITS = {"Memcpy BW": "GB/s", "of known FLOPs": "TFLOP/s"}
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
 _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$", re.IGNORECASE)
@@ -54,12 +56,12 @@ _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$", re.IGNORECASE)
 
 @dataclass(slots=True, frozen=True)
 class AsyncGroup:
-    """Asyncs of one process and category."""
+    """The asyncs with the same process and category."""
 
     pid: str
     category: str
     rows: Rows
-    layer: Codes  # of each of `rows`
+    layer: Codes  # one per entry of `rows`
 
     @property
     def layers(self) -> int:
@@ -69,51 +71,51 @@ class AsyncGroup:
 
 @dataclass(slots=True, frozen=True)
 class LaneRef:
-    """Role and source of a lane.
+    """What a lane shows.
 
-    `sources` are positions in the table's tracks for ``events`` and ``cpu``, the series of a
-    counter, the group of asyncs or instants, and for ``wait`` and ``late`` the track of the
-    collectives (empty: all tracks).
+    The meaning of `sources` depends on the role: positions of tracks in the table for ``events``
+    and ``cpu``, the index of the series or group for counters, asyncs and instants, and the track
+    of the collectives for ``wait`` and ``late`` (all tracks if empty).
     """
 
     role: LaneRole
     sources: tuple[int, ...] = ()
-    depth: int = 0  # depth of the events, or layer of the asyncs
-    spilled: bool = False  # whether its events overlap others without nesting
-    annotations: bool = False  # whether a ``cpu`` lane has annotations as well
+    depth: int = 0  # depth of events, or layer of asyncs
+    spilled: bool = False  # whether events overlap without being nested
+    annotations: bool = False  # whether a ``cpu`` lane includes annotations
 
 
 @dataclass(slots=True)
 class SummaryRow:
-    """A lane of the folded rank; `tracks` are the `sources` of its `LaneRef`."""
+    """A lane of a folded rank. `tracks` becomes the `sources` of its `LaneRef`."""
 
     lane: int
     role: SummaryRole
     label: str
     tracks: tuple[int, ...] = ()
     annotations: bool = False
-    #: Lanes with the waits and the late arrivals of a communication lane, -1 for other lanes.
+    #: Lanes of the waits and late arrivals of a communication lane; -1 for other lanes.
     wait: int = -1
     late: int = -1
 
     @property
     def ref(self) -> LaneRef:
-        """Role and source of the lane."""
+        """What the lane shows."""
         return LaneRef(self.role, self.tracks, annotations=self.annotations)
 
 
 @dataclass(slots=True)
 class TrackRow:
-    """A track with the lanes ``lane0 … lane0 + lanes - 1``; fields as in the scene.
+    """A track on the lanes from `lane0` to `lane0 + lanes - 1`. The fields are those of the scene.
 
-    `lane0`, `wait` and `late` are set later, when the number of lanes before them is known.
+    `lane0`, `wait` and `late` are set once the number of preceding lanes is known.
     """
 
     key: str
     process: str
     label: str
     role: str
-    source: int  # position of the track, the series or the group
+    source: int  # position of the track, series or group
     events: int
     lane0: int = 0
     stream: int = -1
@@ -124,27 +126,28 @@ class TrackRow:
     unit: str = ""
     wait: int = -1
     late: int = -1
-    #: First depth and number of depths of each stack of Python frames.
+    #: First depth and number of depths for each stack of Python frames.
     stacks: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)
 class RankLayout:
-    """The lanes of one rank and their data."""
+    """The lanes of a rank, and their data."""
 
     rank: int
     trace: Trace
-    #: First start and last end of its events or, without events, of its other records.
+    #: Time from the first start to the last end of events or, without events, of other records.
     range_ns: tuple[int, int]
-    table: EventTable  # as at the time of layout: kinds may change later, the scene does not
+    table: EventTable  # snapshot: kinds may change later, the scene does not
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
-    steps: Rows  # at the time of layout, like `table`
+    steps: Rows  # snapshot, like `table`
     async_groups: list[AsyncGroup]
     instant_groups: list[Rows]
+    #: First lane per track of the table.
     track_lane0: Ints
-    #: Lanes of waits, after the tracks; drawn over lanes of communication.
+    #: Lanes of waits, numbered after the tracks and drawn over the communication lanes.
     overlays: list[LaneRef]
     _starts: list[int] = field(init=False)
 
@@ -158,11 +161,11 @@ class RankLayout:
 
     @property
     def shift_ns(self) -> int:
-        """The clock's shift; public times are the table's plus the shift."""
+        """The clock shift. Public times are those of the table plus the shift."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:
-        """Return role and source of a lane of this rank."""
+        """Return what a lane of this rank shows."""
         offset = lane - self.lane0
         if offset < len(self.summary):
             return self.summary[offset].ref
@@ -180,7 +183,7 @@ class RankLayout:
 
 @dataclass(slots=True)
 class JobLayout:
-    """All ranks, in order of their number."""
+    """The ranks of a job, in ascending order."""
 
     ranks: list[RankLayout]
     _starts: list[int] = field(init=False)
@@ -192,22 +195,22 @@ class JobLayout:
 
     @property
     def lanes(self) -> int:
-        """Number of lanes of all ranks."""
+        """Total number of lanes."""
         return self.ranks[-1].lane0 + self.ranks[-1].lanes if self.ranks else 0
 
     @property
     def has_waits(self) -> bool:
-        """Whether there are lanes of waits, even if they are empty."""
+        """Whether any rank has lanes of waits, empty or not."""
         return any(rank.overlays for rank in self.ranks)
 
     def of_lane(self, lane: int) -> RankLayout:
-        """Return the rank that a lane belongs to."""
+        """Return the rank to which a lane belongs."""
         if not 0 <= lane < self.lanes:
             raise ValueError(f"no lane {lane}; lanes go from 0 to {self.lanes - 1}")
         return self.ranks[bisect_right(self._starts, lane) - 1]
 
     def of_rank(self, number: int) -> RankLayout:
-        """Return a rank by its number."""
+        """Return the layout of the rank with this number."""
         try:
             return self._by_rank[number]
         except KeyError:
@@ -215,7 +218,7 @@ class JobLayout:
 
 
 def lay_out(traces: Mapping[int, Trace]) -> JobLayout:
-    """Assign numbers to the lanes of all ranks."""
+    """Create the lanes of all ranks and number them."""
     ranks: list[RankLayout] = []
     lane = 0
     several = len(traces) > 1
@@ -226,13 +229,13 @@ def lay_out(traces: Mapping[int, Trace]) -> JobLayout:
 
 
 def folded_lanes(table: EventTable) -> list[LaneRef]:
-    """Return the lanes of a folded rank."""
+    """Return the lanes of a rank's folded row."""
     counts, _ = _count_events(table)
     return [row.ref for row in _summary_rows(counts, _host_threads(counts), 0)]
 
 
 def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
-    """Return the asyncs of a rank by process and category, in order of their first start."""
+    """Group asyncs by process and category, in order of first occurrence."""
     keys = list(zip(table.pid, table.category.tolist(), strict=True))
     durs = np.maximum(table.dur_ns, 0)
     groups = []
@@ -245,14 +248,13 @@ def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
 
 
 def _rows_by_key(keys: Sequence[_Key]) -> dict[_Key, Rows]:
-    """Return the rows of each key, in order of the keys' first occurrence."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     number_of_row = np.fromiter(map(numbers.__getitem__, keys), np.intp, len(keys))
     return {key: np.flatnonzero(number_of_row == number) for key, number in numbers.items()}
 
 
 def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
-    """Return the label of a host thread: by its purpose if known, else by its number."""
+    """Return the label of a host thread: its purpose if that is known, otherwise its number."""
     numbered = _NUMBERED.fullmatch(track.label)
     name = (numbered[2] or "") if numbered else track.label
     if main:
@@ -265,16 +267,16 @@ def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
 
 
 def track_label(track: Track) -> str:
-    """Return the label of a device stream, its annotations or a track of another sort."""
+    """Return the label of a track other than a host thread."""
     if track.role in {"stream", "annotation"}:
         stream = f"stream {track.stream}" if track.stream >= 0 else track.label
         return stream if track.role == "stream" else f"{stream} annotations"
-    # BytePS: the row of a tensor's whole synchronization has the tensor's name.
+    # In BytePS traces, the whole synchronization of a tensor is labeled with the tensor's name.
     return track.process if track.label == "whole" else track.label
 
 
 def place_label(trace: Trace) -> str:
-    """Return the worker, server or rank of a trace, and its GPU; empty if the file states none."""
+    """Return the worker, server or rank that a trace states, with its GPU; "" if unknown."""
     if trace.server >= 0:
         return f"server {trace.server}"
     if trace.local_rank < 0:
@@ -287,7 +289,7 @@ def place_label(trace: Trace) -> str:
 
 
 def number_repeated(labels: Sequence[str]) -> list[str]:
-    """Make repeated labels unique: ``autograd thread``, ``autograd thread 2``."""
+    """Make labels unique by numbering repeats: ``autograd thread``, ``autograd thread 2``."""
     taken, counts = set(labels), Counter[str]()
     unique_labels = []
     for label in labels:
@@ -302,9 +304,9 @@ def number_repeated(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return a counter's name and its series.
+    """Return the label of a counter: its name, followed by the series.
 
-    The series is left out if it is "value", repeats the name, or is in `_UNITS`.
+    The series is omitted if it is "value", repeats the name or is a key of `_UNITS`.
     """
     omitted = {name, name.partition("[")[0], *_UNITS}
     if not series or series in omitted or series.lower() == "value":
@@ -313,7 +315,7 @@ def counter_label(name: str, series: str) -> str:
 
 
 def counter_unit(name: str, series: str) -> str:
-    """Return the unit in brackets at the end of a counter's series or name; empty if unknown."""
+    """Return the unit in parentheses at the end of the series or the name, or "" without one."""
     if series in _UNITS:
         return _UNITS[series]
     for text in (series, name):
@@ -324,12 +326,12 @@ def counter_unit(name: str, series: str) -> str:
 
 
 def job_title(paths: Sequence[str]) -> str:
-    """Return the name of the files' common directory, or of the only file."""
+    """Return a title for a job: the common directory of its files, or its only file."""
     if not paths:
         return "empty"
     if len(set(paths)) == 1:
         name = Path(paths[0]).name
-        # mpitrace writes all ranks into one file with a number as its name.
+        # mpitrace writes all ranks to a single file, whose name is only a number.
         if name.endswith(".trc") and (folder := Path(paths[0]).resolve().parent.name):
             return folder
         return _SUFFIXES.sub("", name) or name
@@ -340,9 +342,9 @@ def job_title(paths: Sequence[str]) -> str:
 
 
 def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
-    """Return the ranks with events, or all ranks if none has any.
+    """Return the ranks with events, or all ranks if none has events.
 
-    MPI profiles have no events; next to traces with events their rows would be empty.
+    MPI profiles have totals but no events; next to traces with events, their rows would be empty.
     """
     totals_only = {number for number, trace in traces.items() if trace.is_totals}
     return sorted(traces if len(totals_only) == len(traces) else set(traces) - totals_only)
@@ -350,11 +352,11 @@ def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
 
 @dataclass(slots=True, frozen=True)
 class _TrackCounts:
-    """Number of events of a rank, by track, kind and flags of the name."""
+    """Event counts of a rank by track, kind and flag, where flags depend on the name."""
 
     tracks: list[Track]
     events: Ints
-    #: Label of communication rows.
+    #: Label of communication rows: the library in use.
     library: str
 
     def count_of(self, track: int) -> int:
@@ -367,7 +369,7 @@ class _TrackCounts:
         return int(self.events[track, :, flag].sum())
 
     def communicates(self, track: int) -> bool:
-        """Return whether a track has communication kernels only."""
+        """Return whether a track has events and all of them are communication."""
         return self.count_of_kind(track, _COMMUNICATION) == self.count_of(track) > 0
 
     def with_role(self, *roles: str) -> list[int]:
@@ -413,11 +415,10 @@ def _track_rows(
     asyncs: list[AsyncGroup],
     instants: Mapping[str, Rows],
 ) -> list[TrackRow]:
-    """Return the rows below the folded row, in order; their lane numbers are not set yet."""
     process_of = {track.pid: track.process for track in reversed(counts.tracks)}
 
     def process(pid: str) -> str:
-        # Some tools write a name as pid instead of a number.
+        # Some tools write a name instead of a number as the pid.
         return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
 
     stacks = foldable_stacks(trace)
@@ -434,7 +435,7 @@ def _track_rows(
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(others, list(_async_rows(asyncs, process))),
     ]
-    # The table's own tracks come first, so their keys, which are unique, stay the same.
+    # Tracks of the table have unique keys. They come first here, so that their keys do not change.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
     for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
         row.key = key
@@ -442,7 +443,7 @@ def _track_rows(
 
 
 def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[LaneRef]:
-    """Give each communication row a lane for waits and one for late arrivals; return them."""
+    """Assign two lanes to each communication row, for waits and late arrivals; return the lanes."""
     overlays: list[LaneRef] = []
     for row in filter(_communicates, rows):
         row.wait = first_lane + len(overlays)
@@ -459,7 +460,6 @@ def _communicates(row: SummaryRow | TrackRow) -> bool:
 
 
 def _time_range(trace: Trace) -> tuple[int, int]:
-    """Return the first start and last end of events or, without events, of other records."""
     if len(trace):
         return trace.start_ns, trace.end_ns
     asyncs = trace.async_table
@@ -486,7 +486,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     if not len(table):
         return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]
-    # The index in the flattened counts: 3 bits for the kind, 2 for the flag.
+    # Index into the flattened counts, with 2 bits for the flag and 3 for the kind.
     cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
     events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
     steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
@@ -495,9 +495,9 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
 
 
 def _host_threads(counts: _TrackCounts) -> dict[int, str]:
-    """Return the labels of host threads: of the main thread, the backward threads, the others.
+    """Return host thread labels by track: main thread, then backward threads, then the others.
 
-    The main thread is the one with the steps, or with the most calls.
+    The main thread is the thread with the most steps. Ties are broken by the number of calls.
     """
     threads = counts.with_role("thread")
     if not threads:
@@ -514,7 +514,7 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     labels = {
         track: thread_label(
             counts.tracks[track],
-            # Files of tools other than profilers may have no calls.
+            # Traces from tools other than profilers may contain no calls.
             main=track == main and calls[main] > 0,
             autograd=counts.count_flagged(track, _AUTOGRAD) > 0,
         )
@@ -528,9 +528,9 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
 
 
 def _streams(counts: _TrackCounts) -> list[int]:
-    """Return the positions of the tracks of each device: of its streams, then of annotations.
+    """Return the positions of device tracks by device, with streams before annotations.
 
-    Streams with communication come after the other streams.
+    Communication streams follow the other streams.
     """
     tracks = counts.tracks
     devices: dict[str, int] = {}
@@ -606,7 +606,7 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
 
 
 def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
-    """Put asyncs below the rows of their process; asyncs without such a row come first."""
+    """Insert asyncs after the last row of their process, or at the top if it has no row."""
     last = {row.process: index for index, row in enumerate(rows) if row.role == "other"}
     yield from (row for row in asyncs if row.process not in last)
     below: dict[int, list[TrackRow]] = {}
@@ -631,7 +631,7 @@ def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[
 
 
 def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
-    """Return the lanes of a folded rank: device work, communication, a few host threads."""
+    """Return the lanes of a folded rank: compute, communication and a few host threads."""
     rows: list[SummaryRow] = []
 
     def add(
@@ -651,7 +651,7 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
         for track in threads
         if counts.count_of(track) > counts.count_of_kind(track, _ANNOTATION)
     ]
-    # Without device work, annotations best describe a thread.
+    # Without device work, annotations are included because they describe the threads best.
     annotations = not rows
     if annotations and working:
         working = [track for track in threads if counts.count_of(track)]
@@ -661,8 +661,8 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
     if others := working[len(single) :]:
         add("cpu", f"{len(others)} other threads", others, annotations=annotations)
     if not rows and counts.events.any():
-        # Work that is on no known device or host. Ranges are left out, since they would cover it,
-        # unless there is nothing else.
+        # The rank has neither known devices nor host threads. Annotations would cover all other
+        # events, so they are shown only if the rank has nothing else.
         has_work = counts.events.sum() > counts.events[:, _ANNOTATION].sum()
         label = "work" if has_work else "all events"
         add("cpu", label, range(len(counts.tracks)), annotations=not has_work)

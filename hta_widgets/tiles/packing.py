@@ -1,13 +1,13 @@
-"""Columns of numbers as bytes, in the form in which pages receive them.
+"""Pack numeric columns into bytes for transfer to the page.
 
-`pack` puts columns one after another, each at a multiple of 8 bytes, and describes them in a
-header; `unpack` reads them again::
+`pack` concatenates columns, each aligned to 8 bytes, and describes them in a header. `unpack` reads
+them back::
 
     pack({"busy": ("u16", [1, 2, 3]), "index": ("f64", [7])})
     # header {"busy": ["u16", 0, 3], "index": ["f64", 8, 1]}, 16 bytes: 3 · 2, 2 of padding, 8
 
-`compact_columns` first makes the columns of tiles smaller: two kinds in a byte, starts of slices
-as offsets from their tile, and the narrowest type that holds a column's largest value.
+`compact_columns` first shrinks the columns of tiles: it stores two kinds per byte, slice starts as
+offsets from the tile, and other integers in the narrowest type that holds the column's maximum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hta_widgets.trace.arrays import Array, Codes, Ints
 
 Columns = Mapping[str, tuple[str, npt.ArrayLike]]
 NO_KIND_NIBBLE = 15
-#: Columns of mostly small integers, and the types to send them as, narrowest first.
+#: Columns of mostly small integers, with narrower types for them, narrowest first.
 _NARROW = {
     "count": ("u8",),
     "slice_id": ("u16",),
@@ -35,7 +35,7 @@ _MAX_VALUES = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
 
 
 def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
-    """Return the columns of ``tiles`` in the form for ``compact`` requests."""
+    """Convert the columns of a ``tiles`` reply to the form for ``compact`` requests."""
     compact: dict[str, tuple[str, npt.ArrayLike]] = {}
     for name, (dtype, values) in columns.items():
         array = np.asarray(values)
@@ -48,20 +48,20 @@ def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.Ar
             else:
                 compact["slice_offset"] = "i32", offset
         elif name == "mask" or (name == "slice_flags" and not array.any()):
-            continue  # the page does not need these
+            continue  # not needed by the page
         else:
             compact[name] = _narrowest_dtype(name, dtype, array), array
     return compact
 
 
 def _nibbles(kind: Codes) -> Codes:
-    """Pack two cells into a byte, the first in the lower half; 15 stands for no kind."""
+    """Pack the kinds of two cells into a byte, low half first; 15 means no kind."""
     codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
     return codes[0::2] | (codes[1::2] << np.uint8(4))
 
 
 def _offsets(columns: Columns, level: int) -> Ints | None:
-    """Return the offset of each slice from its tile's start; None if one is too large."""
+    """Return slice starts relative to their tiles, or None if an offset exceeds int32."""
     first = np.asarray(columns["slice_first"][1]).astype(np.int64)
     index = np.asarray(columns["tile_index"][1]).astype(np.int64)
     start = np.asarray(columns["slice_start"][1]).astype(np.int64)
@@ -82,12 +82,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("<f4"), "f64": np.dtype("<f8"),
 }  # fmt: skip
 ALIGNMENT = 8
-#: Column → [dtype, byte offset, length].
+#: Maps a column name to dtype, byte offset and length.
 Header = dict[str, list[Any]]
 
 
 def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, bytes]:
-    """Concatenate columns, each at a multiple of 8 bytes."""
+    """Concatenate columns, each aligned to 8 bytes; return the header and the bytes."""
     header: Header = {}
     blocks: list[bytes] = []
     size = 0
@@ -101,18 +101,18 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, byte
 
 
 def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
-    """Return the columns that `pack` wrote, as views of the buffer."""
+    """Return the columns written by `pack`, as views of the buffer."""
     return {
         name: np.frombuffer(buffer, DTYPES[dtype], length, offset)
         for name, (dtype, offset, length) in header.items()
     }
 
 
-#: Minimum size for compression, which would not save time for smaller buffers.
+#: Smallest buffer to compress. For smaller ones, compression does not save time.
 MIN_ZIPPED_BYTES = 16_384
 _FASTEST, _GZIP_FORMAT = 1, 31
 
 
 def gzip_buffer(buffer: bytes) -> bytes:
-    """Compress a buffer, which takes about a tenth of the time of computing it."""
+    """Compress a buffer, in about a tenth of the time that it takes to compute it."""
     return zlib.compress(buffer, _FASTEST, _GZIP_FORMAT)

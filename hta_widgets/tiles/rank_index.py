@@ -1,8 +1,9 @@
-"""The lanes of a rank, indexed when they are first drawn, and the tables that have their rows.
+"""Indexes of a rank's lanes, built on first use, and the tables behind them.
 
-A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` builds the index of
-that lane, and of the lanes that are drawn with it. Lanes and tables are kept in a `LaneBudget`,
-which the ranks of a job share: the least recently used are evicted, and built again when needed.
+`LaneRef` (in `tiles/layout.py`) describes what a lane shows. `RankIndex.lane` builds the index of a
+lane together with those of the lanes shown with it. Indexes and tables are cached in a
+`LaneBudget`, which all ranks of a job share. The least recently used are evicted and rebuilt on
+demand.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ if TYPE_CHECKING:
     from hta_widgets.tiles.lateness import LatenessIndex
 
 _OTHER = KINDS.index("other")
-#: Roles of lanes with rows of the rank's event table.
+#: Roles of lanes whose rows are in the event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
-#: Maximum number of tables of columns in memory, enough for the ranks on a screen.
+#: Maximum number of cached tables; enough for the ranks visible at a time.
 MAX_TABLES = 64
-#: The class of each event of a rank as a code, by row.
+#: The class codes of a rank's events, by row.
 Classes = npt.NDArray[np.uint8]
 
 
 class LaneBudget:
-    """Lanes and tables in memory, shared by the ranks of a job; `limit` is in bytes of lanes."""
+    """A cache of lanes and tables for all ranks of a job; `limit` is in bytes of lanes."""
 
     def __init__(self, limit: int) -> None:
         self.lanes: LRU[Hashable, list[AnyLane]] = LRU(
@@ -61,10 +62,10 @@ class LaneBudget:
 
 @dataclass(slots=True, frozen=True)
 class TableRows:
-    """One of a rank's tables as intervals: events, asyncs or instants."""
+    """The events, asyncs or instants of a rank as intervals."""
 
     table: str
-    start_ns: Ints  # relative to the trace's origin
+    start_ns: Ints  # before the clock shift
     dur_ns: Ints
     name: npt.NDArray[np.integer]
     category: npt.NDArray[np.integer]
@@ -75,7 +76,7 @@ class TableRows:
 
 
 class NamedRows(NamedTuple):
-    """Name and kind of the events of a rank."""
+    """Names and kinds of a rank's events."""
 
     name: npt.NDArray[np.integer]
     kind: Codes
@@ -83,9 +84,9 @@ class NamedRows(NamedTuple):
 
 
 class RankIndex:
-    """Indexes the lanes of a rank when they are first needed.
+    """Indexes the lanes of a rank on first use.
 
-    `lateness` returns the job's matched collectives; it is called for lanes of waits only.
+    `lateness` returns the matched collectives of the job. It is only called for lanes of waits.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class RankIndex:
     @property
     def events(self) -> TableRows:
         """Complete events."""
-        # Kept in the budget, so that columns of stored ranks out of view are released.
+        # Cached in the budget, so that the columns of ranks no longer in view are released.
         rows: TableRows = self._budget.tables.get_or_compute(
             ("events", self.rank.rank), self._events
         )
@@ -119,13 +120,13 @@ class RankIndex:
 
     @cached_property
     def asyncs(self) -> TableRows:
-        """Async intervals; those without an end have length 0."""
+        """Async intervals. Those without an end have zero length."""
         table = self.rank.trace.async_table
         return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
 
     @cached_property
     def instants(self) -> TableRows:
-        """Instants, as intervals of length 0."""
+        """Instants as intervals of zero length."""
         table = self.rank.trace.instant_table
         return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
 
@@ -134,7 +135,7 @@ class RankIndex:
     ) -> TableRows:
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
-        # Only intervals that readers derived, which have no record, have a known kind.
+        # Kinds are known only for intervals derived by readers, which have no record.
         derived = np.flatnonzero(table.record < 0)
         kind[derived] = taxonomy.kind_codes(
             table.category[derived], table.name[derived], categories.values, names.values
@@ -145,19 +146,19 @@ class RankIndex:
 
     @cached_property
     def name_counts(self) -> list[Ints]:
-        """Numbers of events, asyncs and instants by code of the name."""
+        """For events, asyncs and instants, the number of occurrences of each name code."""
         size = len(self.rank.table.names)
         tables = self.events, self.asyncs, self.instants
         return [np.bincount(table.name, minlength=size) for table in tables]
 
     def table_of(self, ref: LaneRef) -> TableRows:
-        """Return the table that a lane's rows belong to."""
+        """Return the table that contains the rows of a lane."""
         if ref.role in {"wait", "late"}:
             return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
     def names_of_lane(self, ref: LaneRef) -> TableRows | NamedRows:
-        """Return the names and kinds of a lane's rows without reading other columns."""
+        """Return the names and kinds of a lane's events without reading their other columns."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
         table = self.rank.table
@@ -188,9 +189,9 @@ class RankIndex:
         return overlay
 
     def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
-        """Return a lane's role and source, and its index."""
+        """Return the description and the index of a lane."""
         ref = self.rank.ref(lane)
-        # All depths of a track are indexed together, as they are shown together.
+        # Index all depths of a track at once, because they are shown together.
         key = (self.rank.rank, ref.role, ref.sources)
         lanes = self._budget.lanes.get_or_compute(key, lambda: self._index_lanes(ref))
         return ref, lanes[ref.depth]
@@ -213,7 +214,7 @@ class RankIndex:
         return lane_index if isinstance(lane_index, EventLane) else None
 
     def rows_of_lane(self, ref: LaneRef) -> RowIds:
-        """Return the rows of a lane of events, asyncs or instants, in lane order."""
+        """Return the rows in a lane of events, asyncs or instants, in lane order."""
         table, rank = self.rank.table, self.rank
         rows: RowIds
         match ref.role:
@@ -234,7 +235,7 @@ class RankIndex:
         return rows
 
     def side_lanes(self, table: str) -> Ints:
-        """Return the lane of each async or instant."""
+        """Return the lanes of all asyncs or instants, by row."""
         return self._async_lanes if table == "asyncs" else self._instant_lanes
 
     @cached_property
@@ -257,7 +258,7 @@ class RankIndex:
     @cached_property
     def device_rows(self) -> npt.NDArray[np.int32]:
         """Rows of the events on device streams."""
-        return device_rows(self.rank.table).astype(np.int32)  # kept for each rank
+        return device_rows(self.rank.table).astype(np.int32)  # int32 saves memory
 
     def _index_lanes(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:
@@ -275,7 +276,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
-        # All lanes of the rank's file are read together, as they are shown together.
+        # Cache all stored lanes at once, because they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():
             key = (self.rank.rank, other.role, other.sources)

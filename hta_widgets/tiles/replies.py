@@ -1,6 +1,6 @@
-"""Types of the replies to pages; `scripts/protocol.py` writes the page's types from them.
+"""Types of the replies to the page. `scripts/protocol.py` generates the TypeScript types from them.
 
-Times are ns since the origin, durations ns.
+Times are in ns since the origin, durations in ns.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 TableName = Literal["events", "asyncs", "instants"]
-#: Types of fields; each annotation is the type in TypeScript.
+#: Types of fields. The annotation is the type in TypeScript.
 Kind = Annotated[str, "Kind"]
 Texts = Annotated[list[str], "[string, string]"]
 Numbers = Annotated[list[int], "[number, number]"]
-#: A frame by column: ``rows``, ``columns`` and ``attrs``.
+#: A frame in columnar form: ``rows``, ``columns`` and ``attrs``.
 Frame = Annotated[dict[str, Any], "PanelFrame"]
 
-#: Why a request failed, for the page to act on.
+#: Why a request failed. The page reacts to these codes.
 ErrorCode = Literal[
     "connection_lost", "file_exists", "interrupted", "internal_error", "invalid_request",
     "no_answer", "unknown_op",
@@ -23,10 +23,10 @@ ErrorCode = Literal[
 
 
 class ErrorReply(TypedDict):
-    """The reply to a request that failed.
+    """The reply to a failed request.
 
-    `code` is the part that programs compare. `message` and `remedy` are sentences for users.
-    `detail` is the end of the stack trace of an `internal_error`.
+    `code` is meant for programs, `message` and `remedy` for users. `detail` is the end of the stack
+    trace of an `internal_error`.
     """
 
     code: ErrorCode
@@ -36,7 +36,7 @@ class ErrorReply(TypedDict):
 
 
 class Brief(TypedDict):
-    """A summary of an event."""
+    """The summary of an event."""
 
     rank: int
     table: TableName
@@ -50,7 +50,7 @@ class Brief(TypedDict):
 
 
 class DetailedEvent(Brief):
-    """An event and its place; `track` is the track's key, `correlation` is -1 without one."""
+    """An event and where it is drawn. `track` is a track key; `correlation` is -1 if unknown."""
 
     category: str | None
     process: str | None
@@ -62,7 +62,7 @@ class DetailedEvent(Brief):
 
 
 class Flow(TypedDict):
-    """An arrow of an event; `delay` is from the end of the source to the start of the target."""
+    """An arrow at an event; `delay` is from the end of its source to the start of its target."""
 
     kind: str
     direction: Literal["out", "in"]
@@ -71,7 +71,7 @@ class Flow(TypedDict):
 
 
 class SameName(TypedDict):
-    """Durations of the events of one name and category on one rank."""
+    """Durations of the events with the same name and category on one rank."""
 
     count: int
     sum: int
@@ -85,11 +85,11 @@ class SameName(TypedDict):
 
 
 class LaunchedBy(TypedDict):
-    """Events around the call that launched a device event; each list innermost first.
+    """Events around the call that launched a device event. Lists start with the innermost.
 
-    `modules` are ``nn.Module``s and `frames` Python functions. `shapes` describe the innermost
-    operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
-    call belongs to the backward pass.
+    `modules` are of type ``nn.Module``, `frames` are Python functions, and `shapes` are the input
+    shapes of the innermost operator, as written in the file. If the call belongs to a backward
+    pass, `forward` is the corresponding operator of the forward pass.
     """
 
     operators: list[Brief]
@@ -100,10 +100,10 @@ class LaunchedBy(TypedDict):
 
 
 class LaunchedKernels(TypedDict):
-    """Device events launched by the calls in a host event, at any depth.
+    """Device events launched by calls within a host event, at any depth.
 
-    `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
-    start of its event. `ids` is None if there are more events than a selection may name.
+    `dur` is their total duration, `delay` the median time from the start of a call to the start of
+    its event. `ids` is None if there are too many for a selection.
     """
 
     count: int
@@ -113,9 +113,9 @@ class LaunchedKernels(TypedDict):
 
 
 class Launches(TypedDict):
-    """The reply to ``launches``: a device event's call, or the device events of a host event.
+    """The reply to ``launches``: the call of a device event, or the device events of a host event.
 
-    `kernels` is empty if there are more than can be drawn; `count` is the number of all.
+    `kernels` is empty if there are too many to draw; `count` is their total number.
     """
 
     call: Brief | None
@@ -124,7 +124,7 @@ class Launches(TypedDict):
 
 
 class EventDetail(TypedDict):
-    """The reply to ``event``; the first of `parents` is the innermost."""
+    """The reply to ``event``. `parents` are ordered from innermost to outermost."""
 
     event: DetailedEvent
     parents: list[Brief]
@@ -137,10 +137,10 @@ class EventDetail(TypedDict):
 
 
 class CallFigures(TypedDict):
-    """The figures of the operator call that an event belongs to, with all its kernels.
+    """Figures for the operator call that an event belongs to, including all of its kernels.
 
-    The columns of `analysis.operator_efficiency` for one call: `device_ns` is the time of its
-    kernels. Unknown figures are None, with a `reason`.
+    The fields are columns of `analysis.operator_efficiency`, for a single call; `device_ns` is the
+    total time of its kernels. Unknown figures are None, and `reason` states why.
     """
 
     call: Brief
@@ -163,13 +163,13 @@ class CallFigures(TypedDict):
 
 
 class EfficiencyReply(TypedDict):
-    """The reply to ``efficiency``; None for an event without figures, or a job without shapes."""
+    """The reply to ``efficiency``: None if the event has no figures, or the job no shapes."""
 
     figures: CallFigures | None
 
 
 class Cell(TypedDict):
-    """The reply to ``cell``; `min` and `max` are a counter's, `count` is None if unknown."""
+    """The reply to ``cell``. `min` and `max` are set for counters; `count` is None if unknown."""
 
     count: int | None
     busy: int
@@ -180,7 +180,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Events of one name during a gap; `time` excludes nested events, `longest` has the most."""
+    """Events of one name in a gap. `time` excludes nested events; `longest` has the most time."""
 
     longest: Brief
     count: int
@@ -188,11 +188,12 @@ class HostTime(TypedDict):
 
 
 class Gap(TypedDict):
-    """An interval in which no stream of a rank's device works.
+    """An interval in which all streams of a device are idle.
 
-    `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with the most
-    time on the thread that launches `ends`, or on the busiest one if that thread has no events;
-    both longest first. `host_time` is the sum over all names. `ends` is the work that ends the gap.
+    `causes` has the times by cause, as in analysis.device_idle_gaps, and `ends` is the work that
+    ends the gap. `host` has the names with the most time on the thread that launched `ends`, or on
+    the busiest thread if that one has no events. The lists are in descending order of time.
+    `host_time` is the total over all names.
     """
 
     rank: int
@@ -206,14 +207,14 @@ class Gap(TypedDict):
 
 
 class CauseTime(TypedDict):
-    """The part of a gap with one cause."""
+    """The time in a gap due to one cause."""
 
     cause: str
     time: int
 
 
 class LaneGap(TypedDict):
-    """A lane's interval without device work; `running` is the work of other lanes, by name."""
+    """An interval without work on a lane. `running` is the work on other lanes, by name."""
 
     start: int
     end: int
@@ -221,9 +222,9 @@ class LaneGap(TypedDict):
 
 
 class GapReply(TypedDict):
-    """The reply to ``gap``; None while the device works, and before and after all of its work.
+    """The reply to ``gap``: None while the device works, and before or after all of its work.
 
-    `lane_gap` is the same for a lane alone, if the request names one.
+    `lane_gap` is the gap on a single lane, if the request names a lane.
     """
 
     gap: Gap | None
@@ -231,9 +232,9 @@ class GapReply(TypedDict):
 
 
 class MatchCount(TypedDict):
-    """The reply to ``search``: the number of matches of each rank that has any.
+    """The reply to ``search``: match counts of the ranks that have matches.
 
-    `left_out` has the number of events of each rank that is not in the page.
+    `left_out` has the event counts of the ranks that are not in the page.
     """
 
     total: int
@@ -244,7 +245,7 @@ class MatchCount(TypedDict):
 
 
 class Match(TypedDict):
-    """The reply to ``find``; `index` counts from 1."""
+    """The reply to ``find``. `index` is counted from 1."""
 
     brief: Brief | None
     index: int
@@ -266,7 +267,7 @@ class Snap(TypedDict):
 
 
 class Sums(TypedDict):
-    """Durations of the events of one kind."""
+    """Statistics of the events of one kind."""
 
     kind: Kind
     count: int
@@ -279,14 +280,14 @@ class Sums(TypedDict):
 
 
 class NameSums(Sums):
-    """Durations of the events of one kind and name."""
+    """Statistics of the events of one kind and name."""
 
     name: str
     short: str
 
 
 class Totals(TypedDict):
-    """The reply to ``totals``; `names` has the names with the most time, of `names_total` names."""
+    """The reply to ``totals``. `names` has the names with the most time, out of `names_total`."""
 
     events: int
     kinds: list[Sums]
@@ -296,13 +297,13 @@ class Totals(TypedDict):
 
 
 class Stats(TypedDict):
-    """The reply to ``stats``: the times of a window, one entry per rank.
+    """The reply to ``stats``: times in a window, with one entry per rank.
 
-    `data` is the part of the window inside the rank's range, `span` the part from its first device
-    work to its last, without the time between windows of a recording. `compute`, `exposed`,
-    `memory`, `unrecorded` and `idle` add up to `span`; `unrecorded` is time in which the device was
-    probably busy with work that is not in the file. `kinds` has shares of the spans of all ranks;
-    it is empty without device work.
+    `data` is the part of the window in which the rank has data. `span` extends from its first to
+    its last device work in the window, without pauses between recording windows. `compute`,
+    `exposed`, `memory`, `unrecorded` and `idle` add up to `span`; in `unrecorded` time, the device
+    was probably busy with work missing from the file. `kinds` has shares of the total span of all
+    ranks, and is empty without device work.
     """
 
     start: int
@@ -321,13 +322,14 @@ class Stats(TypedDict):
 
 
 class ClockFacts(TypedDict):
-    """The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
+    """The clock in use, and how well the clocks of ranks agree. See `analysis.clock_offsets`.
 
-    `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
-    connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
-    distance of the ends of its collectives from the ends of the others. `is_off` is true if
-    recorded clocks deviate clearly more than the fitted one. `drift_ns` is the maximum distance
-    that drift causes between two ranks on the fitted clock; absent without a clear drift.
+    `apart_ns` is the largest difference between the recorded clocks of ranks that take part in
+    common collectives. `residual_ns` is the largest deviation of a rank on the fitted clock,
+    defined as the median distance of the ends of its collectives from the ends on other ranks.
+    `is_off` is true if the recorded clocks deviate clearly more than the fitted ones. `drift_ns` is
+    the largest distance between two ranks that drift causes on the fitted clock. It is absent
+    without a clear drift.
     """
 
     is_fitted: bool
@@ -338,11 +340,12 @@ class ClockFacts(TypedDict):
 
 
 class Lateness(TypedDict):
-    """The reply to ``lateness``: sums over the matched collectives of a window, by rank.
+    """The reply to ``lateness``: sums over the matched collectives in a window, by rank.
 
-    `last` counts collectives at which the rank alone came last. `wait` is the union of its waits,
-    `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
-    `wait_for_late` is the union of its waits at collectives at which one of `late` alone came last.
+    `last` counts collectives in which the rank alone came last. `wait` is the union of its waits,
+    `exposed_wait` the part not covered by compute, and `imposed` the wait of all other ranks for
+    it. `wait_for_late` is the union of its waits at collectives in which a rank in `late` alone
+    came last.
     """
 
     start: int
@@ -361,7 +364,7 @@ class Lateness(TypedDict):
 
 
 class Member(TypedDict):
-    """One rank's part in a collective; `arrival` is relative to the first rank's arrival."""
+    """A rank's part in a collective. `arrival` is relative to the first arrival on any rank."""
 
     rank: int
     id: int
@@ -371,11 +374,11 @@ class Member(TypedDict):
 
 
 class Collective(TypedDict):
-    """The same call on all ranks that take part.
+    """The same call on all participating ranks.
 
-    `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if the file does
-    not have it, `last_rank` is -1 if several ranks came last together. `late` is relative to the
-    median arrival of the others.
+    `number` is counted from 1, up to the number of matched collectives, `of`. `size` is -1 if the
+    file does not state it, `last_rank` is -1 if several ranks came last at the same time. `late` is
+    relative to the median arrival of the other ranks.
     """
 
     number: int
@@ -391,13 +394,13 @@ class Collective(TypedDict):
 
 
 class CollectiveOf(TypedDict):
-    """The reply to ``collective``; None for an event that is not matched."""
+    """The reply to ``collective``: None if the event is not matched."""
 
     collective: Collective | None
 
 
 class SimilarRanks(TypedDict):
-    """A group of similar ranks; one represents the others."""
+    """Similar ranks, and the rank that represents them."""
 
     representative: int
     ranks: list[int]
@@ -405,7 +408,7 @@ class SimilarRanks(TypedDict):
 
 
 class Outlier(TypedDict):
-    """A rank that differs from the others."""
+    """A rank that is not similar to the other ranks."""
 
     rank: int
     why: str
@@ -420,7 +423,7 @@ class Clusters(TypedDict):
 
 
 class Panels(TypedDict):
-    """The reply to ``panels``; `left` has the panels that took too long: request them next."""
+    """The reply to ``panels``. `left` has panels that were not ready in time; request them next."""
 
     panels: dict[str, Frame]
     errors: NotRequired[dict[str, ErrorReply]]
@@ -428,7 +431,7 @@ class Panels(TypedDict):
 
 
 class Heatmap(TypedDict):
-    """The reply to ``heatmap``; its buffer has float64 values by rank and bin."""
+    """The reply to ``heatmap``. Its buffer has float64 values by rank and bin."""
 
     ranks: list[int]
     start: int
@@ -445,7 +448,7 @@ class Frames(TypedDict):
 
 
 class Partner(TypedDict):
-    """The reply to ``partner``: an event's status, its partner or -1, and its call path or -1."""
+    """The reply to ``partner``: the status, partner and call path of an event; -1 without one."""
 
     status: str | None
     rank: int
@@ -454,13 +457,13 @@ class Partner(TypedDict):
 
 
 class PairEvents(TypedDict):
-    """The reply to ``path_events`` and ``change_events``: (rank, id) before and after."""
+    """The reply to ``path_events`` and ``change_events``: (rank, id) pairs, before and after."""
 
     events: list[list[Numbers]]
 
 
 class ClassCounts(TypedDict):
-    """The reply to ``classes``: events of each class by run, and the same by pair of ranks."""
+    """The reply to ``classes``: event counts by run and class, and by pair of ranks."""
 
     counts: list[list[int]]
     pair_counts: list[list[list[int]]]
@@ -475,7 +478,7 @@ class Written(TypedDict):
 
 
 class Exported(TypedDict):
-    """The reply to ``export``; `dropped` counts arrows whose other end is not in the file."""
+    """The reply to ``export``. `dropped` counts arrows to events that are not in the file."""
 
     path: str
     bytes: int
@@ -484,7 +487,7 @@ class Exported(TypedDict):
     dropped: int
 
 
-#: The type of the reply by operation.
+#: Reply types by operation.
 REPLIES: dict[str, Any] = {
     "stats": Stats,
     "event": EventDetail,

@@ -1,7 +1,7 @@
-"""The scene: JSON that describes ranks, tracks, lanes, steps and problems to the page.
+"""The scene: JSON that describes ranks, tracks, lanes, steps and problems for the page.
 
-It does not change with the view, so a page gets it before the first tile. This module also computes
-figures of a window that are drawn around the lanes: `stats_reply` (device time by rank) and
+The scene does not depend on the view, so the page receives it before the first tile. This module
+also computes figures that are drawn next to the lanes: `stats_reply` (device time by rank) and
 `minimap_reply`.
 """
 
@@ -41,12 +41,12 @@ from hta_widgets.trace.traceset import TraceSet, device_word, part_of_job, rank_
 
 _ANNOTATION = KINDS.index("annotation")
 
-#: Minimum length of a phase with a label, as a share of its step.
+#: Shortest phase with a label, as a share of its step.
 MIN_SHARE = 0.005
 
 
 def step_strip(job: JobLayout) -> dict[str, Any]:
-    """Return ``steps_rank, steps, phases`` of the scene."""
+    """Return the fields ``steps_rank``, ``steps`` and ``phases`` of the scene."""
     rank = _median_rank(job)
     if rank is None:
         return {"steps_rank": None, "steps": [], "phases": []}
@@ -62,12 +62,12 @@ def step_strip(job: JobLayout) -> dict[str, Any]:
 
 
 def phase_name(name: str) -> str:
-    """Return an annotation's name without hash signs: ``## forward ##`` is ``forward``."""
+    """Strip hash signs from the name of an annotation: ``## forward ##`` gives ``forward``."""
     return name.strip("# \t").partition("#")[0].strip()
 
 
 def _median_rank(job: JobLayout) -> RankLayout | None:
-    """Return the rank whose steps take the median time, or the first that has events."""
+    """Return the rank with the median step time or, without steps, the first with events."""
     timed = sorted(
         (int(rank.table.dur_ns[rank.steps].sum()), rank.rank)
         for rank in job.ranks
@@ -79,7 +79,7 @@ def _median_rank(job: JobLayout) -> RankLayout | None:
 
 
 def _phases(rank: RankLayout) -> Rows:
-    """Return annotations directly inside a step or, without steps, the outermost annotations."""
+    """Return annotations directly within steps or, without steps, the outermost annotations."""
     table = rank.table
     on_host = np.array([track.role == "thread" for track in table.tracks], np.bool_)
     rows = np.flatnonzero((table.kind == _ANNOTATION) & on_host[table.track])
@@ -98,7 +98,7 @@ def _phases(rank: RankLayout) -> Rows:
 
 
 def _annotation_above(rank: RankLayout, rows: Rows) -> Rows:
-    """Return the innermost annotation around each row, -1 for none."""
+    """Return the innermost annotation around each row, or -1 if it has none."""
     table = rank.table
     above = table.parent[rows].astype(np.intp)
     while True:
@@ -117,7 +117,7 @@ def _span(rank: RankLayout, row: int) -> dict[str, Any]:
     }
 
 
-#: Texts about missing or doubtful records by kind of problem, singular and plural.
+#: Singular and plural texts for kinds of problems with records or files.
 _WORDS = {
     "skipped": ("record skipped", "records skipped"),
     "truncated": ("file ends early", "files end early"),
@@ -129,7 +129,7 @@ _WORDS = {
     "duplicate_rank": ("rank stated twice", "ranks stated twice"),
 }
 
-#: Problems of a whole file, counted once per file.
+#: Problems that concern a whole file. Each file is counted once.
 _OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
 
 MAX_LISTED = 200
@@ -138,9 +138,9 @@ MAX_LISTED = 200
 def data_quality(
     events: int, problems: Iterable[Problem], ranks: str = "", asyncs: int = 0
 ) -> dict[str, Any]:
-    """Return the scene's ``truth``; `ranks` is a phrase about ranks without files, or empty.
+    """Return the field ``truth`` of the scene. `ranks` is a phrase about missing ranks, or "".
 
-    Async intervals are counted for ranks without events.
+    Without events, the text states the number of async intervals.
     """
     all_problems = list(problems)
     counts: Counter[str] = Counter()
@@ -172,7 +172,7 @@ def data_quality(
 
 
 def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
-    """Return problems as JSON; more than `MAX_LISTED` are grouped by kind and text."""
+    """Convert problems to JSON; more than `MAX_LISTED` are grouped by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [asdict(problem) for problem in problems]
     counts: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -197,7 +197,7 @@ VERSION = 1
 
 
 def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
-    """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/protocol/source.ts``."""
+    """Return the scene of a job. ``Scene`` in ``js/src/protocol/source.ts`` describes it."""
     problems = list(traces.problem_list)
     events = sum(len(rank.table) for rank in job.ranks)
     ranks = rank_coverage_text(traces)
@@ -244,7 +244,7 @@ def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
 
 
 def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
-    """Return the first start and the last end of all ranks, or the window of an export."""
+    """Return the time range of all ranks, or the window of an export."""
     if traces.window_ns is not None:
         return traces.window_ns
     filled = [rank.range_ns for rank in job.ranks if rank.tracks]
@@ -258,7 +258,7 @@ def _rank_scene(
 ) -> dict[str, Any]:
     label, host = place_label(rank.trace), rank.trace.host
     if label and not host and (rank.trace.worker >= 0 or rank.trace.server >= 0):
-        # The label names the worker or the server, so the line below it names the rank.
+        # The label already names a worker or server, so the second line names the rank.
         host = f"rank {rank.rank}"
     word = device_word([rank.trace])
     start_ns, end_ns = rank.range_ns
@@ -284,7 +284,7 @@ def _summary_scene(row: SummaryRow) -> dict[str, Any]:
     return {"lane": row.lane, "role": row.role, "label": row.label, **lanes}
 
 
-#: Fields of each `TrackRow` in the scene; others are there only if they are set.
+#: Fields of `TrackRow` that are always in the scene. The others are included only if set.
 _TRACK_FIELDS = (
     "key", "process", "label", "role", "stream", "lane0", "lanes", "nested", "events",
     "communication",
@@ -305,31 +305,31 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
 
 
 _WORK_KINDS = tuple(map(KINDS.index, ("compute", "communication", "memory")))
-#: Maximum number of edges that are measured together.
+#: Maximum number of edges to measure at a time.
 _MAX_EDGES = 1 << 16
 
-#: Unions of one kind each, then communication without compute, and memory without either.
+#: Unions per kind, communication outside compute, and memory outside the other two.
 _WORK = ("compute", "communication", "memory", "exposed", "memory_alone")
-#: Time without recorded work that is not idle: the device is probably busy with other work, or
-#: nothing was recorded.
+#: Time without recorded work that does not count as idle: the device was probably busy, or
+#: recording was paused.
 _NOT_IDLE = ("unrecorded", "between_windows")
 _PARTS = (*_WORK, *_NOT_IDLE)
 
 
 @dataclass(slots=True, frozen=True)
 class DeviceTimes:
-    """Cumulative device time of all ranks, exact at any instant.
+    """Cumulative device time of all ranks, exact at any point in time.
 
-    The ranks' data is laid end to end, so that one search serves all of them.
+    The time ranges of the ranks are concatenated, so that a single search covers all ranks.
     """
 
-    #: Range of each rank's data.
+    #: Start and end of each rank's data.
     low: Ints
     high: Ints
     #: Start of each rank's first device work, and end of its last.
     first: Ints
     last: Ints
-    #: Unions by name of a part.
+    #: Unions of intervals, by the names in `_PARTS`.
     covers: dict[str, IntervalUnion]
     has_work: bool
 
@@ -339,7 +339,7 @@ class DeviceTimes:
         indices: Sequence[RankIndex],
         not_idle: Callable[[Trace], tuple[Intervals, Intervals]],
     ) -> DeviceTimes:
-        """Return the device times of ranks; `not_idle` returns the parts `_NOT_IDLE` of a trace."""
+        """Collect device times; `not_idle` returns the parts `_NOT_IDLE` of a trace."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         has_work = any(len(index.device_rows) for index in indices)
@@ -359,7 +359,7 @@ class DeviceTimes:
 
     @property
     def offsets(self) -> Ints:
-        """Offsets from the ranks' times to the times of the covers."""
+        """The offset that maps each rank's times to the concatenated time axis."""
         lengths = self.high - self.low
         before: Ints = np.cumsum(lengths) - lengths
         return before - self.low
@@ -367,7 +367,7 @@ class DeviceTimes:
     def times_between(
         self, edges: Ints, names: Sequence[str] = _PARTS
     ) -> Iterator[dict[str, Ints]]:
-        """Yield the time of the parts between `edges`, one row per rank, a few ranks at a time."""
+        """Yield the time of each part between `edges` as arrays by rank, a few ranks at a time."""
         at_once = max(1, _MAX_EDGES // len(edges))
         for first in range(0, len(self.low), at_once):
             ranks = slice(first, first + at_once)
@@ -386,9 +386,10 @@ def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
-    """Return the first start and the last end of a rank's device work; (0, 0) for none.
+    """Return the first start and last end of a rank's device work, or (0, 0) without work.
 
-    In an export, the work stated for the whole job is included, clipped to the export's window.
+    For an export, this takes into account the work of the whole job, clipped to the export's
+    window.
     """
     table, rows = index.rank.table, index.device_rows
     rows = rows[np.isin(table.kind[rows], _WORK_KINDS)]
@@ -401,7 +402,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
 
 
 def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
-    """Return the unions `_WORK` of a rank, in its table's times."""
+    """Return the unions `_WORK` of a rank, without the clock shift."""
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
 
@@ -417,7 +418,7 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
 
 
 def compute_with_shift(index: RankIndex) -> Intervals:
-    """Return the compute intervals of a rank, with the clock's shift."""
+    """Return the compute intervals of a rank with the clock shift applied."""
     compute, shift_ns = _covers_of_rank(index)[0], index.rank.shift_ns
     return Intervals(compute.start + shift_ns, compute.end + shift_ns)
 
@@ -430,7 +431,7 @@ def stats_reply(
     *,
     ranks: Sequence[int] | None = None,
 ) -> Stats:
-    """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
+    """Answer ``stats``: times in a window by rank, and shares over `ranks` (default: all ranks)."""
     check_window(start, end)
     blocks = list(device.times_between(np.array((start, end), np.int64)))
     nothing = np.empty((0, 1), np.int64)
@@ -466,10 +467,10 @@ def stats_reply(
 def minimap_reply(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work.
+    """Answer ``minimap``: for each bin and kind of work, the share of time averaged over ranks.
 
-    Without device work it is the mean of all folded host lanes, whose bins have the kinds of cells.
-    There, a bin whose events last 0 ns counts as 1 ns.
+    Without device work, the share is averaged over the folded host lanes, and each bin counts for
+    its main kind. A bin with only zero-duration events counts as 1 ns.
     """
     check_bins(bins)
     edges = bin_edges(start, end, bins)
@@ -497,7 +498,6 @@ def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
 
 
 def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, Ints], int]:
-    """Return the time of each kind of cell, added up over host lanes, and the number of lanes."""
     totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in KINDS}
     lanes = 0
     for index in indices:

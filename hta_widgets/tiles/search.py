@@ -1,4 +1,4 @@
-"""Search for events by name, and marks of events on lanes."""
+"""Search for events by name, and mark events on lanes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Positions = npt.NDArray[np.intp]
 
 @dataclass(slots=True, frozen=True)
 class MarkedRows:
-    """Rows to mark in one of a rank's tables, ascending."""
+    """Rows to mark in a table of a rank, in ascending order."""
 
     index: RankIndex
     table: TableRows
@@ -41,7 +41,7 @@ class MarkedRows:
 
 @dataclass(slots=True, frozen=True)
 class MarksView:
-    """The window, its bins, and the visible lanes."""
+    """A window divided into bins, and the visible lanes."""
 
     start: int
     end: int
@@ -50,26 +50,26 @@ class MarksView:
 
     @classmethod
     def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> MarksView:
-        """Validate and return the view in a request."""
+        """Validate the parameters of a request and return its view."""
         check_window(start, end)
         check_bins(bins)
         return cls(start, end, bins, np.unique(np.fromiter(lanes, np.int64)))
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
+        """Return the position in `lanes` of each lane of a rank, or -1; None if all are hidden."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
             return None
-        # The last entry stays -1, because index -1 stands for rows without a lane.
+        # The extra last entry stays -1, because rows without a lane have index -1.
         position = np.full(rank.lanes + 1, -1, np.intp)
         position[self.lanes[first:last] - rank.lane0] = np.arange(first, last)
         return position
 
 
 def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
-    """Answer ``marks`` without its ``error``: the bins that matches cover, as runs of bins."""
-    # Each match adds 1 at its first bin and subtracts it after its last one.
+    """Answer ``marks``, except for its ``error``, with the runs of bins covered by matches."""
+    # Each match adds 1 at its first bin and -1 after its last bin.
     changes = np.zeros((len(view.lanes), view.bins + 1), np.int32)
     total = in_view = 0
     for marked in members:
@@ -99,7 +99,7 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
 
 
 def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds]:
-    """Return the rows that began before the window and reach into it, and rows that begin in it."""
+    """Return the rows that start before a window and reach into it, and those that start in it."""
     shift, table = marked.index.rank.shift_ns, marked.table
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
@@ -117,20 +117,20 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
 def _bins_of_rows(
     marked: MarkedRows, view: MarksView, rows: RowIds, earlier: int
 ) -> tuple[Positions, Positions]:
-    """Return the first bin of each row and the bin after its last; `earlier` rows come first."""
+    """Return each row's first bin, and the bin after its last. The `earlier` rows come first."""
     edges = bin_starts(view.start, view.end, view.bins) - marked.index.rank.shift_ns
     starts = marked.table.start_ns[rows]
     ends = starts + marked.table.dur_ns[rows]
-    # Rows that begin in the window are in order of their start, so one search per bin is enough.
+    # Rows in the window are sorted by start, so one binary search per bin is enough.
     counts = np.diff(np.append(starts[earlier:].searchsorted(edges), len(rows) - earlier))
     counts[0] += earlier
     first = np.repeat(np.arange(view.bins), counts)
-    # Ends are exclusive: an event that ends at the start of a bin does not cover it.
+    # Ends are exclusive. An event that ends where a bin starts does not cover it.
     return first, np.maximum(edges.searchsorted(ends), first + 1)
 
 
 def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:
-    """Yield the lane of each row within its rank; for events also their summary lane, or -1."""
+    """Yield the lane of each row within its rank and, for events, its folded lane or -1."""
     rank = marked.index.rank
     if marked.table.table != "events":
         yield marked.index.side_lanes(marked.table.table)[rows] - rank.lane0
@@ -142,7 +142,7 @@ def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:
 
 
 def _folded_lanes(index: RankIndex) -> Ints:
-    """Return the summary lane of events by track and kind, within the rank; -1 for none."""
+    """Return the folded lane by track and kind, counted within the rank; -1 without one."""
     rank = index.rank
     tracks = rank.table.tracks
     folded = np.full((len(tracks), len(KINDS)), -1, np.int64)
@@ -161,12 +161,12 @@ def _folded_lanes(index: RankIndex) -> Ints:
 
 _EXPRESSION = re.compile(r"/(.*)/(i?)", re.DOTALL)
 
-#: Mask of the names that match, and the reason if the pattern is invalid.
+#: A mask of matching names, and the error message for an invalid pattern.
 Matches = tuple[list[bool], str | None]
 
 
 def match_names(text: str, names: Sequence[str]) -> Matches:
-    """Return which names match a search text, and an error message if the text is invalid."""
+    """Match names against a search text; return a mask and, if the text is invalid, a message."""
     nothing = [False] * len(names)
     expression = _EXPRESSION.fullmatch(text)
     if expression is None or text == "/":
@@ -186,7 +186,7 @@ TABLES = ("events", "asyncs", "instants")
 
 
 class RankHits:
-    """The matches of one rank; `named` is the mask of the matching names by their code."""
+    """The matches on one rank; `named` is a mask of matching names, by name code."""
 
     def __init__(self, index: RankIndex, named: Bools) -> None:
         self.index = index
@@ -195,13 +195,13 @@ class RankHits:
 
     @cached_property
     def count(self) -> int:
-        """Number of events, asyncs and instants that match."""
+        """Number of matching events, asyncs and instants."""
         if not self.named.any():
             return 0
         return sum(int(per_name[self.named].sum()) for per_name in self.index.name_counts)
 
     def rows(self, table: str) -> npt.NDArray[np.int32]:
-        """Return the matching rows of a table, ascending."""
+        """Return the matching rows of a table in ascending order."""
         rows = self._rows.get(table)
         if rows is None:
             matching = self.named[self.index.rows(table).name] if self.count else self.named[:0]
@@ -210,26 +210,26 @@ class RankHits:
 
     @cached_property
     def sorted_matches(self) -> tuple[Ints, Codes, Ints]:
-        """Start, position in `TABLES` and row of all matches, in the order of ``find``."""
+        """Start, index in `TABLES` and row of each match, in the order used by ``find``."""
         rows_of_tables = [self.rows(table) for table in TABLES]
         starts = [self.index.rows(name).start_ns[self.rows(name)] for name in TABLES]
         start = np.concatenate(starts)
         table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), list(map(len, rows_of_tables)))
         rows = np.concatenate(rows_of_tables).astype(np.int64)
-        # Events are sorted already.
+        # Events alone are already sorted.
         if len(rows) > len(rows_of_tables[0]):
             order = np.lexsort((rows, table, start))
             start, table, rows = start[order], table[order], rows[order]
         return start, table, rows
 
     def summary_at(self, position: int) -> Brief:
-        """Return a summary of a match by its position in `sorted_matches`."""
+        """Return the summary of a match, given its position in `sorted_matches`."""
         _, table, rows = self.sorted_matches
         table_rows = self.index.rows(TABLES[table[position]])
         return event_summary(self.index, table_rows, int(rows[position]))
 
     def count_before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
-        """Return the number of matches before a row of a table, or up to it if `inclusive`."""
+        """Count the matches before a row of a table; `inclusive` counts the row itself."""
         starts, tables, rows = self.sorted_matches
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
@@ -252,16 +252,16 @@ class SearchHits:
         return sum(rank.count for rank in self.ranks)
 
     def summary_at(self, position: int) -> Brief:
-        """Return a summary of a match by its position among the matches of all ranks."""
+        """Return the summary of a match, given its position among the matches on all ranks."""
         for rank in self.ranks:
             if position < rank.count:
                 return rank.summary_at(position)
             position -= rank.count
-        raise IndexError("there are fewer matches")
+        raise IndexError("the position is beyond the last match")
 
 
 class NameSearch:
-    """Finds events by name; texts are matched against every distinct name once."""
+    """Finds events by name. A search text is matched against each distinct name once."""
 
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices
@@ -269,7 +269,7 @@ class NameSearch:
         self._used: Bools | None = None
 
     def search(self, text: str) -> SearchHits:
-        """Return the matches of a search text; the last few results are kept."""
+        """Return the matches of a search text. The latest results are cached."""
         return self._cache.get_or_compute(text, lambda: self._match(text))
 
     def _match(self, text: str) -> SearchHits:
@@ -283,7 +283,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and the positions in them of each pool's names, by the pool's id."""
+        """All distinct names, and by pool id the indices of the pool's names among them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names
@@ -292,8 +292,8 @@ class NameSearch:
         return pool.values, codes
 
     def names_used(self) -> Bools:
-        """Return the mask of names that an event, async or instant has; memoized."""
-        # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
+        """Return a mask of the names that occur in events, asyncs or instants. Cached."""
+        # Python 3.11 would hold a lock on the class while computing a `cached_property`.
         if self._used is None:
             names, codes = self._names
             used = np.zeros(len(names), np.bool_)
@@ -316,7 +316,7 @@ class NameSearch:
         }
 
     def next_match(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
-        """Answer ``find``: the match after or before `origin`, wrapping around at the end."""
+        """Answer ``find``: the match after or before `origin`, wrapping around at the ends."""
         hits = self.search(text)
         total = hits.total
         if not total:
@@ -337,9 +337,8 @@ class NameSearch:
 
 
 def _next_match(hits: SearchHits, origin: Mapping[str, Any], *, forward: bool) -> int:
-    """Return the position among the matches of all ranks after (or before) `origin`."""
     number, start = int(origin["rank"]), int(origin["start"])
-    # An origin without a row is before all matches that start at its time.
+    # Without a row, the origin precedes all matches that start at the same time.
     table = TABLES.index(origin.get("table") or "events")
     row = int(origin.get("id", -1))
     before = sum(

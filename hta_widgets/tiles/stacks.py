@@ -1,14 +1,15 @@
-"""Stacks of Python frames that the page folds into one row.
+"""Stacks of Python frames that the page can fold into a single row.
 
-A profile with stacks begins with rows that all show the same time, one frame below the other::
+A profile recorded with stacks begins with rows of nested frames that cover the same time::
 
     depth 0   <string>(1): <module>                    one event
     depth 1   multiprocessing/spawn.py(122): main      one event
     depth 2   train.py(184): main                      one event, with 5 children
     depth 3   train.py(82): train_step                 5 events
 
-No event of depths 0 and 1 has more than one child, so depths 0 to 2 are a stack, ``(0, 3)``: its
-first depth and its number of depths. They keep their lanes, which the page draws in one row.
+No event at depths 0 and 1 has more than one child, so depths 0 to 2 form a stack. It is stored as
+``(0, 3)``: first depth, number of depths. The lanes stay separate; only the page draws them as one
+row.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.trace import Trace
 
-#: Minimum number of lanes of a stack; fewer lanes are not worth folding.
+#: Smallest number of depths worth folding.
 MIN_FRAMES = 3
 
 
 def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
-    """Return the first depth and the number of depths of each stack, by the track's position."""
+    """Return the stacks, as pairs of first depth and number of depths, by track position."""
     is_frame = category_mask(trace, "python_function")
     if not is_frame.any():
         return {}
@@ -39,7 +40,7 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     branches[lane[children > 1]] = True
     stacks: dict[int, list[tuple[int, int]]] = {}
     for position, track in enumerate(tracks):
-        # Lane `nested` and the lanes after it have events that overlap without nesting.
+        # From lane `nested` on, events overlap without nesting.
         depths = slice(first_lane[position], first_lane[position] + track.nested)
         track_stacks = _chains(only_frames[depths], branches[depths])
         if track.role == "thread" and track_stacks:
@@ -48,7 +49,7 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _chains(only_frames: Bools, branches: Bools) -> list[tuple[int, int]]:
-    """Return runs of depths with frames only; only the last depth of a run may branch."""
+    """Return runs of depths that contain only frames and do not branch before their last depth."""
     continues_below = only_frames[:-1] & ~branches[:-1] & only_frames[1:]
     edges = np.flatnonzero(np.diff(np.concatenate(([0], continues_below.astype(np.int8), [0]))))
     return [

@@ -1,16 +1,16 @@
-"""Lanes of folded ranks: computed from a rank's events, or read from its file in a store.
+"""Lanes of folded ranks, computed from the events or read from the rank's file in a store.
 
-A folded rank has up to three lanes: device work other than communication (``gpu``), communication
-(``comm``), and the host's threads (``cpu``). Waits on streams are in none of them. Stores keep the
-lanes indexed, so that a job of many ranks is drawn without its events. A stored lane is a list of
-numbers, in which each array is replaced by its length; the arrays of all lanes of a rank follow
-each other in one column per type::
+A folded rank has up to three types of lanes: compute and copies (``gpu``), communication (``comm``)
+and host threads (``cpu``). Stores contain these lanes in indexed form, so that a job with many
+ranks can be drawn without reading its events. A lane is stored as a list of numbers in which arrays
+are represented by their lengths. The arrays of all lanes of a rank are concatenated, in one column
+per data type::
 
     columns  lanes.ns    [starts of lane 0 | prefix of lane 0 | ... | starts of lane 1 | ...]
              lanes.rows  [rows of lane 0 | rows of lane 1]
     lane 1   begin {"lanes.ns": 5210, "lanes.rows": 871, ...}, numbers [120, 121, ...]
 
-A damaged or outdated entry counts as missing; the lanes are then computed.
+If an entry is damaged or outdated, the lanes are computed from the events instead.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 _SYNC = KINDS.index("sync")
 RowIds = npt.NDArray[np.integer]
-#: Version of the stored lanes; raise it with any change of the arrays or their order.
-VERSION = 2
-#: Name of the entry of a rank's file with the position of each lane in the columns.
+#: Version of the format. Increase it when arrays or their order change.
+VERSION = 1
+#: Entry in a rank's file that states where each lane begins in the columns.
 FACT = "lanes"
 _COLUMNS: dict[str, npt.DTypeLike] = {
     "lanes.ns": np.int64,
@@ -44,7 +44,7 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
 }
 _NS, _ROWS, _KINDS = _COLUMNS
 _NO_ITEM = -1
-#: An item of a stored lane: a number, or a column and the array to store in it.
+#: An item of a stored lane: a number, or a pair of column and array.
 Item = int | tuple[str, Array | None]
 
 
@@ -57,7 +57,7 @@ def device_rows(table: EventTable) -> RowIds:
 
 
 def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
-    """Return the rows of a lane of a folded rank, in lane order; `device` is `device_rows`."""
+    """Return the rows of a folded lane in lane order; `device` is the result of `device_rows`."""
     if ref.role == "cpu":
         member: Bools = np.isin(np.arange(len(table.tracks)), ref.sources)
         member = member.take(table.track)
@@ -69,7 +69,7 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
 
 
 def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:
-    """Return an indexed lane of a folded rank; see `folded_rows`."""
+    """Index a folded lane. Parameters are those of `folded_rows`."""
     rows = folded_rows(table, ref, device)
     return index_lane(
         table.start_ns.take(rows),
@@ -80,7 +80,7 @@ def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:
 
 
 def stored_lane_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return columns with the indexed lanes of a folded rank, and each lane's position in them."""
+    """Return the folded lanes of a rank as columns, with the positions of each lane in them."""
     device = device_rows(table)
     arrays = {name: [np.empty(0, dtype)] for name, dtype in _COLUMNS.items()}
     lanes = []
@@ -101,7 +101,7 @@ def stored_lane_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, 
 
 
 def stored_lanes(table: EventTable) -> dict[LaneRef, EventLane]:
-    """Return the lanes in the file of a stored rank; none if they are missing or damaged."""
+    """Return the lanes in the file of a stored rank, or {} if they are missing or damaged."""
     file = table.file
     if file is None:
         return {}
@@ -120,7 +120,7 @@ def stored_lanes(table: EventTable) -> dict[LaneRef, EventLane]:
 
 
 def _lane_items(lane: EventLane) -> Iterator[Item]:
-    """Yield the numbers and arrays of a lane in the order in which `_Reader` takes them."""
+    """Yield the numbers and arrays of a lane in the order expected by `_Reader`."""
     yield from _span_items(lane.spans)
     yield lane.kind
     yield _ROWS, lane.rows
@@ -148,7 +148,7 @@ def _cover_items(cover: IntervalUnion | None) -> Iterator[Item]:
 
 
 class _Reader:
-    """Reads a lane from the columns of a store, starting at the positions `begin`."""
+    """Reads a lane from the columns of a store, starting at the positions in `begin`."""
 
     def __init__(
         self, columns: dict[str, Array], begin: dict[str, int], numbers: list[int]
@@ -158,7 +158,7 @@ class _Reader:
         self._numbers = iter(numbers)
 
     def lane(self) -> EventLane:
-        """Read the items of `_lane_items`; raise `ValueError` if they do not fit each other."""
+        """Read the items written by `_lane_items`; raise `ValueError` if they are inconsistent."""
         spans, kind = self._spans(), self._kind()
         rows, longest, durs = self._array(_ROWS), self._array(_NS), self._array(_NS)
         if rows is not None:
@@ -184,7 +184,7 @@ class _Reader:
     def _spans(self) -> IntervalIndex:
         cover = self._cover()
         if cover is None:
-            raise ValueError("expected the cover of spans, got none")
+            raise ValueError("the cover of the spans is missing")
         starts, ends, points = self._array(_NS), self._array(_NS), self._array(_NS)
         if starts is not None:
             _require(len(starts) == len(ends) and _is_ascending(starts) and _is_ascending(ends))
@@ -212,7 +212,7 @@ class _Reader:
 
 def _require(condition: bool) -> None:  # noqa: FBT001
     if not condition:
-        raise ValueError("the stored lanes do not fit the events")
+        raise ValueError("the stored lanes are inconsistent")
 
 
 def _is_ascending(values: Ints) -> bool:

@@ -1,9 +1,9 @@
-"""The reply to a request for tiles: which lanes, in which order, with which names.
+"""Replies to requests for tiles.
 
-`answer_tiles` adds lane after lane until the deadline or the size of the request is reached, and
-lists what is left, which the page requests next. Columns of all tiles and of all slices are
-concatenated; ``slice_first`` has the first slice of each tile, and one more number at the end. For
-example, two tiles with 1 and 2 slices::
+`answer_tiles` adds lanes until the deadline or the size limit of the request is reached. It lists
+the remaining lanes for the page's next request. The columns of all tiles and of all slices are
+concatenated. ``slice_first`` holds the index of the first slice of each tile, followed by the total
+number of slices. For example, two tiles with 1 and 2 slices::
 
     tile_lane    [4, 9]
     slice_first  [0, 1, 3]
@@ -43,16 +43,16 @@ from hta_widgets.trace.names import short_name
 
 
 class NameKeys:
-    """Assigns a key to every short name of the job."""
+    """Assigns a key to each short name in the job."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By id of a pool: the pool, and the key of each of its names, -1 if it has none yet.
+        #: By id of a pool: the pool and the keys of its names, -1 where none is assigned yet.
         self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:
-        """Return the keys of the names that have these codes in a rank's pool."""
+        """Return keys for the names with the given codes in a pool."""
         pool_keys = self._of_pool.get(id(pool))
         if pool_keys is None or len(pool_keys[1]) < len(pool):
             pool_keys = (pool, np.full(len(pool), -1, np.int64))
@@ -72,14 +72,15 @@ class NameKeys:
         return key
 
     def texts(self, keys: Ints) -> dict[str, str]:
-        """Return the short names by key, as JSON."""
+        """Return the short names by key, in JSON form."""
         return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
 
 
 TRIMMED: int = facts("flags")["slice"]["trimmed"]
 SPILLED: int = facts("flags")["slice"]["spilled"]
-#: Maximum bytes of a tile of events or counters in a compact reply with classes.
+#: Upper bounds on the bytes per tile in compact replies with classes, for events and counters.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
+#: Average bytes per slice.
 SLICE_BYTES = 20
 Answer = tuple[dict[str, Any], bytes | None]
 ReplyColumns = dict[str, tuple[str, npt.ArrayLike]]
@@ -87,7 +88,7 @@ SliceColumns = dict[str, Array]
 
 
 class TileQuery(Protocol):
-    """A request for tiles."""
+    """The fields of a ``tiles`` request."""
 
     level: int
     within_ms: float | None
@@ -97,7 +98,7 @@ class TileQuery(Protocol):
 
     @property
     def parts(self) -> Sequence[Any]:
-        """Parts of the request, each for tiles `first` … `last` - 1 of its `lanes`."""
+        """Parts of the request. Each asks for tiles `first` to `last` - 1 of its `lanes`."""
 
 
 def answer_tiles(
@@ -106,7 +107,7 @@ def answer_tiles(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,
 ) -> Answer:
-    """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
+    """Answer ``tiles``; the functions return the index of a lane and the classes of a rank."""
     level, within_ms = request.level, request.within_ms
     builder = _ReplyBuilder(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
@@ -114,7 +115,7 @@ def answer_tiles(
     left: list[dict[str, Any]] = []
     for part in request.parts:
         for index, number in enumerate(part.lanes):
-            # Answer at least one lane, or the page would repeat the request forever.
+            # Answer at least one lane. Otherwise the page would repeat the request forever.
             if builder.lanes_added and (time.perf_counter() >= due or builder.bytes > most_bytes):
                 left.append({"lanes": part.lanes[index:], "first": part.first, "last": part.last})
                 break
@@ -139,7 +140,7 @@ def _add_lane(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None,
 ) -> None:
-    """Add the tiles of a lane; `window` is the level, the first tile, and the end of the tiles."""
+    """Add the tiles of a lane; `window` holds the level, the first tile and the end."""
     builder.lanes_added += 1
     level, first, last = window
     ref, lane = rank_index.lane(number)
@@ -168,7 +169,7 @@ def _slice_columns(
 ) -> SliceColumns:
     if not len(positions):
         return {}
-    # Times are taken from the lane: the table's columns may not be loaded yet.
+    # Take times from the lane, since the columns of the table may not be loaded.
     named, rows = rank_index.names_of_lane(ref), lane.rows_of(positions)
     flags = lane.overlap_mask(positions).astype(np.uint8) * TRIMMED
     return {
@@ -201,7 +202,7 @@ class _ReplyBuilder:
     counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     tile_count: int = 0
-    #: Number of lanes handled so far, and the approximate size of the reply.
+    #: The number of lanes added, and the estimated size of the reply.
     lanes_added: int = 0
     bytes: int = 0
 

@@ -1,4 +1,4 @@
-"""The widgets: classes that connect the tiles and analyses of a job to its page."""
+"""The widgets, which connect the tiles and analyses of a job to a page."""
 
 from hta_widgets.widgets.dashboard import Dashboard
 from hta_widgets.widgets.timeline import Timeline

@@ -65,18 +65,18 @@ from hta_widgets.widgets.view import (
     traces_to_draw,
 )
 
-#: Traits that a saved page has unchanged.
+#: Traits that are written to saved pages as they are.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
-#: Charts in notebook outputs, and their width in px.
+#: The charts shown in notebook outputs without a kernel, and their width in px.
 _DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)
-#: Maximum time that a notebook output waits for the headline.
+#: Maximum time in ms for which a notebook output waits for the headline.
 _HEADLINE_MS = 2000
 
 T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by the name that `canonical` returns, computed on access and kept until `clear`."""
+    """Values by name, computed on access and kept until `clear`; `canonical` resolves aliases."""
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
@@ -112,26 +112,25 @@ class SelectionCache(Mapping[str, T], Generic[T]):
 
 
 class Dashboard(LinkedView):
-    """Show in linked panels how a job's time is spent, by rank and over time.
+    """Show how a job spends its time, by rank and over time, in linked panels.
 
     The dashboard has a headline, charts, a rank × time heatmap, tables and the timeline of one job.
-    A selection in one panel filters the other panels: click a bar, a cell or a row, or drag over a
-    range of time. A click with Ctrl adds to the selection; a click on the selection, or on empty
-    space, clears it. A chart marks its own selection instead of filtering by it. ``Ctrl+Z`` undoes.
+    Selecting something in one panel filters the others: click a bar, a cell or a row, or drag over
+    a time range. Ctrl+click adds to the selection; clicking the selection itself or empty space
+    clears it. A chart highlights its own selection instead of being filtered by it. Press
+    ``Ctrl+Z`` to undo.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what hta_widgets.load takes
-        What to show. For a `Selection`, its ranks and window are shown.
+        What to show. A `Selection` restricts ranks and time.
     panels : list of str, or list of lists of str, optional
         The panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
-        kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
-        names is arranged according to the available width; in a list of lists, each inner list is a
-        row of panels. Default: all panels with data; a line below the panels lists those without.
-        Users can also hide and show panels.
+        kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A flat list
+        is arranged to fit the width; in a list of lists, each inner list is a row. Default: all
+        panels with data; a line below them lists the rest. Users can hide and show panels.
     height : int, optional
-        Maximum height of the timeline's drawing in CSS pixels. Default: depends on its ranks,
-        within limits.
+        Maximum height of the timeline in CSS px. Default: depends on the number of ranks.
     color : {"kind", "name", "bound"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
@@ -142,35 +141,35 @@ class Dashboard(LinkedView):
     Attributes
     ----------
     selection : Selection
-        The current selection; a `Selection` of everything if nothing is selected. Assign it, or
-        call `select`. A clicked event does not filter figures, so it is only in `selected_events`.
+        The selection, by default everything. Assign to it, or call `select`. Clicking an event does
+        not filter the panels; the event is only in `selected_events`.
     scope : {"selection", "view", "job"}
-        What figures cover: the selection, which is the whole job if nothing is selected; all events
-        in the window of the timeline; or the whole job.
+        The data that figures cover: the selection (the whole job if nothing is selected), the
+        events in the window of the timeline, or the whole job.
     view : tuple of int
-        Window of the timeline, ns since ``TraceSet.origin_ns``.
+        Time window of the timeline, in ns since ``TraceSet.origin_ns``.
     panels : list
-        The shown panels, as above.
+        The panels shown, in the form of the parameter `panels`.
     metric : str
-        The metric of the heatmap.
+        The metric shown in the heatmap.
     frames : mapping of str to DataFrame
-        ``frames["kernel_breakdown"]`` is that analysis of the current selection, without the part
-        that its own panel selects; ids of panels also work. Frames are computed on access and kept
-        until the selection changes.
+        ``frames["kernel_breakdown"]`` is the result of that analysis for the current selection,
+        ignoring what was selected in its own panel. Panel ids can also be used. Frames are computed
+        on access and cached until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        The charts of the current selection by panel, each usable on its own.
+        Bokeh charts of the current selection, by panel. Each works on its own.
     headline : str
         The most important facts about the whole job, as sentences.
     findings : list of HeadlineFinding
-        The causes of lost time, most important first. Each has a `kind`, its `share` of the run, a
-        `text`, and the `selection` that shows it.
+        The causes of lost time, most important first. Each has a `kind`, a `share` of the run, a
+        `text`, and a `selection` that shows it.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 
     Raises
     ------
     TraceError
-        If `panels` or `metric` has an unknown name.
+        If a name in `panels` or `metric` is unknown.
 
     Examples
     --------
@@ -243,40 +242,40 @@ class Dashboard(LinkedView):
         self.panel_engine = PanelEngine(self.traces)
         self._clear_frames({"name": "clock"})
         self.__dict__.pop("_offline", None)
-        # Findings of the headline select windows, whose times change with the clock.
+        # Findings in the headline select time windows, which depend on the clock.
         self.set_trait("_headline", None)
         self._tables = base_tables(self.traces)
         super()._redraw()
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The timeline as a separate view, linked to this dashboard."""
+        """The timeline as a separate view that is linked to this dashboard."""
         return Timeline(
             self.traces, color=self.color, clock=None, _engine=self.engine, _state=self.state
         )
 
     @check_arguments
     def panel_frame(self, panel: str) -> pd.DataFrame:
-        """Return the numbers that a panel draws for the current selection.
+        """Return the data that a panel shows for the current selection.
 
         Parameters
         ----------
         panel : str
-            The id of a panel, such as ``"breakdown"``; or ``"summary"`` for the number of selected
+            Id of a panel, such as ``"breakdown"``, or ``"summary"`` for the number of selected
             events.
         """
         return self._panel_frames[panel]
 
     @check_arguments
     def export_table(self, name: str, path: str | os.PathLike[str]) -> str:
-        """Write one of `frames` as a table.
+        """Write a frame from `frames` to a file.
 
         Parameters
         ----------
         name : str
-            A panel, or the analysis that it shows.
+            Id of a panel, or name of the analysis that it shows.
         path : path-like
-            ``.csv``, ``.csv.gz`` or ``.parquet``.
+            A path that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
 
         Returns
         -------
@@ -286,7 +285,7 @@ class Dashboard(LinkedView):
         Raises
         ------
         TraceError
-            If the suffix is unknown, or the file cannot be written.
+            If the suffix is unknown or the file cannot be written.
         """
         return write_table(self.frames[name], path)
 
@@ -391,7 +390,7 @@ class Dashboard(LinkedView):
         return metric
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer a request of docs/protocol-requests.md."""
+        """Answer a request described in docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.panel_engine, self.engine)

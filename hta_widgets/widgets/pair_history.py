@@ -1,13 +1,13 @@
-"""A single history for the two timelines of a comparison.
+"""The joint history of the two timelines in a comparison.
 
-The state of each timeline has a history: ``past`` and ``future`` list its earlier and undone
-values. The history of the pair only has the order of their entries: acts, and the sides that each
-act changed. For example, after a selection on both sides and a zoom on the left, it has the sides
-``(0, 1)`` and ``(0,)``. The next undo steps back on side 0, and the one after it on both sides. The
-changes of one act arrive one side at a time and are added to the same entry.
+Each timeline has a history of its state: ``past`` and ``future``, lists of earlier and undone
+values. The joint history only records the order of these entries, as user actions ("acts") with the
+sides that they changed. For example, after a selection on both sides and a zoom on the left side,
+its entries have the sides ``(0, 1)`` and ``(0,)``: the first undo affects side 0, the second one
+both sides. The changes made by an act arrive one side at a time and are merged into a single entry.
 
-The page also changes histories, and sends them with the values. `history_move` infers the last
-action from the histories before and after it and from the new values.
+The page changes the histories too, and sends them together with the values. `history_move` infers
+the latest action from the old history, the new history and the new values.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 def history_move(
     old: Mapping[str, Any], new: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Literal["undo", "redo", "change"] | None:
-    """Return the action that changed a view's history from `old` to `new`, given its `values`.
+    """Return the action that led from history `old` to `new`, given the new `values` of the view.
 
-    Return None if no step was added or taken, for example after windows moved to another clock.
+    None means that no step was added or undone, for example because windows moved to another clock.
     """
     past, future = len(new["past"]) - len(old["past"]), len(new["future"]) - len(old["future"])
     if past < 0:
         return "undo" if future > 0 else None
     if new["future"]:
         return "redo" if future < 0 else None
-    # The future is empty after a change, and after the redo of the last undone entry. Only the redo
-    # restores that entry.
+    # The future is empty after a change, but also after redoing the last undone entry. Only a redo
+    # restores the values of that entry.
     if future == -1 and {**values, **old["future"][-1]} == values:
         return "redo"
-    # A full history does not grow; its first entry is dropped.
+    # When the history is full, it drops its first entry instead of growing.
     is_shifted = (
         len(old["past"]) == HISTORY_LENGTH
         and new["past"] != old["past"]
@@ -47,33 +47,33 @@ def history_move(
 
 
 class _Act(NamedTuple):
-    """A change by the user; its steps on both sides have the same `key`."""
+    """A user action. Its changes on the two sides share a `key`."""
 
     key: object
     sides: tuple[int, ...]
 
 
 class PairHistory:
-    """The order of the changes of several views, whose states have the values.
+    """The order of changes in several views. The values are stored in the states of the views.
 
-    It observes the histories of the views and records which view changed, whether Python or a page
-    changed it. `js/src/compare/history.ts` does the same for the buttons on the page.
+    The class observes the views' histories to record which view changed, whether the change was
+    made in Python or in the page. `js/src/compare/history.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
         self._past: list[_Act] = []
         self._future: list[_Act] = []
-        #: The sides that changed within `group_changes`, otherwise None.
+        #: The sides changed within `group_changes`; None outside of it.
         self._group: list[int] | None = None
         for side, view in enumerate(views):
             view.state.observe(partial(self._on_change, side), names="_history")
 
     @contextmanager
     def group_changes(self) -> Iterator[None]:
-        """Group all changes in this block, on either side, into one step."""
+        """Group all changes made in this block, on either side, into a single step."""
         self._group = []
-        self._name_act(uuid4().hex)  # the page's history also groups the changes of an act
+        self._name_act(uuid4().hex)  # lets the history of the page group these changes
         try:
             yield
         finally:
@@ -88,11 +88,11 @@ class PairHistory:
             view.state.act = act
 
     def undo(self) -> bool:
-        """Go back one step; return False if there is none."""
+        """Undo the last step; return False if nothing is left to undo."""
         return self._step(self._past, self._future, "undo")
 
     def redo(self) -> bool:
-        """Redo one undone step; return False if there is none."""
+        """Redo the last undone step; return False if nothing is left to redo."""
         return self._step(self._future, self._past, "redo")
 
     def _step(

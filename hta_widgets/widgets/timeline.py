@@ -32,55 +32,58 @@ from hta_widgets.widgets.view import (
 
 
 class Timeline(LinkedView):
-    """Draw every rank of a job on one zoomable timeline.
+    """Draw all ranks of a job on a zoomable timeline.
 
-    Every pixel shows the exact share of its time during which a lane is busy, and events with a
-    duration are visible at every zoom. Press ``?`` in the timeline for its keys and gestures.
+    Each pixel of a lane shows the exact share of time for which the lane is busy, and events of
+    nonzero duration are visible at every zoom level. Press ``?`` in the timeline for its keys and
+    gestures.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what hta_widgets.load takes
-        What to draw. For a `Selection`, its ranks and window are drawn.
+        What to draw. A `Selection` restricts ranks and time.
     tracks : str or sequence of str, optional
-        Show only tracks whose key matches this regular expression or is in this sequence.
+        Draw only tracks whose key matches a regular expression or is in a sequence.
     height : int, default 480
-        Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. The
-        drawing is lower if its rows need less. Users set it by dragging the lower edge.
+        Maximum height in CSS px, excluding toolbar, status line and panels. The timeline is lower
+        if its rows need less space. Users can change the height by dragging the lower edge.
     color : {"kind", "name", "bound"}, default "kind"
-        Color events by kind, or give each name its own shade of the kind's color. With ``"kind"``,
-        host calls are colored by name in views shorter than a step. With ``"bound"``, the color
-        shows what limits the work, FLOPs or bytes, and how close it is to that limit; jobs without
-        shapes are colored by kind.
+        Color events by kind, or in a shade of the kind's color that depends on the name. With
+        ``"kind"``, host calls are colored by name in views shorter than a step. With ``"bound"``,
+        colors show whether FLOPs or bytes limit the work, and how close it is to that limit; jobs
+        recorded without shapes are colored by kind.
     folded : bool, optional
-        Draw each group of similar ranks (`analysis.rank_clusters`) as one row, and outliers as
-        separate rows; numbers still cover all ranks. Default: above 16 ranks.
+        Draw each cluster of similar ranks (`analysis.rank_clusters`) as a single row, and outliers
+        as separate rows. Figures still cover all ranks. Default: True if there are more than 16
+        ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
-        The clock to draw on: as recorded, or fitted so that ranks leave collectives together
-        (`TraceSet.with_clock`). ``"auto"`` matches all collectives, and uses the fitted clock if
-        the residual of a rank on the recorded clock exceeds twice that on the fitted one plus 1 µs.
-        None: the clock of the traces.
+        The clock to use: as recorded, or fitted so that all ranks leave a collective at the same
+        time (`TraceSet.with_clock`). ``"auto"`` matches all collectives and takes the fitted clock
+        if the residual of any rank on the recorded clock is larger than twice its residual on the
+        fitted clock plus 1 µs. None keeps the clock of the traces.
 
     Attributes
     ----------
     view : tuple of int
-        The shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
+        The time window, in ns since ``TraceSet.origin_ns``. Assign None to show the whole job.
     selection : Selection
-        The selection; if nothing is selected, the clicked event, or else everything.
+        The selection. If nothing is selected: the clicked event, or everything.
     selected_event : tuple of int or None
         ``(rank, id)`` of the event whose details are shown.
     search : str
-        Names to mark: plain text, or ``/regular expression/``.
+        Text that highlighted names contain, or ``/regular expression/``.
     color : {"kind", "name", "bound"}
-        How events are coloured.
+        How events are colored; see the parameter `color`.
     pinned : list of str
-        ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` pins one of its tracks.
+        What is pinned to the top: ``"5"`` for rank 5, ``"5/GPU 0 · stream 7"`` for one of its
+        tracks.
     folded : bool
-        Whether similar ranks are folded; not shared between linked views, and ignored by undo.
+        Whether similar ranks are folded. Not shared by linked views and not part of the history.
     clock : {"recorded", "fitted"}
-        The clock that is drawn; assign it, or press its badge in the page. All times of `view`,
-        `selection` and frames are on this clock, and so are the ``traces`` of this view: pass them
-        to analyses and `export_trace`. Windows keep their position on the lowest rank. Linked views
-        share the clock, and undo ignores it.
+        The clock in use. Assign to it, or click its badge in the page, to change it. Times in
+        `view`, `selection` and frames are on this clock, as are the ``traces`` of this view, which
+        can be passed to analyses and `export_trace`. Windows keep their position on the lowest
+        rank. The clock is shared between linked views, and undo ignores it.
 
     Examples
     --------
@@ -136,19 +139,20 @@ class Timeline(LinkedView):
         view: tuple[Time, Time] | None = None,
         theme: ThemeName = "light",
     ) -> str:
-        """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
+        """Write the current view as an SVG file: all rows, with a legend and a scale bar.
 
-        The picture is drawn in Python, without a browser. Ranks are folded as in this timeline.
-        Ranks that a user opened in a page are only drawn by the page's own export.
+        The picture is drawn in Python and needs no browser. Ranks are folded as in this timeline.
+        Ranks that a user unfolds in the page appear only in pictures exported there.
 
         Parameters
         ----------
         path : path-like
         width : float, default 1200
-            In px. A picture of at least 900 px shows totals per rank; below 760 px, names of lanes
-            are omitted.
+            Width in px. From 900 px on, the picture shows totals per rank; below 760 px, it has no
+            lane names.
         view : tuple of int, optional
-            The window since the origin, in ns or as in ``"12.3ms"``. Default: the shown window.
+            Window since the origin, in ns or as text such as ``"12.3ms"``. Default: the current
+            window.
         theme : {"light", "dark"}
 
         Returns
@@ -159,7 +163,7 @@ class Timeline(LinkedView):
         Raises
         ------
         TraceError
-            If the picture is too narrow, the window is empty, the theme is unknown, or the file
+            If the width is too small, the window has no length, the theme is unknown or the file
             cannot be written.
 
         Examples
@@ -169,7 +173,7 @@ class Timeline(LinkedView):
         state = self.state.snapshot()
         if view is not None:
             state["view"] = list(as_window(view))
-        # If another panel of a dashboard selected ranks, only these are shown.
+        # If ranks were selected in another panel of a dashboard, only they are shown.
         ranks = (state["selection"] or {}).get("ranks")
         is_chosen_elsewhere = state["ranks_from"] not in {"", "timeline"}
         text = timeline_svg(
@@ -197,8 +201,8 @@ def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
             wanted = set(tracks)
         except TypeError:
             raise TraceError(
-                f"tracks={tracks!r} is neither text nor a list",
-                remedy="Give a regular expression, or a list of names of tracks.",
+                f"tracks={tracks!r} is neither a string nor a list",
+                remedy="Give a regular expression, or a list of track names.",
             ) from None
     if wanted.isdisjoint(keys):
         raise TraceError(

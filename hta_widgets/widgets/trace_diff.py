@@ -1,4 +1,4 @@
-"""The view of two runs: both timelines, tables, findings, and a common history."""
+"""The view of two runs: both timelines, tables, findings and a joint history."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 
 
 class SideTimeline(Timeline):
-    """The timeline of one run, which opens a comm only when it is displayed separately.
+    """The timeline of one run. It opens a comm only if it is displayed separately.
 
-    The page of a comparison draws both runs and only needs the state of each timeline.
+    The page of a comparison draws the two runs and only needs the state of each timeline.
     """
 
     def open(self) -> None:
-        """Do nothing: `model_id` opens the comm."""
+        """Do nothing. The comm is opened by `model_id`."""
 
     @property
     def model_id(self) -> str:
-        """The id of the model, which is opened on first access."""
+        """The id of the model. The first access opens the model."""
         super().open()
         model_id: str = super().model_id
         return model_id
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return both sides as selections of trace sets that use the same kind of clock."""
+    """Return the two sides as selections, with their trace sets on the same kind of clock."""
     sides = [_as_selection(load_if_needed(side, "TraceDiff")) for side in (before, after)]
     owners = with_same_clock(clock, *(side.owner for side in sides))
     return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
@@ -87,7 +87,7 @@ def _as_selection(source: DiffSource) -> Selection:
 
 
 def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparison:
-    """Return a comparison with swapped sides."""
+    """Return the comparison with its sides swapped."""
     before, after = comparison.sides
     steps = None
     if before.has_steps:
@@ -105,7 +105,7 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side initially shows: its steps, or None for everything."""
+    """Return the initial window of a side: its steps, or None to show everything."""
     starts, ends = side.envelope()
     start_ns = int(starts.min())
     end_ns = max(int(ends.max()), start_ns + 1)
@@ -117,7 +117,7 @@ def first_window(
 def aligned_window(
     comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the other side's window that corresponds to a window of the side `lead`."""
+    """Return the window on the other side that corresponds to a window on the side `lead`."""
     alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
@@ -125,64 +125,64 @@ def aligned_window(
     return window[0] + offset_ns, window[1] + offset_ns
 
 
-#: Frames of any two runs with events.
+#: Frames available for any two runs with events.
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: Traits that a saved page has unchanged.
+#: Traits that are written to saved pages as they are.
 _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
 class TraceDiff(anywidget.AnyWidget):
-    """Show the changes between two runs, on one time axis, call by call.
+    """Show the differences between two runs on a common time axis, call by call.
 
-    The view has a headline, the aligned steps of both runs, the causes of the difference, names
-    that changed, the operator tree of both runs, and both timelines, each rank of the second run
-    below the same rank of the first. If a call is selected on one side, the other side shows its
-    partner.
+    The view consists of a headline, the aligned steps of both runs, the causes of the difference,
+    names that changed, the operator tree of both runs, and the timelines, with each rank of the
+    second run below the same rank of the first. If a call is selected on one side, its partner is
+    shown on the other.
 
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what hta_widgets.load takes
-        Two jobs; or two ranks, steps or windows of one job, as selections.
+        Two jobs, or two selections of ranks, steps or windows in the same job.
     ranks : {"auto", "number", "representative"} or mapping, optional
-        How ranks are paired; see `hta_widgets.diff.compare`.
+        How to pair ranks. See `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
-        How steps are paired; see `hta_widgets.diff.compare`.
+        How to pair steps. See `hta_widgets.diff.compare`.
     labels : (str, str), optional
-        Names of the two sides.
+        Names of the sides.
     align : {"steps", "first_step", "collectives", "absolute", "scaled"}, default "steps"
-        How the runs are put on one time axis; see `hta_widgets.diff.align`.
+        How to place the runs on a common time axis. See `hta_widgets.diff.align`.
     height : int, default 820
-        Maximum height of the drawing of both timelines in CSS pixels.
+        Maximum total height of the two timelines in CSS px.
     color : {"change", "kind", "name"}, default "change"
-        Color events by their change, or as in a `Timeline`.
+        Color events by how they changed, or as in a `Timeline`.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
-        The clock of both sides, as in `Timeline`. ``"auto"`` uses the fitted clock for both if it
-        is clearly better for one of them.
+        The clock of both sides, as in `Timeline`. With ``"auto"``, both sides use the fitted clock
+        if it is clearly better for either of them.
 
     Attributes
     ----------
     left, right : Timeline
-        The timelines of before and after; not coupled if they are displayed separately.
+        The timelines of the two runs. They are not coupled if displayed separately.
     table : DataFrame
-        Count and time of each name in both runs: `hta_widgets.diff.names`.
+        Count and time by name in both runs; the result of `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
-        All tables: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
-        changes, names, operators, pairs, icicle, slots``, and tables of formats; computed on
-        access.
+        Tables by name: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
+        changes, names, operators, pairs, icicle, slots``, and any tables of the traces' formats.
+        Computed on access.
     findings : list of Finding
-        The changes, as sentences.
+        The changes as sentences.
     selection : (Selection, Selection)
-        The selection before and after.
+        The selections on both sides.
     pair : int or None
-        The shown pair of ranks (of ``comparison.rank_pairs``); None for all.
+        Index in ``comparison.rank_pairs`` of the pair of ranks shown; None for all pairs.
     align, coupled, swapped, color
-        As shown on the page; assign to change them. Swapping only affects the page.
+        The settings of the page. Assign to change them. Swapping sides only affects the page.
 
     Raises
     ------
     TraceError
-        If a side has no ranks, or a rank or step does not exist.
+        If a side has no ranks, or if a rank or step does not exist.
 
     Examples
     --------
@@ -255,19 +255,18 @@ class TraceDiff(anywidget.AnyWidget):
             )
             if window is not None:
                 timeline.state.view = window
-            # Classes of change belong to this comparison, because a run may be part of several
-            # comparisons.
+            # A run may be part of several comparisons, each with its own classes of change.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
 
     @property
     def sides(self) -> tuple[Timeline, Timeline]:
-        """The timelines of before and after."""
+        """The timelines of the runs before and after."""
         return self.left, self.right
 
     @property
     def table(self) -> pd.DataFrame:
-        """Count and time of each name: `hta_widgets.diff.names`, or the format's table."""
+        """Count and time by name (`hta_widgets.diff.names`), or the table of the format."""
         if self._answers.has_events:
             return self.frames["names"]
         tables = self._answers.tables
@@ -275,7 +274,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The changes as sentences, most important first; empty if nothing changed."""
+        """The changes as sentences, most important first. Empty without changes."""
         return diff.findings(self.comparison)
 
     def _check_frame_name(self, name: str) -> str:
@@ -303,7 +302,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @property
     def selection(self) -> tuple[Selection, Selection]:
-        """The selection before and after."""
+        """The selections on both sides, before and after."""
         return self.left.selection, self.right.selection
 
     @check_arguments
@@ -313,8 +312,8 @@ class TraceDiff(anywidget.AnyWidget):
         Parameters
         ----------
         what : str, pair or None
-            A pandas query over event columns, for both sides; a pair of arguments for
-            `Timeline.select`, for before and after; or None to select everything.
+            A pandas query over the event columns for both sides, a pair of arguments for
+            `Timeline.select` (before, after), or None to select everything.
 
         Returns
         -------
@@ -328,20 +327,20 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
-        """Show a window of one side and the corresponding window of the other.
+        """Show a window on one side, and the corresponding window on the other side.
 
         Parameters
         ----------
         start_ns, end_ns : int or str
-            The window since the origin of that side, in ns or as text such as ``"12.3ms"``.
+            Window since the origin of that side, in ns or as text such as ``"12.3ms"``.
         side : {"before", "after"}, default "before"
-            The side of these times. If the sides are coupled, the other one follows according to
-            the chosen alignment.
+            The side that the window refers to. If the sides are coupled, the other side follows
+            according to the alignment.
 
         Raises
         ------
         TraceError
-            If the window is empty, or the side is unknown.
+            If the window has no length or the side is unknown.
         """
         lead = SIDES.index(side)
         window = validate_window(start_ns, end_ns)
@@ -349,28 +348,28 @@ class TraceDiff(anywidget.AnyWidget):
             if self.coupled and self._answers.has_events:
                 other = aligned_window(self.comparison, self.align, lead, window)
                 self.sides[1 - lead].zoom_to(*other)
-            # The page follows the side that moved last.
+            # The page follows the side that was moved last.
             self.sides[lead].zoom_to(*window)
 
     @check_arguments
     def link(self, other: LinkedView, *, side: SideName = "after") -> None:
-        """Share window and selection of one side with a timeline or dashboard of that run.
+        """Link the timeline of one side to a timeline or dashboard of the same run.
 
         Parameters
         ----------
         other : Timeline or Dashboard
-            Takes over the state of that side's timeline.
+            The view to link. It takes over the state of that side.
         side : {"before", "after"}, default "after"
         """
         self.sides[SIDES.index(side)].link(other)
 
     def selected_events(self) -> pd.DataFrame:
-        """Return the selected events of both sides.
+        """Return the selected events on both sides.
 
         Returns
         -------
         DataFrame
-            As ``TraceSet.events``, with ``side`` (``before``, ``after``) as the first column.
+            As in ``TraceSet.events``, with ``side`` (``before`` or ``after``) as the first column.
         """
         parts = []
         for word, view in zip(SIDES, self.sides, strict=True):
@@ -381,10 +380,10 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write both sides as one trace, each under its name; see `hta_widgets.export.export_pair`.
+        """Write both sides to a single trace file; see `hta_widgets.export.export_pair`.
 
-        Only the selection is written. For a side without a selection, all compared events are
-        written.
+        Only selected events are written. If nothing is selected on a side, all of its compared
+        events are written.
         """
         chosen = [
             source if view.selection.is_everything else view.selection.of(source.traces)
@@ -395,18 +394,18 @@ class TraceDiff(anywidget.AnyWidget):
         return export_pair(chosen[0], chosen[1], Path(path), labels=labels, **options)
 
     def undo(self) -> bool:
-        """Go back one change of window or selection, on the side that changed last."""
+        """Undo the last change of window or selection, on the side where it was made."""
         return self._history.undo()
 
     def redo(self) -> bool:
-        """Redo one undone step; return False if there is none."""
+        """Redo the last undone step; return False if nothing is left to redo."""
         return self._history.redo()
 
     @check_arguments
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
-        """Write both timelines as one vector picture, colored as shown, before above after.
+        """Write both timelines as an SVG file in the current colors, the run before on top.
 
         Parameters
         ----------
@@ -423,7 +422,7 @@ class TraceDiff(anywidget.AnyWidget):
         Raises
         ------
         TraceError
-            As `Timeline.to_svg`; also if the runs have no events.
+            As for `Timeline.to_svg`, and if the runs have no events.
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
@@ -450,13 +449,13 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
-        """Write this comparison as one page that needs no kernel and no network.
+        """Write this comparison as a self-contained page that works offline and without a kernel.
 
         Parameters
         ----------
         path : path-like
         max_mb : float, default 25
-            Embed detail until the page would exceed this size; the page states what was omitted.
+            Page size in MB up to which detail is embedded. The page states what is left out.
 
         Returns
         -------
@@ -494,7 +493,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # Half the usual width, because two full pictures are often too large for a notebook.
+        # Use half the usual width, as two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title,
@@ -503,7 +502,7 @@ class TraceDiff(anywidget.AnyWidget):
         )
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer a request of docs/protocol-requests.md."""
+        """Answer a request described in docs/protocol-requests.md."""
         if isinstance(request, Mapping) and "side" in request:
             side = request["side"]
             if side not in (0, 1):

@@ -1,4 +1,4 @@
-"""Common parts of all views: state with history, loading, requests, saved files."""
+"""Common parts of all views: shared state with history, loading, requests and export."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: Traits that linked views share; a history entry has a value for each.
+#: Traits shared by linked views. A history entry has a value for each of them.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
 #: What figures cover.
 SCOPES = ("selection", "view", "job")
-#: Traits of views with the same values as in the state; other values are converted.
+#: Traits with the same value in views and in the state. The rest are converted.
 _SIMPLE_TRAITS = ("clock", "selected_event", "search", "color", "pinned", "scope")
-#: Names of clocks in views, and their names in `TraceSet.with_clock`.
+#: Maps the names of clocks in views to those in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
@@ -48,17 +48,17 @@ HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name", "bound"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
-MAX_UNFOLDED = 16  # with more ranks, similar ones are folded by default
+MAX_UNFOLDED = 16  # if there are more ranks, similar ones are folded by default
 
 
 def page_target(path: str, *, overwrite: bool) -> Path:
-    """Return the path of a file that a page asks to write."""
+    """Return the path of a file that the page asks to write, or raise an error."""
     target = target_path(path)
     if options.export_dir is not None:
         folder = target_path(options.export_dir).resolve()
         with write_errors(folder):
             target = folder / target
-            # The file may be a link, which is replaced, so only its folder is resolved.
+            # Only the folder is resolved: if the file itself is a link, it will be replaced.
             is_inside = target.name != ".." and target.parent.resolve().is_relative_to(folder)
         if not is_inside:
             raise TraceError(
@@ -79,10 +79,10 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 
 
 class State(anywidget.AnyWidget):
-    """The shared state of linked views, as a widget without a view.
+    """The shared state of linked views; a widget without a view.
 
-    Views in the page observe it directly, so links work while the kernel is busy or disconnected.
-    Views in Python observe the same traits.
+    Views in the page observe it directly, so linked views work while the kernel is busy or
+    disconnected. Views in Python observe the same traits.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -100,7 +100,7 @@ class State(anywidget.AnyWidget):
     def __init__(self, **traits: object) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
-        #: Name of the act that changes this state together with other states.
+        #: Id of the current act if it also changes other states.
         self.act: str | None = None
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -108,7 +108,7 @@ class State(anywidget.AnyWidget):
         self.observe(self._record, names=list(SHARED))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the shared values as JSON, which form a history entry."""
+        """Return the shared values in JSON form, as for a history entry."""
         values = {name: getattr(self, name) for name in SHARED}
         return {
             name: list(value) if isinstance(value, (tuple, list)) else value
@@ -116,20 +116,20 @@ class State(anywidget.AnyWidget):
         }
 
     def undo(self) -> bool:
-        """Go back one change of the shared state; return False if there is none."""
+        """Undo the last change of the shared state; return False if none is left."""
         return self._step("past", "future")
 
     def redo(self) -> bool:
-        """Redo one undone change; return False if there is none."""
+        """Redo the last undone change; return False if none is left."""
         return self._step("future", "past")
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply the page's values without recording them: the page records its own gestures."""
+        """Apply values from the page without recording them; the page records its own changes."""
         with self.without_history():
             super().set_state(sync_data)
 
     def move(self, by_ns: int) -> None:
-        """Move the windows of all values and of the history."""
+        """Move the windows in the current values and in the history."""
 
         def shift_times(values: Mapping[str, Any]) -> dict[str, Any]:
             shifted = {**values}
@@ -195,7 +195,7 @@ class State(anywidget.AnyWidget):
 
 
 def validate_window(start: Time, end: Time) -> tuple[int, int]:
-    """Return a window in ns; raise a `TraceError` if it is empty."""
+    """Convert a window to ns, or raise a `TraceError` if it has no length."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
         raise TraceError(
@@ -206,7 +206,7 @@ def validate_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """Trait for a selection of a view's traces, which accepts what `LinkedView.select` accepts."""
+    """A trait for a selection of a view's traces; it accepts what `LinkedView.select` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -218,7 +218,7 @@ class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets ta
 
 
 def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
-    """Return a selection of `traces`; on another clock, its window moves with the lowest rank."""
+    """Bind a selection to `traces`. On another clock, its window moves with the lowest rank."""
     owner = selection.traces
     offset_ns = 0
     if owner is not None and owner.clock != traces.clock:
@@ -229,7 +229,7 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class WindowTrait(t.Tuple):
-    """Trait for a window, which accepts times like `LinkedView.zoom_to`."""
+    """A trait for a window; it accepts the same times as `LinkedView.zoom_to`."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -239,11 +239,11 @@ class WindowTrait(t.Tuple):
 
 
 class LinkedView(anywidget.AnyWidget):
-    """A view of a job that mirrors the state of linked views.
+    """A view of a job that follows the shared state of linked views.
 
-    It draws what `Timeline` accepts. `engine` may be the engine of another view of the same traces,
-    and `state` a state to follow; both are new by default. `traits` are the traits that only the
-    subclass has.
+    `traces` may be anything that `Timeline` accepts. By default, the view has its own `engine` and
+    `state`. Pass those of another view of the same traces to share them. `traits` are those of the
+    subclass.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
@@ -288,14 +288,13 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """The ranks and tracks to draw, which do not depend on the window."""
+        """The ranks and tracks, independent of the window."""
         scene: dict[str, Any] = self._scene
         return scene
 
     def _switch(self, _change: object) -> None:
-        """Draw on the other clock; windows keep their position on the rank that does not move."""
-        # The clock of the state is set first, because each change below copies the state into this
-        # view.
+        """Switch to the other clock. Windows keep their position on the rank that does not move."""
+        # Set the clock of the state first, because each change below copies the state to this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -321,12 +320,12 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def whole(self) -> tuple[int, int]:
-        """The range from the first start to the last end, in ns since the origin."""
+        """The time range of all ranks, in ns since the origin."""
         start_ns, end_ns = self.traces.span_ns
         return int(start_ns), max(int(end_ns), 1)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer a request of docs/protocol-requests.md."""
+        """Answer a request described in docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.engine)
@@ -337,7 +336,7 @@ class LinkedView(anywidget.AnyWidget):
         Parameters
         ----------
         start_ns, end_ns : int or str
-            The window since the origin, in ns or as text such as ``"12.3ms"``.
+            Window since the origin, in ns or as text such as ``"12.3ms"``.
 
         Raises
         ------
@@ -359,10 +358,10 @@ class LinkedView(anywidget.AnyWidget):
         Parameters
         ----------
         what : str, DataFrame or Selection, optional
-            A pandas query over event columns, a frame of events (with ``rank`` and ``id``) or a
-            `Selection`.
+            A pandas query over the event columns, a frame with the columns ``rank`` and ``id``, or
+            a `Selection`.
         sql : str, optional
-            Instead of `what`: a query for `TraceSet.sql` that returns ``rank`` and ``id``.
+            A query for `TraceSet.sql` that returns ``rank`` and ``id``, instead of `what`.
         **conditions
             ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as in
             `TraceSet.select`. Without `what` and conditions, everything is selected.
@@ -374,7 +373,7 @@ class LinkedView(anywidget.AnyWidget):
         """
         if sql is not None:
             if what is not None:
-                raise TraceError("select() takes sql=, or a query or frame, not both")
+                raise TraceError("select() takes either sql= or a query or frame, not both")
             what = self.traces.sql(sql)
         if isinstance(what, Selection):
             what = rebind_selection(what, self.traces)
@@ -382,38 +381,38 @@ class LinkedView(anywidget.AnyWidget):
         return self.selection
 
     def selected_events(self) -> pd.DataFrame:
-        """Return the events of the selection, not clipped, like ``TraceSet.events``.
+        """Return the selected events, not clipped to the window, as in ``TraceSet.events``.
 
         Returns
         -------
         DataFrame
-            The columns of ``Trace.events`` and ``rank``. If nothing is selected: the clicked event,
-            or else all events.
+            The columns of ``Trace.events``, plus ``rank``. If nothing is selected, the frame has
+            the clicked event or, without one, all events.
         """
         return (self._clicked_event() or self.selection).events()
 
     @check_arguments
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
+        """Write the selection to a new trace file; see `hta_widgets.export_trace`."""
         return export_trace(self.traces, target_path(path), self.selection, **options)
 
     @check_arguments
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
-        """Write this view as one self-contained page that needs no kernel and no network.
+        """Write this view as a self-contained page that works offline and without a kernel.
 
         Parameters
         ----------
         path : path-like
         max_mb : float, default 25
-            Embed detail level by level until the page would exceed this size; the page states where
-            detail was omitted.
+            Page size in MB up to which detail is embedded, level by level. The page states where
+            detail is missing.
 
         Returns
         -------
         str
             The path.
         """
-        target = target_path(path)  # raises before seconds of work
+        target = target_path(path)  # raises an error before the slow work begins
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
@@ -427,32 +426,32 @@ class LinkedView(anywidget.AnyWidget):
         return None
 
     def undo(self) -> bool:
-        """Undo one change of view, selection, search, color or pins; return if one was left."""
+        """Undo the last change of view, selection, search, color or pins; False if none is left."""
         return bool(self.state.undo())
 
     def redo(self) -> bool:
-        """Redo one undone change; return False if there is none."""
+        """Redo the last undone change; return False if none is left."""
         return bool(self.state.redo())
 
     @check_arguments
     def link(self, other: LinkedView) -> None:
-        """Link two views so that they share window, selection, search, colors and pins.
+        """Link two views, so that they share window, selection, search, colors and pins.
 
         Parameters
         ----------
         other : Timeline or Dashboard
-            Takes over this view's state.
+            The view to link. It takes over the state of this view.
         """
         if other.state is not self.state:
             other._follow(self.state)
 
     def close(self) -> None:
-        """Close the widget; running requests of its page are canceled."""
+        """Close the widget and cancel the running requests of its page."""
         self._stop()
         super().close()
 
     def _stop(self) -> None:
-        # Also called after a failed __init__.
+        # Without an engine, `__init__` has failed.
         if hasattr(self, "engine"):
             self.engine.stop()
 
@@ -527,7 +526,7 @@ class LinkedView(anywidget.AnyWidget):
 def traces_to_draw(
     source: object, viewer: str = "Timeline", clock: Clock | None = None
 ) -> TraceSet:
-    """Return the traces that a view draws, loading them if needed; a clock of None keeps theirs."""
+    """Load the argument of a view and return its traces, on the given clock unless that is None."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
         loaded = TraceSet([loaded])
@@ -539,20 +538,20 @@ def traces_to_draw(
 
 
 def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all trace sets on the same kind of clock; "auto" is fitted if any set needs it."""
+    """Return all sets on the same clock; with "auto", on the fitted clock if any set needs it."""
     if clock is None:
         return sets
     if clock == "auto":
         if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
             return sets
         clock = "fitted"
-    # A trace set that is given twice remains one set.
+    # Map by id, so that a set passed twice remains a single set.
     moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
     return tuple(moved[id(traces)] for traces in sets)
 
 
 def load_if_needed(source: object, viewer: str) -> TraceSet | Trace | Selection:
-    """Return a view's argument, after loading it if it is a path or another source."""
+    """Return the argument of a view, loaded if it is a path or another source."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source
     if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):

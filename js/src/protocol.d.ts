@@ -200,10 +200,10 @@ export interface Requests {
 }
 
 /**
- * The reply to a request that failed.
+ * The reply to a failed request.
  *
- * `code` is the part that programs compare. `message` and `remedy` are sentences for users.
- * `detail` is the end of the stack trace of an `internal_error`.
+ * `code` is meant for programs, `message` and `remedy` for users. `detail` is the end of the stack
+ * trace of an `internal_error`.
  */
 export type ErrorReply = {
   code:
@@ -219,7 +219,7 @@ export type ErrorReply = {
   detail?: string;
 };
 
-/** A summary of an event. */
+/** The summary of an event. */
 export type Brief = {
   rank: number;
   table: "events" | "asyncs" | "instants";
@@ -232,7 +232,7 @@ export type Brief = {
   dur: number;
 };
 
-/** An event and its place; `track` is the track's key, `correlation` is -1 without one. */
+/** An event and where it is drawn. `track` is a track key; `correlation` is -1 if unknown. */
 export type DetailedEvent = {
   rank: number;
   table: "events" | "asyncs" | "instants";
@@ -252,7 +252,7 @@ export type DetailedEvent = {
   correlation: number | null;
 };
 
-/** An arrow of an event; `delay` is from the end of the source to the start of the target. */
+/** An arrow at an event; `delay` is from the end of its source to the start of its target. */
 export type Flow = {
   kind: string;
   direction: "out" | "in";
@@ -260,7 +260,7 @@ export type Flow = {
   delay: number;
 };
 
-/** Durations of the events of one name and category on one rank. */
+/** Durations of the events with the same name and category on one rank. */
 export type SameName = {
   count: number;
   sum: number;
@@ -274,11 +274,11 @@ export type SameName = {
 };
 
 /**
- * Events around the call that launched a device event; each list innermost first.
+ * Events around the call that launched a device event. Lists start with the innermost.
  *
- * `modules` are `nn.Module`s and `frames` Python functions. `shapes` describe the innermost
- * operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
- * call belongs to the backward pass.
+ * `modules` are of type `nn.Module`, `frames` are Python functions, and `shapes` are the input
+ * shapes of the innermost operator, as written in the file. If the call belongs to a backward
+ * pass, `forward` is the corresponding operator of the forward pass.
  */
 export type LaunchedBy = {
   operators: readonly Brief[];
@@ -289,10 +289,10 @@ export type LaunchedBy = {
 };
 
 /**
- * Device events launched by the calls in a host event, at any depth.
+ * Device events launched by calls within a host event, at any depth.
  *
- * `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
- * start of its event. `ids` is null if there are more events than a selection may name.
+ * `dur` is their total duration, `delay` the median time from the start of a call to the start of
+ * its event. `ids` is null if there are too many for a selection.
  */
 export type LaunchedKernels = {
   count: number;
@@ -302,9 +302,9 @@ export type LaunchedKernels = {
 };
 
 /**
- * The reply to `launches`: a device event's call, or the device events of a host event.
+ * The reply to `launches`: the call of a device event, or the device events of a host event.
  *
- * `kernels` is empty if there are more than can be drawn; `count` is the number of all.
+ * `kernels` is empty if there are too many to draw; `count` is their total number.
  */
 export type Launches = {
   call: Brief | null;
@@ -312,7 +312,7 @@ export type Launches = {
   count: number;
 };
 
-/** The reply to `event`; the first of `parents` is the innermost. */
+/** The reply to `event`. `parents` are ordered from innermost to outermost. */
 export type EventDetail = {
   event: DetailedEvent;
   parents: readonly Brief[];
@@ -325,10 +325,10 @@ export type EventDetail = {
 };
 
 /**
- * The figures of the operator call that an event belongs to, with all its kernels.
+ * Figures for the operator call that an event belongs to, including all of its kernels.
  *
- * The columns of `analysis.operator_efficiency` for one call: `device_ns` is the time of its
- * kernels. Unknown figures are null, with a `reason`.
+ * The fields are columns of `analysis.operator_efficiency`, for a single call; `device_ns` is the
+ * total time of its kernels. Unknown figures are null, and `reason` states why.
  */
 export type CallFigures = {
   call: Brief;
@@ -350,12 +350,12 @@ export type CallFigures = {
   peak_certainty: string;
 };
 
-/** The reply to `efficiency`; null for an event without figures, or a job without shapes. */
+/** The reply to `efficiency`: null if the event has no figures, or the job no shapes. */
 export type EfficiencyReply = {
   figures: CallFigures | null;
 };
 
-/** The reply to `cell`; `min` and `max` are a counter's, `count` is null if unknown. */
+/** The reply to `cell`. `min` and `max` are set for counters; `count` is null if unknown. */
 export type Cell = {
   count: number | null;
   busy: number;
@@ -365,7 +365,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Events of one name during a gap; `time` excludes nested events, `longest` has the most. */
+/** Events of one name in a gap. `time` excludes nested events; `longest` has the most time. */
 export type HostTime = {
   longest: Brief;
   count: number;
@@ -373,11 +373,12 @@ export type HostTime = {
 };
 
 /**
- * An interval in which no stream of a rank's device works.
+ * An interval in which all streams of a device are idle.
  *
- * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with the most
- * time on the thread that launches `ends`, or on the busiest one if that thread has no events;
- * both longest first. `host_time` is the sum over all names. `ends` is the work that ends the gap.
+ * `causes` has the times by cause, as in analysis.device_idle_gaps, and `ends` is the work that
+ * ends the gap. `host` has the names with the most time on the thread that launched `ends`, or on
+ * the busiest thread if that one has no events. The lists are in descending order of time.
+ * `host_time` is the total over all names.
  */
 export type Gap = {
   rank: number;
@@ -390,13 +391,13 @@ export type Gap = {
   host_time: number;
 };
 
-/** The part of a gap with one cause. */
+/** The time in a gap due to one cause. */
 export type CauseTime = {
   cause: string;
   time: number;
 };
 
-/** A lane's interval without device work; `running` is the work of other lanes, by name. */
+/** An interval without work on a lane. `running` is the work on other lanes, by name. */
 export type LaneGap = {
   start: number;
   end: number;
@@ -404,9 +405,9 @@ export type LaneGap = {
 };
 
 /**
- * The reply to `gap`; null while the device works, and before and after all of its work.
+ * The reply to `gap`: null while the device works, and before or after all of its work.
  *
- * `lane_gap` is the same for a lane alone, if the request names one.
+ * `lane_gap` is the gap on a single lane, if the request names a lane.
  */
 export type GapReply = {
   gap: Gap | null;
@@ -414,9 +415,9 @@ export type GapReply = {
 };
 
 /**
- * The reply to `search`: the number of matches of each rank that has any.
+ * The reply to `search`: match counts of the ranks that have matches.
  *
- * `left_out` has the number of events of each rank that is not in the page.
+ * `left_out` has the event counts of the ranks that are not in the page.
  */
 export type MatchCount = {
   total: number;
@@ -426,7 +427,7 @@ export type MatchCount = {
   left_out?: readonly [number, number][];
 };
 
-/** The reply to `find`; `index` counts from 1. */
+/** The reply to `find`. `index` is counted from 1. */
 export type Match = {
   brief: Brief | null;
   index: number;
@@ -445,7 +446,7 @@ export type Snap = {
   time: number | null;
 };
 
-/** Durations of the events of one kind. */
+/** Statistics of the events of one kind. */
 export type Sums = {
   kind: Kind;
   count: number;
@@ -457,7 +458,7 @@ export type Sums = {
   host: number;
 };
 
-/** Durations of the events of one kind and name. */
+/** Statistics of the events of one kind and name. */
 export type NameSums = {
   kind: Kind;
   count: number;
@@ -471,7 +472,7 @@ export type NameSums = {
   short: string;
 };
 
-/** The reply to `totals`; `names` has the names with the most time, of `names_total` names. */
+/** The reply to `totals`. `names` has the names with the most time, out of `names_total`. */
 export type Totals = {
   events: number;
   kinds: readonly Sums[];
@@ -481,13 +482,13 @@ export type Totals = {
 };
 
 /**
- * The reply to `stats`: the times of a window, one entry per rank.
+ * The reply to `stats`: times in a window, with one entry per rank.
  *
- * `data` is the part of the window inside the rank's range, `span` the part from its first device
- * work to its last, without the time between windows of a recording. `compute`, `exposed`,
- * `memory`, `unrecorded` and `idle` add up to `span`; `unrecorded` is time in which the device was
- * probably busy with work that is not in the file. `kinds` has shares of the spans of all ranks;
- * it is empty without device work.
+ * `data` is the part of the window in which the rank has data. `span` extends from its first to
+ * its last device work in the window, without pauses between recording windows. `compute`,
+ * `exposed`, `memory`, `unrecorded` and `idle` add up to `span`; in `unrecorded` time, the device
+ * was probably busy with work missing from the file. `kinds` has shares of the total span of all
+ * ranks, and is empty without device work.
  */
 export type Stats = {
   start: number;
@@ -506,13 +507,14 @@ export type Stats = {
 };
 
 /**
- * The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
+ * The clock in use, and how well the clocks of ranks agree. See `analysis.clock_offsets`.
  *
- * `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
- * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
- * distance of the ends of its collectives from the ends of the others. `is_off` is true if
- * recorded clocks deviate clearly more than the fitted one. `drift_ns` is the maximum distance
- * that drift causes between two ranks on the fitted clock; absent without a clear drift.
+ * `apart_ns` is the largest difference between the recorded clocks of ranks that take part in
+ * common collectives. `residual_ns` is the largest deviation of a rank on the fitted clock,
+ * defined as the median distance of the ends of its collectives from the ends on other ranks.
+ * `is_off` is true if the recorded clocks deviate clearly more than the fitted ones. `drift_ns` is
+ * the largest distance between two ranks that drift causes on the fitted clock. It is absent
+ * without a clear drift.
  */
 export type ClockFacts = {
   is_fitted: boolean;
@@ -523,11 +525,12 @@ export type ClockFacts = {
 };
 
 /**
- * The reply to `lateness`: sums over the matched collectives of a window, by rank.
+ * The reply to `lateness`: sums over the matched collectives in a window, by rank.
  *
- * `last` counts collectives at which the rank alone came last. `wait` is the union of its waits,
- * `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
- * `wait_for_late` is the union of its waits at collectives at which one of `late` alone came last.
+ * `last` counts collectives in which the rank alone came last. `wait` is the union of its waits,
+ * `exposed_wait` the part not covered by compute, and `imposed` the wait of all other ranks for
+ * it. `wait_for_late` is the union of its waits at collectives in which a rank in `late` alone
+ * came last.
  */
 export type Lateness = {
   start: number;
@@ -545,7 +548,7 @@ export type Lateness = {
   approximate?: readonly number[];
 };
 
-/** One rank's part in a collective; `arrival` is relative to the first rank's arrival. */
+/** A rank's part in a collective. `arrival` is relative to the first arrival on any rank. */
 export type Member = {
   rank: number;
   id: number;
@@ -555,11 +558,11 @@ export type Member = {
 };
 
 /**
- * The same call on all ranks that take part.
+ * The same call on all participating ranks.
  *
- * `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if the file does
- * not have it, `last_rank` is -1 if several ranks came last together. `late` is relative to the
- * median arrival of the others.
+ * `number` is counted from 1, up to the number of matched collectives, `of`. `size` is -1 if the
+ * file does not state it, `last_rank` is -1 if several ranks came last at the same time. `late` is
+ * relative to the median arrival of the other ranks.
  */
 export type Collective = {
   number: number;
@@ -574,19 +577,19 @@ export type Collective = {
   ranks: readonly Member[];
 };
 
-/** The reply to `collective`; null for an event that is not matched. */
+/** The reply to `collective`: null if the event is not matched. */
 export type CollectiveOf = {
   collective: Collective | null;
 };
 
-/** A group of similar ranks; one represents the others. */
+/** Similar ranks, and the rank that represents them. */
 export type SimilarRanks = {
   representative: number;
   ranks: readonly number[];
   why: string;
 };
 
-/** A rank that differs from the others. */
+/** A rank that is not similar to the other ranks. */
 export type Outlier = {
   rank: number;
   why: string;
@@ -599,14 +602,14 @@ export type Clusters = {
   note: string;
 };
 
-/** The reply to `panels`; `left` has the panels that took too long: request them next. */
+/** The reply to `panels`. `left` has panels that were not ready in time; request them next. */
 export type Panels = {
   panels: Record<string, PanelFrame>;
   errors?: Record<string, ErrorReply>;
   left?: readonly string[];
 };
 
-/** The reply to `heatmap`; its buffer has float64 values by rank and bin. */
+/** The reply to `heatmap`. Its buffer has float64 values by rank and bin. */
 export type Heatmap = {
   ranks: readonly number[];
   start: number;
@@ -621,7 +624,7 @@ export type Frames = {
   frames: Record<string, PanelFrame>;
 };
 
-/** The reply to `partner`: an event's status, its partner or -1, and its call path or -1. */
+/** The reply to `partner`: the status, partner and call path of an event; -1 without one. */
 export type Partner = {
   status: string | null;
   rank: number;
@@ -629,12 +632,12 @@ export type Partner = {
   node: number;
 };
 
-/** The reply to `path_events` and `change_events`: (rank, id) before and after. */
+/** The reply to `path_events` and `change_events`: (rank, id) pairs, before and after. */
 export type PairEvents = {
   events: readonly (readonly [number, number][])[];
 };
 
-/** The reply to `classes`: events of each class by run, and the same by pair of ranks. */
+/** The reply to `classes`: event counts by run and class, and by pair of ranks. */
 export type ClassCounts = {
   counts: readonly (readonly number[])[];
   pair_counts: readonly (readonly (readonly number[])[])[];
@@ -647,7 +650,7 @@ export type Written = {
   events?: number;
 };
 
-/** The reply to `export`; `dropped` counts arrows whose other end is not in the file. */
+/** The reply to `export`. `dropped` counts arrows to events that are not in the file. */
 export type Exported = {
   path: string;
   bytes: number;

@@ -137,15 +137,15 @@ def test_every_chart_says_what_it_draws():
     ]
     assert len(drawing) > 40
     for draw in drawing:
-        words = rf"charts\.{draw.__name__} draws the DataFrame of .* a str"
+        words = rf"charts\.{draw.__name__} takes the DataFrame of .* a str"
         with pytest.raises(hw.TraceError, match=words):
             draw("demo-job")
 
 
 def test_a_chart_of_traces_says_what_is_missing(job):
-    with pytest.raises(TypeError, match=r"'operator_name' of analysis\.frequent_kernel_sequences"):
+    with pytest.raises(TypeError, match=r"'operator_name' \(in analysis\.frequent_kernel_seq"):
         charts.frequent_kernel_sequences(job)
-    with pytest.raises(TypeError, match=r"'topp' of analysis\.kernel_breakdown"):
+    with pytest.raises(TypeError, match=r"'topp' \(in analysis\.kernel_breakdown"):
         charts.kernel_breakdown(job, topp=3)
     with pytest.raises(hw.TraceError, match=r"diff\.steps\(diff\.compare\(before, after\)\)"):
         charts.diff_steps(job)
@@ -319,7 +319,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert (data["most"] == 999).sum() == 1
     assert data["queue_length"].max() == 0
     text = words_of(figure).replace("\u202f", " ")
-    assert "50 000 changes, drawn as minimum and maximum of 20 000 time slices" in text
+    assert "50 000 changes, drawn as the minimum and maximum of each of 20 000 time slices" in text
     # A slice without a change holds the value before it.
     steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, max_steps=3)
     assert not steps.exact

@@ -42,7 +42,7 @@ def test_values_are_those_of_the_vectors(case):
         ("lenght + 1", r"lenght cannot be evaluated .*a value \(length\) .*median"),
         ("length ** 2", r"length \*\* 2 cannot be evaluated"),
         ("0 < length < 2", r"0 < length < 2 cannot be evaluated"),
-        ("text('{length:rate}')", r"no format 'rate'.*duration.*iteration"),
+        ("text('{length:rate}')", r"unknown format 'rate'.*duration.*iteration"),
     ],
 )
 def test_a_faulty_expression_is_quoted(code, message):
@@ -64,14 +64,14 @@ def test_a_faulty_definition_names_file_and_key(change, message, tmp_path, monke
     look = msgspec.to_builtins(definition.definition("queue"))
     (tmp_path / "mine.json").write_text(json.dumps({**look, **change}))
     monkeypatch.setattr(definition, "FOLDER", tmp_path)
-    with pytest.raises(TraceError, match=rf"mine\.json is not understood: .*{message}"):
+    with pytest.raises(TraceError, match=rf"mine\.json is invalid: .*{message}"):
         definition.definition("mine")
 
 
 def test_an_unknown_color_is_named_with_those_that_there_are():
-    with pytest.raises(TraceError, match=r"no style 'memori' .*memory"):
+    with pytest.raises(TraceError, match=r"unknown bar style 'memori'.*memory"):
         definition.style_of("memori")
-    with pytest.raises(TraceError, match=r"no colour 'memory' .*tokens\.json"):
+    with pytest.raises(TraceError, match=r"unknown color 'memory' .*tokens\.json"):
         defined.color_of("memory", LIGHT)
 
 
