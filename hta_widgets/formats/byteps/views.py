@@ -29,9 +29,9 @@ def byteps_arrivals(
         `hta_widgets.analysis.byteps_pulls`. For pulls, a lag is the longest PULL minus the worker's
         PULL, which needs no common clock.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
@@ -69,9 +69,9 @@ def byteps_servers(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_servers`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
@@ -100,9 +100,9 @@ def byteps_clock(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_clock`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
@@ -134,9 +134,9 @@ def byteps_gradients(
     top : int, optional
         Number of tensors. Default: as many as fit, at most ten.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
@@ -178,9 +178,9 @@ def byteps_stages(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_stages`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
@@ -209,9 +209,9 @@ def byteps_pull_blame(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_pull_blame`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; the default is the width of the output area.
+        Width in CSS px. Default: the width of the output area.
     **options
-        Arguments of the analysis, for traces.
+        Arguments passed to the analysis. Only valid if `frame` is not a DataFrame.
 
     Returns
     -------
