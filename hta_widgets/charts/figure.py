@@ -309,10 +309,6 @@ def join_sentences(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-#: Nouns for some keys of ``attrs["matched"]``, for notes about missing events.
-_MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
-
-
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:

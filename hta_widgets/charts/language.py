@@ -133,10 +133,15 @@ def _part(value: str, separator: str, index: int) -> str:
 _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
 
 
-def _kinds(label: str) -> str:
+def _kinds(kernel_type: str) -> str:
     """Convert ``COMPUTATION overlapping COMMUNICATION`` to ``compute + communication``."""
-    names = label.split(" overlapping ")
+    names = kernel_type.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
+
+
+def _kind_names(kinds: str) -> str:
+    """Convert ``communication + memory`` to ``communication + copies``."""
+    return " + ".join(facts("kind_names").get(kind, kind) for kind in kinds.split(" + "))
 
 
 #: Functions that take values. This includes `max` and `min` with several arguments.

@@ -196,9 +196,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
     folder = file.path.parent
-    if not file.format.startswith("byteps"):
-        return folder
-    # BytePS writes a folder for each machine and a numbered folder for each GPU of a worker.
+    is_byteps = file.format.startswith("byteps")
     parts = folder.relative_to(root).parts
     # Ascend writes a folder for each rank; BytePS one for each machine.
     for index, part in enumerate(parts):

@@ -34,7 +34,7 @@ _ANNOTATION = KINDS.index("annotation")
 _SYNC = KINDS.index("sync")
 RowIds = npt.NDArray[np.integer]
 #: Version of the format. Increase it when arrays or their order change.
-VERSION = 1
+VERSION = 2
 #: Entry in a rank's file that states where each lane begins in the columns.
 FACT = "lanes"
 _COLUMNS: dict[str, npt.DTypeLike] = {
