@@ -21,14 +21,14 @@ from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, short
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "run", "say"]
 
-#: The modules of the commands that are not in the module `commands`.
+#: Modules of the commands that are not in `commands`.
 _MODULES = {
     "view": "view",
     **dict.fromkeys(("tables", "table", "event", "sql"), "tables"),
     **dict.fromkeys(("diff", "baseline"), "comparison"),
     **dict.fromkeys(("mcp", "skill"), "agents"),
 }
-#: Replacements of characters that the encoding of an output lacks.
+#: Replacements for characters missing from the output encoding.
 _ASCII = {
     THIN: " ", MINUS: "-", UNKNOWN: "-", "→": "->", "…": "...", "µ": "u", "±": "+-", "×": "x",
     "·": "-", "≥": ">=", "≤": "<=", "█": "#", **dict.fromkeys("▏▎▍▌▋▊▉", ""),
@@ -38,9 +38,9 @@ _PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for errors, others of `diff --fail-above`."""
+    """Run a command and return its exit code: 0, 2 on errors, or that of `diff --fail-above`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # The encoding of the output may lack characters of names and units.
+        # The output encoding may lack characters that occur in names and units.
         codecs.register_error("spell-out", _spell_out)
         sys.stdout.reconfigure(errors="spell-out")
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TraceError as error:
         return _print_error(str(error), error, as_json=_has_json(words))
     except BrokenPipeError:
-        # The reader has closed the pipe, as ``head`` does; drop the remaining output.
+        # The reader closed the pipe, as ``head`` does. Drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -65,23 +65,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Run the command line as a program, and end it without freeing all modules one by one."""
+    """Run the command line as a program, and exit without unloading modules."""
     codes: list[int] = []
 
     def end() -> None:
-        if codes:  # not after an exception
+        if codes:  # empty after an exception
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(codes[0])
 
-    # Exit functions run after the threads, the first one last.
+    # Exit functions run after threads have ended; the first one registered runs last.
     atexit.register(end)
     codes.append(main())
     sys.exit(codes[0])
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    """Return ASCII for characters that an encoding lacks: ``−2 %`` stays negative."""
+    """Replace characters missing from an encoding by ASCII: ``−2 %`` becomes ``-2 %``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -89,8 +89,8 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    """Return the function of a command; `--help` does without this import of pandas."""
-    # Imports create objects that stay, so collections find nothing, and take a fifth of the time.
+    """Import the function of a command; `--help` avoids this import of pandas."""
+    # Garbage collection would take a fifth of the import time and free nothing.
     gc.disable()
     try:
         module = import_module(f"hta_widgets.cli.{_MODULES.get(name, 'commands')}")
@@ -102,7 +102,7 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
 
 
 def _has_json(words: Sequence[str]) -> bool:
-    """Return whether the words have `--json`, or an abbreviation that argparse accepts."""
+    """Return whether the arguments include `--json` or an abbreviation that argparse accepts."""
     return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
@@ -116,13 +116,13 @@ def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines, which may contain texts of traces: long words are cut, and controls escaped."""
+    """Print lines that may contain text from traces: cut long words, escape control characters."""
     safe_lines = (escape_controls(shorten_words(line)) for line in lines)
     print(*safe_lines, sep="\n", file=file, flush=True)
 
 
 def print_page(path: str, options: argparse.Namespace) -> None:
-    """Print the address and size of a page, and open it on request."""
+    """Print the address and size of a page, and open it if requested."""
     file = Path(path).resolve()
     say(f"{file.as_uri()} ({size(file.stat().st_size)})")
     if options.open and not import_module("webbrowser").open(file.as_uri()):
@@ -130,7 +130,7 @@ def print_page(path: str, options: argparse.Namespace) -> None:
 
 
 def parse_time(text: str) -> int:
-    """Return the ns of a time such as ``12.3ms``, ``1.5 s``, or ``250us``."""
+    """Parse a time such as ``12.3ms``, ``1.5 s`` or ``250us`` and return it in ns."""
     try:
         return as_ns(text)
     except TraceError as error:
@@ -138,7 +138,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_window(text: str) -> tuple[int, int]:
-    """Return the ns of two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``."""
+    """Parse two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``; return them in ns."""
     parts = re.split(r"(?<=s)\s*[-,:]\s*", text.strip(), maxsplit=1)
     if len(parts) != 2:
         raise argparse.ArgumentTypeError(f"{text!r} does not name two times, such as 12ms-18.5ms")
@@ -146,12 +146,12 @@ def parse_window(text: str) -> tuple[int, int]:
 
 
 def parse_words(text: str) -> list[str]:
-    """Return the words of a list such as ``slow_operator,extra_copy``."""
+    """Split a list such as ``slow_operator,extra_copy``."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def parse_ranks(text: str) -> list[int]:
-    """Return the ranks of a list such as ``0-3,5``."""
+    """Parse a list of ranks such as ``0-3,5``."""
     ranks: set[int] = set()
     for part in text.split(","):
         match = _RANKS.fullmatch(part.strip())
@@ -164,7 +164,7 @@ def parse_ranks(text: str) -> list[int]:
 
 
 class _PrintVersion(argparse.Action):
-    """Prints the version, which is looked up only for this option, as that takes a while."""
+    """Prints the version, which is slow to look up."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(parser.prog, import_module("hta_widgets").__version__)
@@ -172,15 +172,15 @@ class _PrintVersion(argparse.Action):
 
 
 class _Command(argparse.ArgumentParser):
-    """Parser of a command; its errors show the usage of the command, not the general one."""
+    """Parser of one command; its errors show the usage of this command."""
 
-    #: The arguments of the program.
+    #: The command-line arguments.
     words: Sequence[str] = ()
-    #: Adds the arguments of the command, once it is the one to parse: all of them take a while.
+    #: Adds the arguments of the command when it is parsed; adding those of all commands is slow.
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
+        """Report invalid arguments, as JSON if `--json` is given, and exit."""
         if _has_json(self.words):
             usage = " ".join(self.format_usage().split())
             _print_error("", TraceError(message, remedy=usage), as_json=True)
@@ -486,7 +486,7 @@ def _add_page(
     add("--max-mb", type=float, default=25, metavar="MB", help=size_words)
 
 
-#: By command: what it does or prints, and the function that adds its arguments.
+#: For each command: its help text, and the function that adds its arguments.
 _COMMANDS = {
     "view": ("show traces in a browser", _add_view),
     "summary": ("the main findings, and a line for each rank", _add_summary),
