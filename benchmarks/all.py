@@ -1,10 +1,10 @@
-"""Measure everything, one script after the other, and rewrite docs/performance*.md.
+"""Run all benchmarks, one after another, and update docs/performance*.md.
 
     python benchmarks/all.py [--quick] [--only load viewers] [--report]
 
-Each script runs in a process of its own; what it prints and how long it took is kept in
-benchmarks/results/all.json. If one fails or is stopped, the page has a note in its place.
-With `--report` nothing is measured: the page is written from the results that are there.
+Each script runs in its own process. Its output and run time are saved in
+benchmarks/results/all.json. If a script fails or is stopped, the page has a note instead. With
+`--report`, nothing is measured and the page is written from existing results.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LOG = RESULTS / "all.json"
 
 
 def run(step: Step, *, quick: bool) -> dict[str, Any]:
-    """Run one script; return its output, and how it ended."""
+    """Run one script; return its output and how it ended."""
     script = HERE / f"{step.script}.py"
     arguments = step.quick if quick else step.full
     if not script.exists():

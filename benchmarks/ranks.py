@@ -1,21 +1,21 @@
-"""Measure the time and memory of questions about a thousand ranks, and how the memory grows.
+"""Measure time and memory of analyses of a thousand ranks, and how the memory grows.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
-It prints three tables. *One after the other*: the questions of a notebook in one process, which
-keeps what ranks have in common. *Each by itself*: a fresh process per question. *Flat*: the same
-questions about 64 ranks and about all ranks, and how much more memory the latter take.
+The script prints three tables. *One after the other*: all analyses in one process, like a notebook,
+with caches for what ranks share. *Each by itself*: a fresh process for each analysis. *Flat*: the
+same analyses for 64 ranks and for all ranks, and the growth of memory.
 
-The job is a demo job of 1 024 ranks, two steps and 6.4 million events; it and its store are written
-once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ones, and 1 024 that
-are hard links to these under other numbers; they get only questions about single ranks. `--quick`
-asks fewer questions, two for *flat*, and about 256 ranks in the first table. `--dask` asks all
-questions one after the other on a `LocalCluster` of two workers; memory is then that of all
-processes together.
+The job is a demo job with 1 024 ranks, two steps and 6.4 million events. It and its store are
+written once. `--large` adds ranks with 51 steps and 160 000 events: 64 generated ones, and 1 024
+that are hard links to them under other numbers; only analyses of single ranks run on these.
+`--quick` runs fewer analyses, two of them for *flat*, and uses about 256 ranks in the first table.
+`--dask` runs all analyses one after another on a `LocalCluster` of two workers and reports the
+total memory of all processes.
 
-Stored ranks stay in memory while they fit into half a gigabyte together, as 64 small ranks do here;
-otherwise the least recently used are released. So a thousand ranks may take less memory than some
-hundred.
+Stored ranks stay in memory as long as they fit in half a gigabyte, like the 64 small ranks here.
+Beyond this limit, the least recently used are released. A thousand ranks may therefore take less
+memory than a few hundred.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def peak_mb():
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 """
 
-#: Two workers; pages that processes share count once.
+#: Two workers. Pages shared between processes count once.
 ON_DASK = """
 import logging, os
 from distributed import Client, LocalCluster
@@ -72,7 +72,7 @@ OPEN_ON_DASK = "traces = hw.load({path!r}, executor=client.get_executor(), progr
 
 @dataclass(frozen=True)
 class Question:
-    """A question, as code that uses a set named ``traces``."""
+    """An analysis, as code that uses the variable ``traces``."""
 
     name: str
     code: str
@@ -100,7 +100,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds of a question, and the peak memory of the process up to its end."""
+    """The time of an analysis, and the peak memory of the process up to its end."""
 
     name: str
     seconds: float
@@ -108,7 +108,7 @@ class Line:
 
 
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
-    """Make a store of another's first ranks, `times` over, with links to its files."""
+    """Make a store with `times` copies of the first ranks of a store, as links to its files."""
     path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -125,7 +125,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
 
 
 def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:
-    """Ask all questions in one process; `load` is code that makes ``traces``."""
+    """Run all analyses in one process; the code `load` defines ``traces``."""
     steps = [("open", load), *((question.name, question.code) for question in questions)]
     code = ["found = []"]
     for name, work in steps:
@@ -139,7 +139,7 @@ def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP
 
 
 def by_itself(load: str, question: Question) -> Line:
-    """Ask one question in a new process; opening is included."""
+    """Run one analysis in a new process, including loading."""
     run = harness.run_code(SETUP, f"{load}\n{question.code}", extra="peak_mb()")
     return Line(question.name, run.seconds, run.extra)
 
@@ -161,7 +161,7 @@ def flat_table(few: list[Line], many: list[Line], title: str) -> str:
 
 
 def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
-    """Ask each question of both stores, each time in a process of its own."""
+    """Run each analysis on both stores, each time in a new process."""
     result: tuple[list[Line], list[Line]] = ([], [])
     for question in questions:
         for lines, store in zip(result, (few, many), strict=True):

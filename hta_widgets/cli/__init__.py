@@ -300,7 +300,7 @@ def _add_form(command: argparse.ArgumentParser) -> None:
     for form, words in (
         ("json", "as JSON, with units and meanings of the columns"),
         ("csv", "as CSV"),
-        ("markdown", "as a table of Markdown"),
+        ("markdown", "as a Markdown table"),
     ):
         forms.add_argument(
             f"--{form}", action="store_const", const=form, dest="form", help=f"print it {words}"
@@ -405,13 +405,13 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
-    straggler_words = "the slow rank, or the last one if there are fewer (%(default)s)"
-    uneven_words = "maximum delay of the start of recording, which differs between ranks"
+    straggler_words = "the slow rank; the last rank if the number is too large (%(default)s)"
+    uneven_words = "maximum delay of recording, which differs between ranks"
     change_words = (
-        "how this job differs from the usual one, for `hta-widgets diff` to find: slow_operator, "
+        "differences from the default job, to be found by `hta-widgets diff`: slow_operator, "
         "fused_kernel, moved_collective, extra_copy"
     )
-    factor_words = "how many times slower it is (%(default)s)"
+    factor_words = "slowdown of the slow rank (%(default)s)"
     add = command.add_argument
     add("--ranks", type=int, default=8, metavar="N", help="number of ranks (%(default)s)")
     add("--steps", type=int, default=5, metavar="N", help="number of steps (%(default)s)")
@@ -422,8 +422,8 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     add("--uneven", type=parse_time, default=0, metavar="TIME", help=uneven_words)
     add("--changes", type=parse_words, default=[], metavar="LIST", help=change_words)
     flags = {
-        "--healthy": "let no rank be slow, instead of --straggler",
-        "--modules": "record the calls of modules, as with_stack=True does",
+        "--healthy": "no slow rank; overrides --straggler",
+        "--modules": "record module calls, as with with_stack=True",
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
@@ -466,7 +466,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         "--steps",
         dest="step_ranges",
         metavar="REGEX",
-        help="names of the ranges that are steps, in files of profilers without steps",
+        help="names of ranges to use as steps, for profilers that do not record steps",
     )
 
 
@@ -482,23 +482,23 @@ def _add_page(
     add = parser.add_argument
     add("-o", "--out", default=out, metavar="OUT", help=words)
     add("--open", action="store_true", help="open the page in a browser")
-    size_words = "maximum size of the file; the page states what is left out (%(default)s)"
+    size_words = "maximum file size; the page states what is left out (%(default)s)"
     add("--max-mb", type=float, default=25, metavar="MB", help=size_words)
 
 
 #: For each command: its help text, and the function that adds its arguments.
 _COMMANDS = {
     "view": ("show traces in a browser", _add_view),
-    "summary": ("the main findings, and a line for each rank", _add_summary),
+    "summary": ("the main findings and a line for each rank", _add_summary),
     "tables": ("the tables that a job has data for", _add_tables),
     "table": ("rows of one table of a job", _add_table),
     "event": ("one event with its args, callers and launches", _add_event),
     "sql": ("rows of a SELECT over the tables of a job", _add_sql),
-    "export": ("write a part of a job as a new trace file", _add_export),
+    "export": ("write part of a job as a new trace file", _add_export),
     "report": ("write a dashboard as one interactive page", _add_report),
-    "diff": ("what changed between two runs, and a verdict", _add_diff),
-    "baseline": ("runs under a name, for `diff baseline:NAME`", _add_baseline),
-    "demo": ("write a made-up job whose truth is known", _add_demo),
-    "mcp": ("tools for language models, on stdio", _add_mcp),
+    "diff": ("what changed between two runs, with a verdict", _add_diff),
+    "baseline": ("save runs by name, for `diff baseline:NAME`", _add_baseline),
+    "demo": ("write a synthetic job with a known truth", _add_demo),
+    "mcp": ("serve tools for language models on stdio", _add_mcp),
     "skill": ("instructions for language models", _add_skill),
 }
