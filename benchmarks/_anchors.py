@@ -46,7 +46,7 @@ _FLOOR_WORK = """
 with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
     decoded = decoder.decode(file.read())
 """
-# A loader as users often write it: a frame of records, with args as dictionaries.
+# A typical loader written by users: a frame of records, with args as dictionaries.
 _FRAMES_WORK = """
 import sys
 frames = []

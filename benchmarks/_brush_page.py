@@ -52,7 +52,7 @@ def in_page(
     bins: int,
     max_mb: float = 25,
 ) -> dict[str, Any]:
-    """Save a page and brush it; return ms by panel, by kind of brush, and of the first answer."""
+    """Brush a saved page; return the times (ms) by panel, by kind of brush, and at the start."""
     engine = TileEngine(traces)
     state = {"view": None, "selection": None, "selected_event": None}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -201,7 +201,7 @@ def _text(
     weight: int = 400,
     halo: bool = False,
 ) -> str:
-    # The white outline of labels covers the axis lines.
+    # A white outline separates labels from the axis lines.
     behind = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" font-size="{size}" text-anchor="{anchor}" '

@@ -16,7 +16,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """Result of a command that ended or was stopped."""
+    """The result of a command that ended or was stopped."""
 
     code: int
     stdout: str
@@ -49,7 +49,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
             if stopped:
                 end(process)
                 break
-            # Limits the measurements to a tenth of the time.
+            # Measuring may take at most a tenth of the time.
             time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
         out.seek(0)
         err.seek(0)

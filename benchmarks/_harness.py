@@ -33,7 +33,7 @@ class Missing(Exception):  # noqa: N818 - not an error: a reason to leave someth
 
 
 class Failed(Exception):  # noqa: N818 - a finding
-    """Raised with the reason if the measured program failed."""
+    """Raised if the measured program fails; the message is the reason."""
 
 
 class Limits(TypedDict, total=False):
@@ -45,7 +45,7 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Run:
-    """The time of work in a fresh process, and the growth of its memory."""
+    """Time and memory growth of some work in a fresh process."""
 
     seconds: float
     added_mb: float
@@ -112,7 +112,7 @@ def run_code(
     setup, work : str
         Python source. Names defined in `setup` are available in `work` and `extra`.
     extra : str
-        Expression for a value to return, which must be JSON serializable.
+        Expression for an additional result, which must be JSON serializable.
     python : path
         Another environment's interpreter.
     core : int, optional
@@ -175,8 +175,7 @@ def _cell(value: float | None, unit: str) -> str:
 def table(rows: Sequence[Row], anchor: str) -> str:
     """Return a Markdown table that compares rows with the row `anchor`; higher ratios are better.
 
-    The time ratio is how many times faster a row is than the anchor; the memory ratio, how many
-    times less memory it adds.
+    A row with the ratio 2 takes half the time of the anchor, or adds half the memory.
     """
     against = next((row for row in rows if row.name == anchor and row.runs), None)
     lines = [
@@ -275,6 +274,6 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile `share` (0..1) of the values."""
+    """Return the quantile `share` (0..1) of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -130,7 +130,7 @@ def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str
 def stream(
     rng: Any, track: int, count: int, span: int, kinds: tuple[int, ...], first_name: int
 ) -> dict[str, Any]:
-    """Return the consecutive events of a stream, with gaps."""
+    """Return consecutive events on a stream, with gaps between them."""
     edges = np.sort(rng.integers(0, span, 2 * count))
     kind = np.where(rng.random(count) < 0.05, kinds[-1], kinds[0])
     return {

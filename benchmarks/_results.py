@@ -48,7 +48,7 @@ class Results:
         )
 
     def big_seconds(self, name: str) -> float | None:
-        """Return the time of the job of `big.py`; times of HTA are scaled up from part of it."""
+        """Return the time for the job of `big.py`; the time of HTA is scaled up from a part."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
             text = part.get("said")

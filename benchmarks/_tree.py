@@ -40,7 +40,7 @@ class Watcher(threading.Thread):
         while not self._over.is_set():
             start = time.perf_counter()
             self.peak_mb = max(self.peak_mb, pss_mb(process_tree(self.root)))
-            # Limits the sampling to a tenth of the time: it is slow with many processes.
+            # Sampling many processes is slow; it may take at most a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 
     def stop(self) -> float:

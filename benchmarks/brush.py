@@ -67,7 +67,7 @@ def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
 
 
 def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[str, float]]:
-    """Open the dashboard like a page, which takes what is ready after 30 ms and asks again.
+    """Open the dashboard like a page, which takes partial answers after 30 ms and asks again.
 
     Return the number of answers for each panel, the processor time of the longest one (other
     messages have to wait for it), and their total, in ms.

@@ -52,7 +52,7 @@ PARTS = (
 )
 
 
-# Records when each part appears. Polling from outside the page would be too coarse.
+# Records when each part appears, because polling from outside the page is too coarse.
 RUN_AND_WATCH = """parts => {
   const seen = window.__seen = {};
   const look = () => {

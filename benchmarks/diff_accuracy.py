@@ -33,7 +33,7 @@ from hta_widgets.demo.training_step import CHANGES, ChangeName
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
 #: Sizes of jobs with a slow rank on one side.
 SLOW_SHAPES = list(itertools.product((4, 8), range(3, 9), (700, 1600)))
-_SHOWN = 5  # mistakes shown of each kind
+_SHOWN = 5  # number of mistakes shown for each kind
 KINDS: dict[str, tuple[ChangeName, ...]] = {
     "nothing": (),
     **{name: (name,) for name in CHANGES},

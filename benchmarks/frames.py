@@ -94,7 +94,7 @@ views.answer = timed
 
 
 def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
-    """Wait for the last request of the page: it matches collectives after the first paint."""
+    """Wait for the last request of the page, which matches collectives after the first paint."""
     requested, quiet = -1, 0
     for _ in range(int(seconds)):
         now = kernel.value("len(answers)")

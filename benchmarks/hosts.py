@@ -42,7 +42,7 @@ QUIET_S = 3.0
 
 
 def mb_of(is_counted: Callable[[str], bool]) -> float:
-    """Return the memory of those descendants of this script with a counted command."""
+    """Return the memory of all descendants of this script for which `is_counted` is True."""
     return pss_mb(
         process for process in process_tree(os.getpid()) if is_counted(command_of(process))
     )
@@ -71,7 +71,7 @@ def is_editor(command: str) -> bool:
 
 
 class Peaks(threading.Thread):
-    """Samples the memory of the browser and of a server, if there is any."""
+    """Samples the memory of the browser and, if present, of a server."""
 
     def __init__(self, server: Callable[[str], bool] | None) -> None:
         super().__init__(daemon=True)
@@ -83,7 +83,6 @@ class Peaks(threading.Thread):
         return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
-        """Sample until `growth` is called."""
         while not self.over.wait(0.3):
             browser_mb, server_mb = self.now()
             self.most = max(self.most[0], browser_mb), max(self.most[1], server_mb)

@@ -22,7 +22,7 @@ import _harness as harness
 from _harness import DATA, REPO, SHARED, Missing
 
 OURS_STAGES = "import hta_widgets as hw\nfrom hta_widgets.readers import stages; stages.reset()"
-#: Rows with a single run for the large file.
+#: Rows that run only once for the large file.
 SLOW = {
     anchors.HTA_ROW,
     anchors.PERFETTO_ROW,
@@ -112,7 +112,7 @@ def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
 
 
 def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
-    """Add to the rows the errors that viewers counted during import."""
+    """Note the number of import errors reported by viewers in their rows."""
     for row in rows:
         if row.runs and row.runs[0].extra:
             counts = [f"{name} {count}" for name, count in row.runs[0].extra.items()]

@@ -2,7 +2,7 @@
 
 Demo jobs of 4 to 64 ranks are written with different seeds. Half of them are healthy; in the other
 half, a random rank is 25 to 50 % slower. The script counts jobs in which the red rows of the
-timeline differ from the truth, and ranks that the headline names in addition.
+timeline differ from the truth, and healthy ranks that the headline names.
 
     nice python stragglers.py --jobs 200
     nice python stragglers.py --jobs 200 --steps 3

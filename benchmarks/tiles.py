@@ -86,7 +86,7 @@ class Spent:
     slices: int = 0
 
     def on(self, work: Callable[[], Any]) -> Any:
-        """Measure work as one answer."""
+        """Measure a function call as one answer."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         cpu = (time.process_time() - cpu) * 1e3
@@ -264,7 +264,7 @@ def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
 
 
 def panned(engine: TileEngine) -> dict[str, Any]:
-    """Return the memory of this process after showing every rank at three zoom levels."""
+    """Return the memory of this process before and after showing all ranks at three zoom levels."""
     before = resident()
     scene = engine.scene()
     start, end = scene["range"]

@@ -217,7 +217,7 @@ def compare(
     """Return the figures by viewer and move, or the reason why they are missing."""
     result: dict[str, Any] = {}
     for name in viewers:
-        # A new browser for each viewer, so that memory of earlier ones does not count.
+        # Each viewer gets a new browser, so that memory from earlier viewers does not count.
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=str(hands.CHROMIUM), args=hands.FLAGS

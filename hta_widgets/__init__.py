@@ -1,4 +1,4 @@
-"""Interactive, linked analysis of distributed training traces inside the notebook."""
+"""Interactive, linked analysis of distributed training traces in notebooks."""
 
 from importlib import import_module
 

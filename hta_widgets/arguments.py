@@ -134,7 +134,7 @@ def require_pattern(pattern: str, subject: str) -> None:
     except ValueError as cause:
         raise TraceError(
             f"{subject} is not a regular expression ({cause})",
-            remedy="The syntax is that of RE2, without lookaround and backreferences.",
+            remedy="Use RE2 syntax, which has no lookaround or backreferences.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Exceptions of this package, which derive from `TraceError`, and optional imports."""
+"""Exceptions of this package (`TraceError` and its subclasses), and optional imports."""
 
 from __future__ import annotations
 

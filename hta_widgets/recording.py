@@ -1,7 +1,7 @@
 """Record traces with PyTorch's profiler: by a trace handler, a function, or a cell magic.
 
-torch is imported on first use, not with this package. A file is named after the host, the rank and
-the last step of its window; that of rank 3 of 8 up to step 5 is called::
+torch is imported on first use, not with this package. A file name consists of the host name, the
+rank, the world size and the last step of the window. For rank 3 of 8 and step 5, it is::
 
     node07_rank-3-of-8_step-5.pt.trace.json.gz
 """
@@ -51,7 +51,7 @@ def trace_handler(
     Returns
     -------
     callable
-        Takes the profiler, writes its trace, and returns the path.
+        Function that takes the profiler, writes its trace, and returns the path.
 
     Examples
     --------

@@ -61,7 +61,7 @@ _HOST_FIGURES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule for events by category (full match) and name (search); None matches anything."""
+    """A rule for events by category (full match) and name (search); None matches everything."""
 
     kind: str
     category: str | None
@@ -222,7 +222,7 @@ def add(
 ) -> None:
     """Add a rule that takes precedence over all others.
 
-    In loaded sets, kinds are recomputed on the next access, but tracks do not change.
+    Kinds in loaded trace sets are recomputed on the next access, but tracks do not change.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def _is_known(number: Number) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 
-#: Enough digits for any finite float and the requested decimals.
+#: Enough digits for any finite float and any requested number of decimals.
 _EXACT = Context(prec=400)
 
 

@@ -27,7 +27,7 @@ from hta_widgets.files import cache_folder, package_version, use_cache_folder
 
 _LENGTH = struct.Struct("<Q")
 #: Program of a worker. The working directory is not on the path, because a `json.py` there would
-#: shadow Python's. The package follows Python's own modules.
+#: shadow Python's. The package comes right after the standard library.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
@@ -50,7 +50,7 @@ class _Task(NamedTuple):
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters, which are killed on an error in ``with``.
+    """Runs picklable functions in separate interpreters. An error in a ``with`` block kills them.
 
     Each worker has a thread that sends it one task at a time and waits for the result.
     """
@@ -75,7 +75,7 @@ class WorkerPool(Executor):
     def submit_reporting(
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """Submit a call; values that it passes to `advance` are passed on to `report`."""
+        """Submit a call. A pool thread passes the values given to `advance` on to `report`."""
         if self._is_shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -328,8 +328,8 @@ def result_of(future: Future[Any]) -> Any:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
                 "each worker that was given this task ended unexpectedly",
-                remedy="Was it out of memory? Give each worker more memory, or fewer threads. The"
-                " workers' logs say more.",
+                remedy="Was it out of memory? Give each worker more memory, or fewer threads, and"
+                " check the workers' logs.",
             ) from cause
         if "deserializ" in str(cause):
             raise TraceError(
@@ -371,7 +371,7 @@ def require_executor(executor: object) -> None:
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
-            remedy="Give an executor of concurrent.futures, or client.get_executor() of Dask.",
+            remedy="Pass a concurrent.futures executor or, for Dask, client.get_executor().",
         )
 
 

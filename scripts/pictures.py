@@ -1,4 +1,4 @@
-"""Write the pictures in README and docs with the current version, and their texts.
+"""Write the pictures in README and docs with the current version, and the texts in them.
 
     python scripts/pictures.py            # docs/img/*.png, texts.json, and the animation tour.webp
 
@@ -134,7 +134,7 @@ def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
 
 
 def collective(job: hw.TraceSet) -> hw.Timeline:
-    """Return a timeline around the longest wait of rank 3 in one step, with the event selected."""
+    """Return a timeline around the longest wait of rank 3 in one step, and select the event."""
     frame = analysis.collectives(job, window=("70ms", "100ms"))
     frame = frame[frame["rank"] == 3]
     longest = frame.loc[frame["wait_ns"].idxmax()]
@@ -146,7 +146,7 @@ def collective(job: hw.TraceSet) -> hw.Timeline:
 
 
 def words_on(page: Page) -> list[str]:
-    """Return the lines of text of a page when it no longer changes."""
+    """Return the lines of text on a page after it has settled."""
     page.mouse.move(2, 2)
     page.evaluate("window.scrollTo(0, 0)")
     page.locator(WORDS).first.wait_for(timeout=60_000)

@@ -1,6 +1,6 @@
 """Generate files from the types in `live/operations.py` and `tiles/replies.py`.
 
-The files are `js/src/protocol.d.ts` and the column "request" in docs/protocol-requests.md. With
+The output is `js/src/protocol.d.ts` and the column "request" in docs/protocol-requests.md. With
 `--check`, nothing is written, and the exit code is 1 if a file is outdated.
 """
 
@@ -71,7 +71,7 @@ def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:
-    """Return the TypeScript type of a field; selections have a special type."""
+    """Return the TypeScript type of a field; selections have their own type."""
     if field.encode_name == "selection":
         return "SelectionJson | null"
     return typescript(field.type)

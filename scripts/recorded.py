@@ -1,4 +1,4 @@
-"""Write `js/test/recorded.json`, a small job as blocks of a saved page, for tests of the page.
+"""Write `js/test/recorded.json`: a small job as blocks of a saved page, for front-end tests.
 
 The job has three ranks and three complete steps. Rank 2 is late in every collective. Ranks start
 recording at different times, so that some flows lack their start and become problems.

@@ -1,4 +1,4 @@
-"""Generate pages of the documentation site: a hook of mkdocs for `make docs`.
+"""Generate pages of the documentation site: a MkDocs hook for `make docs`.
 
 - `gallery/*.html`: saved pages. The code blocks of docs/gallery.md run from top to bottom; pages
   saved by a block are shown in frames below it.
@@ -43,7 +43,7 @@ NOTEBOOKS = (
 SHIM = REPO / "node_modules/iframe-worker/shim/index.js"
 #: Modules with a page in the reference, which lists all of their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
-#: Links to files at another address on the site, and links to files outside of it.
+#: Links to files that have another address on the site, and links to files outside the site.
 _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")

@@ -184,7 +184,7 @@ class AgentTools:
         verdict = answer["verdict"]
         if not answer["answered"] and verdict["outcome"] == "cannot tell":
             return answer | {"reason": f"{answer['reason']}; {verdict['reason']}"}
-        # "Nothing changed" is an answer, too.
+        # Here, an empty table is also an answer.
         untrusted = [key for key in answer["untrusted"] if key != "reason"]
         answered = {key: answer[key] for key in answer if key not in {"reason", "remedy"}}
         return answered | {"answered": True, "untrusted": untrusted}

@@ -97,7 +97,7 @@ def _unit_in(table: str, name: str) -> str:
     if table == _RATES and name in _STATISTICS:
         return "GB/s"
     unit = unit_of(name)
-    # A query can name any number ``score`` or ``share``.
+    # In a query, ``score`` or ``share`` may be the name of any number.
     is_any_number = table == "sql" and unit == _SHARE and "_share" not in name
     return "" if is_any_number else unit
 

@@ -1,4 +1,4 @@
-"""Jobs that answers are about, on the fitted clock if the recorded clocks disagree.
+"""Load jobs for answers, on the fitted clock if the recorded clocks disagree.
 
 Fitting the clocks requires the communication of all ranks and takes longer than most tables. The
 offsets are therefore stored next to the cache entry of the first rank and are evicted with it. The
@@ -35,9 +35,9 @@ _Fit = tuple[list[int] | None, int]
 
 @dataclass(frozen=True)
 class Job:
-    """A loaded job on the clock that views use, with the paths it was loaded from.
+    """A loaded job on the clock used in views, and the paths it was loaded from.
 
-    `ranks` are the requested ranks; None stands for all.
+    `ranks` are the requested ranks, or None for all ranks.
     """
 
     traces: TraceSet
@@ -90,7 +90,7 @@ def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> Tra
 
 
 def on_view_clock(traces: TraceSet) -> TraceSet:
-    """Return a job on the clock that views use."""
+    """Return a job on the clock used in views."""
     if len(traces) < 2:
         return traces
     path = _path_of_fit(traces)

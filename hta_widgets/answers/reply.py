@@ -230,7 +230,7 @@ def escape_markdown(text: str) -> str:
 
 
 def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
-    """Return the description of a job in an envelope."""
+    """Describe a job for the envelope."""
     start_ns, end_ns = traces.span_ns
     return {
         "paths": list(map(redact_urls, paths)),

@@ -32,7 +32,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of columns in the rank table that are shown only if a rank has a value.
+#: Titles of optional columns in the rank table; each is shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -202,9 +202,9 @@ def _last_at_note(summary_data: Mapping[str, Any]) -> str:
     collectives = summary_data["collectives"]
     last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
     ties = collectives - last
-    together = f"; at {count(ties)} several ranks arrive together" if ties > 0 else ""
+    together = f"; at {count(ties)} several ranks arrived together" if ties > 0 else ""
     return (
-        "last at: collectives of a rank's process groups at which it alone arrives last;"
+        "last at: collectives of a rank's process groups at which only this rank arrived last;"
         f" adds up to {count(last)} of the job's {plural(collectives, 'collective')}{together}"
     )
 

@@ -36,7 +36,7 @@ _PLAIN = {
 }
 #: For an analysis that needs the name of an operator: an analysis with rows for the same jobs.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Main columns of tables with rows even if all their values are unknown (NaN or -1).
+#: Main columns of tables that may have rows although all of these values are unknown (NaN or -1).
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -66,7 +66,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return an analysis by name; None if there is no such analysis of a job."""
+    """Return an analysis by name; None if it does not exist or does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -121,7 +121,7 @@ def _reason_without_data(
     """Return why an analysis has no data for a job; empty if it has data for any rank."""
     dumps = {format_.name for format_ in all_formats() if format_.reading.is_dump}
     if name in _NEED_WORK and dumps.issuperset(traces.formats):
-        return "dumps hold no work of hosts and devices"
+        return "dumps contain no host or device work"
     if name in _NEED_RANKS and len(traces) == 1:
         return "one rank cannot be compared: load several"
     function = functions[_PROBES.get(name, name)]
@@ -146,7 +146,7 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
-    if name == "rank_clusters":  # compares host times, too, which `matched` does not count
+    if name == "rank_clusters":  # also compares host times, which `matched` does not count
         return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
@@ -200,7 +200,7 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes in the envelope by NumPy kind. DuckDB has other number sizes and NULL.
+#: Dtypes in the envelope by NumPy kind. DuckDB also returns NULL and other number sizes.
 _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
@@ -292,7 +292,7 @@ def _sort_and_limit(
         )
         code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
     if limit < 0:
-        raise TraceError(f"--limit takes a number from 0, not {limit}", remedy="0 means all rows.")
+        raise TraceError(f"--limit must be 0 or more, not {limit}", remedy="0 means all rows.")
     if limit and limit < len(frame):
         frame = frame.head(limit)
         code += f".head({limit})"

@@ -38,7 +38,7 @@ from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
 
-#: Exit codes; 2 stands for errors.
+#: Exit codes. Errors have the exit code 2.
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
@@ -69,7 +69,7 @@ class Verdict:
     #: The smallest significant change, given the scatter of these steps.
     noise_share: float | None = None
     p_value: float | None = None
-    reason: str = ""  # why there is no verdict, or a remark
+    reason: str = ""  # reason for "cannot tell", or a remark
 
     @property
     def exit_code(self) -> int:
@@ -107,7 +107,7 @@ def parse_limit(text: str) -> float:
 
 
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
-    """Return whether a metric of the second run is worse than in the first by more than a share.
+    """Return whether a metric got worse from the first run to the second by more than a limit.
 
     The metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, and ``kernel:`` followed by a
     regular expression that is searched for in the names of device work.
@@ -136,8 +136,8 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
     """Return the verdict on comparable steps that became worse by the share `worse`."""
     limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
-    # The additional work explains a change between none and in proportion to the work. A changed
-    # batch that is split into another number of parts is the same work.
+    # The part of the change that is due to more work is between zero and proportional to the work.
+    # A changed batch that is split into another number of parts is the same work.
     has_factor = verdict.metric != "mfu" and not shape_changes(diff)
     factor = repetition_factor(diff) if has_factor else 1.0
     least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
@@ -164,7 +164,7 @@ def _missing_text(metric: str) -> str:
     kernel, sign, pattern = metric.partition(":")
     if not sign:
         return f"the run before has no {METRIC_NAMES.get(metric, metric)}"
-    return f"no {kernel} name of the run before matches {pattern!r} (the search is case-sensitive)"
+    return f"no {kernel} name in the run before matches {pattern!r} (the search is case-sensitive)"
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
@@ -198,7 +198,7 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
     if abs(factor * change.after / change.before - 1) < _SAME_WORK:
         return ""
     word, unit = _WORK_WORDS[change.measure]
-    text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
+    text = f"the work of a step differs: {word} {count(change.before)} → {count(change.after)}"
     if metric != "step" or factor != 1.0:
         return text
     times = before.mean() / change.before, after.mean() / change.after
@@ -209,7 +209,8 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
     """Return the p-value and the smallest change that would be significant."""
-    # The steps after, scaled to the mean before; a change is a factor applied to these.
+    # Steps of the second run, scaled to the mean of the first. A change multiplies them by a
+    # factor.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -255,8 +256,8 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
     """Return the step times of an inference engine, averaged over ranks; may be empty.
 
-    Steps with equal names serve the same number of tokens. The steps compared are those with the
-    name that takes the most time, among the names on both sides.
+    Steps with equal names serve the same number of tokens. Of the names that occur on both sides,
+    the one with the longest total time is compared.
     """
     frames = [_engine_steps(each) for each in diff.sides]
     sums = pd.concat([steps.groupby("name")["time_ns"].sum() for steps in frames], axis=1).dropna()
@@ -295,7 +296,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
         is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
-        # Index into `side.steps`, which may be unsorted, for each row.
+        # For each row, its index in `side.steps`, which may be unsorted.
         positions = order[np.searchsorted(side.steps[order], table.step[rows])]
         sums += np.bincount(positions, table.dur_ns[rows], len(sums))
     return sums / max(len(side.parts), 1)

@@ -75,7 +75,7 @@ def export(options: argparse.Namespace) -> None:
 
 def _drift_text(traces: TraceSet) -> str:
     drift_ns = drift_error_ns(traces)
-    return f" (clocks drift: ranks lie up to {duration(drift_ns)} apart)" if drift_ns else ""
+    return f" (clocks drift: ranks differ by up to {duration(drift_ns)})" if drift_ns else ""
 
 
 def report(options: argparse.Namespace) -> None:

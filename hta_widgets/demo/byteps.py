@@ -26,7 +26,7 @@ _LATENCY_US = 20
 _BYTES_PER_US = 1250  # 10 Gbit/s
 _COPY_BYTES_PER_US = 6000
 _BETWEEN_GRADIENTS_US = 900
-_FLUSHED_BYTES = 8191  # file buffer size; a killed server has written a multiple of it
+_FLUSHED_BYTES = 8191  # file buffer size; a killed server leaves a multiple of it
 _IDS = (1 << 64) - 1  # the key range that is divided among the servers
 
 
@@ -416,9 +416,9 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
-    """Return the lag of each node's pushes behind the first push, and the waits of its pulls.
+    """Return how far each node's pushes lag behind the first push, and how long its pulls wait.
 
-    Requests are compared within a key and iteration.
+    Requests with the same key and iteration are compared.
     """
     # The iteration is the number of earlier requests from this node for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)

@@ -28,7 +28,7 @@ class DeviceTask:
     """A kernel, copy or fill for a device stream."""
 
     name: str
-    category: str  # kernel, gpu_memcpy or gpu_memset
+    category: str  # "kernel", "gpu_memcpy" or "gpu_memset"
     base_ns: float  # duration at speed 1 without noise; for collectives, the transfer time
     details: str  # the constant args, as JSON members
 

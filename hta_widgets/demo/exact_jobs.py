@@ -186,7 +186,7 @@ _STAGES, _BATCHES, _STEPS = 4, 4, 2
 _WIDTH, _TOKENS = 1024, 512
 _FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # by stage; backward takes twice as long
 _MESSAGE_NS, _STEP_NS, _HOST_LEAD_NS = 5_000, 2_000_000, 200_000
-#: The direction of a pass and its micro-batch.
+#: A pass: direction and micro-batch.
 Pass = tuple[Literal["forward", "backward"], int]
 
 
@@ -366,7 +366,7 @@ _LAYERS = 2
 
 
 class _GraphNode(NamedTuple):
-    """A kernel in the graph; `module` is the path of the module that launched it at capture."""
+    """A kernel in the graph; `module` is the path of the module that launched it during capture."""
 
     module: str
     operator: str
@@ -444,7 +444,7 @@ def _write_capture(folder: Path, nodes: Sequence[_GraphNode]) -> None:
 
 
 def _capture_node(recorder: Recorder, node: _GraphNode) -> None:
-    """Record the operator of a node, within a module if it belongs to a linear layer."""
+    """Record the operator of a node, inside a module if it belongs to a linear layer."""
     linear, rows = node.module.partition(".")[2], [_BATCH, _WIDTH]
     module = recorder.range(f"nn.Module: {linear}", "python_function") if linear else nullcontext()
     inputs = _matrices(rows, [_WIDTH, _WIDTH] if linear else rows)

@@ -38,7 +38,7 @@ _FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Return the thread ids of a rank; the process id is that of the main thread."""
+    """Return the thread ids of a rank; the process id equals the id of the main thread."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 

@@ -75,7 +75,7 @@ def write_demo(
     straggler : int or None, default 5
         The slow rank. The last rank is slow if the number is too large; None means no slow rank.
     factor : float, default 1.25
-        Slowdown of the straggler, both on its host and its device.
+        Factor by which the straggler is slower, on host and device.
     skew_us : float, default 200
         Largest clock error. The clock of rank 0 is exact.
     tensor_ranks : int, optional
@@ -232,7 +232,7 @@ class StepTimes:
     """Times of a step on all ranks, in ns on the true clock.
 
     `times_ns` has a row per rank and columns for ticks, side ticks, device starts and device ends.
-    `collectives` are indexes of device events; `arrival_ns` and `end_ns` have a row for each.
+    `collectives` has the indices of device events; `arrival_ns` and `end_ns` have a row for each.
     """
 
     def __init__(

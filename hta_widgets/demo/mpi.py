@@ -78,16 +78,16 @@ def write_mpi_job(
     ranks, steps : int
         Size of the job.
     slow_rank : int or None, default 3
-        Rank that computes longer. The last rank is slow if the number is too large; None means no
-        slow rank.
+        The slow rank, which computes longer. The last rank is slow if the number is too large; None
+        means no slow rank.
     factor : float, default 2.5
-        Slowdown of this rank's computation.
+        Factor by which the slow rank computes longer.
     hosts : int, default 2
         Number of hosts. Consecutive ranks share a host.
     seed : int
         Seed for all noise.
     traces : bool, default True
-        Write the timeline, too.
+        Also write the timeline.
     files : {"all", "default"}
         Ranks with a profile: all or, as is the default of mpitrace, rank 0 and the ranks with the
         least, the median and the most time in MPI.
@@ -162,7 +162,7 @@ def _rank_rows(
         np.arange(ranks) % per_host,
         times.spent_s.sum(axis=0),
         elapsed_s,
-        elapsed_s * user_share,  # MPI polls, so waiting counts as user time
+        elapsed_s * user_share,  # MPI polls, so waits count as user time
         elapsed_s * (1 - user_share),
         rss_mib,
         switches,
@@ -339,7 +339,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
-    """Yield the profile of each rank; that of rank 0 includes the summary of all ranks."""
+    """Yield the profile of each rank. The profile of rank 0 includes a summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]

@@ -122,8 +122,8 @@ class Program:
     """The events of one step at numbered ticks, in host order."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of the ticks of a second thread, numbered after those of the first thread, and the tick
-    #: at which the second thread starts
+    #: costs of the ticks on a second thread, which follow those of the first thread; the second
+    #: thread starts at the tick `side_anchor`
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
     #: ticks of the data loader, which have much more noise than others
@@ -200,7 +200,7 @@ class Program:
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
-        """Record a Python function around the block, in which work belongs to module `path`."""
+        """Record a Python function around the block; work in it belongs to the module `path`."""
         outer, self.owner = self.owner, (path, phase)
         with self.op(name, category="python_function", before_ns=700, after_ns=500):
             yield

@@ -40,7 +40,7 @@ from hta_widgets.demo.program import (
 )
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
-#: The expected findings of `hta_widgets.diff.changes` for each change.
+#: For each change: the expected row of `hta_widgets.diff.changes`.
 TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
     "fused_kernel": {
@@ -89,7 +89,7 @@ class Model:
     tensor_ranks: int = 2  # size of the groups that split sequences; 1: no split
     modules: bool = False  # record the calls of modules
     checkpoint: bool = False  # recompute layers in the backward pass
-    changes: frozenset[ChangeName] = frozenset()  # compared with the default job
+    changes: frozenset[ChangeName] = frozenset()  # differences from the default job
 
     @property
     def rows(self) -> int:
@@ -123,11 +123,11 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Number of weights, without biases and layer norms."""
+        """Number of weights, excluding biases and layer norms."""
         return self.layers * 12 * self.width * self.width + 2 * self.words * self.width
 
 
-#: The models of the kinds of job.
+#: Models by kind of job.
 KINDS: dict[JobKind, Model] = {
     "training": Model(),
     "data_loading": Model(loading_ns=60_000_000),
@@ -380,7 +380,7 @@ class Operators:
         return 0
 
     def reduce_gradients(self) -> int:
-        """Reduce a gradient bucket over all ranks; this overlaps with the backward pass."""
+        """Reduce a gradient bucket over all ranks, overlapping with the backward pass."""
         p, m = self.program, self.model
         count, self.ready = self.ready, 0
         if count == 0:

@@ -336,7 +336,7 @@ def test_names_from_traces_are_no_markup(tmp_path):
         (["table", "{job}", "critical_path"], "critical_path needs rank"),
         (["table", "{job}", "stragglers", "--sort", "nope"], "no column 'nope' to sort by"),
         (["table", "{job}", "stragglers", "--option", "nope=1"], "stragglers takes no nope"),
-        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit takes a number from 0"),
+        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit must be 0 or more"),
         (["table", "{job}", "memory_events", "--query", "step == 1"], "memory_events takes no"),
         (["table", "{job}", "operators", "--query", "nope =="], "the query 'nope ==' does not"),
         (["table", "{job}", "operators", "--ranks", "9"], "no rank 9"),
