@@ -12,7 +12,7 @@ CORE = 0
 HTA = REPO / ".venv-hta/bin/python"
 ORJSON = REPO / ".tools/orjson"
 
-#: Names of the rows, which the report refers to.
+#: Row names, as used in the report.
 OURS = "ours"
 CACHE, CACHE_EVENTS = "ours, from the cache", "ours, from the cache, and all events"
 STORE, STORE_EVENTS = "ours, from a store", "ours, from a store, and all events"
@@ -79,7 +79,7 @@ def ours_again(path: Path, *, events: bool) -> Run:
 
 
 def hta(path: Path) -> Run:
-    """Time only HTA's loading."""
+    """Time the loading in HTA."""
     if not HTA.exists():
         raise Missing("HTA is not installed (`make interop`)")
     work = f"analysis = TraceAnalysis(trace_files={{0: {str(path)!r}}})"
@@ -134,7 +134,7 @@ def together(paths: Sequence[Path]) -> Path:
 
 
 def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
-    """Return every reader of one file, on one core."""
+    """Return functions that read one file on one core, by row name."""
     return {
         OURS: lambda: ours(path),
         CACHE: lambda: ours_again(path, events=False),
@@ -153,7 +153,7 @@ def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
 def rows_of_job(
     paths: Sequence[Path], **limits: Unpack[harness.Limits]
 ) -> dict[str, Callable[[], Run]]:
-    """Return other tools that load a job of many ranks; `big.py` measures ours and HTA."""
+    """Return functions that load a job in tools other than ours and HTA (see `big.py`)."""
     viewers: harness.Limits = {**limits, "limit_mb": harness.LIMIT_MB}
 
     def catapult() -> Run:

@@ -139,7 +139,7 @@ def run_script(
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
     """Run each case several times, in turns, so that other work affects all cases.
 
-    If a row has no runs, its note is what is missing or why it failed.
+    The note of a row without runs states what is missing or why the runs failed.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -201,7 +201,7 @@ def table(rows: Sequence[Row], anchor: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine and the versions of the measurement."""
+    """Return the machine and the versions used for the measurement."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -243,7 +243,7 @@ def round_text(ratio: float) -> str:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """Describe the machine in one line above a table."""
+    """Describe the machine in one line, as the heading of a table."""
     return (
         f"{facts['processor']}, {facts['processors']} processors, load {facts['load']:.1f}; "
         f"Python {facts['python']}, commit {facts['commit'] or 'none'}"

@@ -143,7 +143,7 @@ def analyses(results: Results) -> str:
 
 
 def viewers(results: Results) -> str:
-    """Report the same moves in three viewers."""
+    """Report the same interactions in three viewers."""
     result = results.files.get("viewers", {})
     texts = []
     for size, head in (("small", "35 MB, 45 k events"), ("large", "311 MB, 1.62 M records")):
@@ -153,7 +153,7 @@ def viewers(results: Results) -> str:
 
 
 def moves_table(found: dict[str, Any]) -> str:
-    """Return a Markdown table with a row for each move in a viewer."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         (
             "| viewer | move | took | page busy | work p50 | work p95 | intervals p95 | longest "
@@ -176,7 +176,7 @@ def moves_table(found: dict[str, Any]) -> str:
 
 
 def printed(name: str) -> Callable[[Results], str]:
-    """Return a part that repeats the output of a script."""
+    """Return a function that reports the output of a script."""
 
     def part(results: Results) -> str:
         step = results.steps.get(name, {})
@@ -184,7 +184,7 @@ def printed(name: str) -> Callable[[Results], str]:
         lines = [
             line.rstrip()
             for line in text.splitlines()
-            # The page starts with the machine, so this line is dropped.
+            # The page already describes the machine at the top.
             if not re.match(r"written to |.* processors, load ", line)
         ]
         shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

@@ -48,7 +48,7 @@ def demo() -> dict[int, Path]:
 
 def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) -> harness.Run:
     with tempfile.TemporaryDirectory() as scratch:
-        # HTA writes some results next to its input, so it gets copies.
+        # HTA writes some results next to its input, so the input files are copied.
         copies = {rank: shutil.copy(path, scratch) for rank, path in files.items()}
         listing = Path(scratch) / "files.list"
         listing.write_text(json.dumps({str(rank): str(path) for rank, path in copies.items()}))

@@ -1,10 +1,10 @@
-"""Measure the gain of a local cluster: load and analyze 16 ranks with Dask.
+"""Measure the speedup from a local cluster: load and analyze 16 ranks with Dask.
 
     python benchmarks/cluster.py [--ranks 16] [--workers 1 2] [--repeat 2] [FOLDER]
 
 Rows: `load` without Dask; a `LocalCluster` with one worker; the same with two workers. Each run is
 a fresh process with an empty cache and a new cluster. Starting the cluster is measured separately.
-All rows must give bitwise equal frames.
+All rows must give bitwise identical frames.
 """
 
 import argparse

@@ -54,7 +54,7 @@ def write_database(path: Path, count: int) -> None:
 
 
 def write_json(path: Path, count: int) -> None:
-    """Write the same events like PyTorch's profiler."""
+    """Write the same events in the format of PyTorch's profiler."""
     with path.open("w") as file:
         file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1780000000000000000,\n')
         file.write('"traceEvents": [{}')

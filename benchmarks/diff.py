@@ -110,7 +110,7 @@ def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[st
 
 
 def table(moves: dict[str, dict[str, Any]]) -> str:
-    """Return a Markdown table with a row for each move."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         "| move | frames | work p50 | work p95 | frames over 25 ms |",
         "|---|---:|---:|---:|---:|",

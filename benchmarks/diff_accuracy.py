@@ -1,4 +1,4 @@
-"""Count how often a comparison finds the changes, and how often it reports others.
+"""Count how often a comparison finds injected changes, and how often it reports false ones.
 
 Demo jobs are written in pairs with different seeds, so all times of the two runs differ. For each
 kind of pair, the table has the number of pairs with exactly the injected findings, the number of

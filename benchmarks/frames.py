@@ -106,7 +106,7 @@ def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
 
 
 class Hands:
-    """User moves that start from the whole job."""
+    """User interactions that start from a view of the whole job."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -148,7 +148,7 @@ class Hands:
 
 
 def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, Any]:
-    """Make a move; return its frames and answers."""
+    """Perform an interaction; return its frames and answers."""
     kernel("tl.view = (int(ts.start_ns), int(ts.end_ns)); answers.clear()")
     kernel.wait_for("True")
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
@@ -161,7 +161,7 @@ def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, A
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """Return a Markdown table with a row for each move."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         (
             "| move | frames | work p50 | work p95 | frames over 25 ms "

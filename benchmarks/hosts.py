@@ -83,6 +83,7 @@ class Peaks(threading.Thread):
         return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
+        """Sample until `growth` is called."""
         while not self.over.wait(0.3):
             browser_mb, server_mb = self.now()
             self.most = max(self.most[0], browser_mb), max(self.most[1], server_mb)

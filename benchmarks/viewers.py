@@ -40,7 +40,7 @@ SLOW_MS = 25
 
 
 class Mover:
-    """User moves in a viewer with an open trace."""
+    """User interactions in a viewer with an open trace."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Mover:
 
 
 def measure(mover: Mover, name: str) -> dict[str, Any]:
-    """Make a move; return its frames and the main thread time per frame."""
+    """Perform an interaction; return its frames and the main thread time per frame."""
     page = mover.page
     mover.whole()
     page.wait_for_timeout(600)
@@ -214,7 +214,7 @@ MOVES = ("zoom", "pan", "keys")
 def compare(
     path: Path, viewers: list[str], moves: list[str], pictures: Path | None
 ) -> dict[str, Any]:
-    """Return the figures by viewer and move, or the reason why they are missing."""
+    """Return the figures by viewer and interaction, or the reason why they are missing."""
     result: dict[str, Any] = {}
     for name in viewers:
         # Each viewer gets a new browser, so that memory from earlier viewers does not count.

@@ -1,4 +1,4 @@
-"""Check the arguments of public calls by their annotations, and match regular expressions.
+"""Check arguments against the annotations of public functions; match regular expressions.
 
 Regular expressions from users run in RE2, whose run time is linear in the length of the string.
 Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of
@@ -39,7 +39,7 @@ Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions with unsigned 64-bit integers.
 PartitionKey = Annotated[int, range(1 << 64)]
 
-#: Parameters checked elsewhere, mostly by the code that selects events.
+#: Parameters that are checked elsewhere, mostly in the code that selects events.
 _CHECKED_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),

@@ -53,7 +53,7 @@ _STREAM_WORK: Final = re.compile(rf"(\w+_)?kernel|{_COPIES}", re.IGNORECASE)
 _GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 
 #: Values of `Rule.level`: for all ranks, for ranks without device work, and for host figures of
-#: ranks without device work. Each level includes the rules of lower levels.
+#: ranks without device work. Each level includes the rules of all lower levels.
 _WITH_DEVICES: Final = 0
 _WITHOUT_DEVICES: Final = 1
 _HOST_FIGURES: Final = 2
@@ -76,7 +76,7 @@ class Rule:
         return self.category is None or bool(re.fullmatch(self.category, category, re.IGNORECASE))
 
     def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return which names match; only the first characters of long names are searched."""
+        """Return which names match; only the beginning of long names is searched."""
         search = re.compile(self.name or "", re.IGNORECASE if self.ignore_case else 0).search
         return np.array([search(name, 0, _MAX_SEARCHED) is not None for name in names], bool)
 
@@ -286,7 +286,7 @@ def _rules_frame() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # Each access returns a new frame, so that changes to it do not affect the rules.
+    # Each access returns a new frame. Changing it does not affect the rules.
     if name == "rules":
         return _rules_frame()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

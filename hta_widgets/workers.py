@@ -26,8 +26,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, package_version, use_cache_folder
 
 _LENGTH = struct.Struct("<Q")
-#: Program of a worker. The working directory is not on the path, because a `json.py` there would
-#: shadow Python's. The package comes right after the standard library.
+#: Source code of a worker. The working directory is not on the path, because a `json.py` there
+#: would shadow Python's. The package comes right after the standard library.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
@@ -381,7 +381,7 @@ def is_own_process() -> bool:
 
 
 def _this_process() -> str:
-    # A forked process shares the token but has another id; ids may repeat on another host.
+    # A forked process has the same token but another id; another host may use the same ids.
     return f"{_TOKEN}-{os.getpid()}"
 
 
@@ -389,7 +389,7 @@ _TOKEN = uuid.uuid4().hex
 
 
 class _RulesLock:
-    """Applies the rules of a call; calls with other rules wait until the running ones end."""
+    """Applies taxonomy rules during a call; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
         self._free = threading.Condition()

@@ -125,7 +125,7 @@ def reply_type(kind: Any) -> str:
 
 
 def field_text(name: str, kind: str) -> str:
-    """Return the declaration of a field, with line breaks like prettier."""
+    """Return the declaration of a field, with line breaks as set by prettier."""
     line = f"  {name}: {kind};"
     if len(line) <= LINE_LENGTH:
         return line

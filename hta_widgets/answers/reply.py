@@ -1,4 +1,4 @@
-"""Replies with a table: as a JSON envelope, CSV, Markdown, or text for a terminal.
+"""Format tables as a JSON envelope, as CSV, as Markdown, or as text for a terminal.
 
 The envelope describes the rows and has the code that computes them::
 

@@ -1,4 +1,4 @@
-"""Decide whether a run is worse than another by more than a limit, beyond the noise.
+"""Decide whether a run is worse than another one by more than a limit and the noise.
 
 The samples of a run are its steps, averaged over ranks. The change of the mean is compared with the
 limit and with the noise. The noise is the smallest change that the test in `hta_widgets.diff.stats`

@@ -49,9 +49,9 @@ def write_byteps_job(
 ) -> dict[str, Any]:
     """Write the worker and server traces of a BytePS job, and the truth about it.
 
-    The files are in BytePS's format: times in whole µs, ids as strings (workers) or 64-bit numbers
-    (servers), tensors in arbitrary order, and unterminated JSON lists in server files. Equal
-    arguments give equal bytes.
+    The files have BytePS's format: times in whole µs, ids as strings (workers) or 64-bit numbers
+    (servers), tensors in arbitrary order, and unterminated JSON lists in server files. The output
+    depends only on the arguments.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class _BytepsJob:
 
 
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
-    """Partition tensors like BytePS, and assign keys to servers by its default hash."""
+    """Partition tensors, and assign keys to servers with the default hash of BytePS."""
     parts = []
     for place, (tensor, size) in enumerate(sizes.items()):
         for number in range(-(-size // _PARTITION_BYTES)):
@@ -374,7 +374,7 @@ def _spans(
 
 
 def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
-    """Return the profile of a server, without closing brackets, like BytePS."""
+    """Return the profile of a server without the closing brackets, which BytePS never writes."""
     first_key = server * (_IDS // job.servers)
     stamps: list[tuple[int, str]] = []
     for request in job.requests:

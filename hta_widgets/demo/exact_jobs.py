@@ -1,4 +1,4 @@
-"""Small jobs without noise that have known figures: a pipeline, experts and a graph.
+"""Small jobs without noise and with known results: a pipeline, experts and a graph.
 
 `write_demo` writes a training job that looks real. The jobs here are smaller and have round times,
 so their truth is exact:

@@ -58,7 +58,7 @@ def write_demo(
     The job trains a small transformer. In each step, every rank loads a batch, runs the forward and
     backward pass and the optimizer, and waits for the device to read the loss. Gradients are
     reduced in buckets during the backward pass. A collective ends on all members at the same time:
-    one transfer time after the last arrival. Equal arguments give equal bytes.
+    one transfer time after the last arrival. The output depends only on the arguments.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _open_file(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield raw
             return
-        # Equal jobs give equal bytes: the header has no time and no name.
+        # Omit time and name from the header, to make the files reproducible.
         with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
             yield cast("IO[bytes]", packed)
 

@@ -68,7 +68,7 @@ def write_mpi_job(
     """Write mpitrace files of a data-parallel training job, and the truth about it.
 
     Ranks compute, negotiate like Horovod with twelve 8-byte all-reduces per step, and reduce
-    gradients. Equal arguments give equal bytes.
+    gradients. The output depends only on the arguments.
 
     Parameters
     ----------
