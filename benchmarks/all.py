@@ -55,9 +55,9 @@ def run(step: Step, *, quick: bool) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small try in some minutes")
+    parser.add_argument("--quick", action="store_true", help="short trial run of a few minutes")
     parser.add_argument("--only", nargs="+", choices=[step.name for step in PLAN])
-    parser.add_argument("--report", action="store_true", help="write the page, measure nothing")
+    parser.add_argument("--report", action="store_true", help="write the page without measuring")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     log: dict[str, Any] = json.loads(LOG.read_text()) if LOG.exists() else {"steps": {}}

@@ -116,8 +116,8 @@ TRACES: dict[str, Callable[[], dict[int, Path]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=list(TRACES))
-    parser.add_argument("--repeat", type=int, default=5, help="calls in a process")
-    parser.add_argument("--turns", type=int, default=2, help="processes of each")
+    parser.add_argument("--repeat", type=int, default=5, help="calls per process")
+    parser.add_argument("--turns", type=int, default=2, help="processes per package")
     options = parser.parse_args()
     print(harness.describe(harness.machine()) + "; one core\n")
     results = {}

@@ -187,10 +187,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=DATA / "demo64x51")
     parser.add_argument("--ranks", type=int, help="only the first RANKS files")
-    parser.add_argument("--hta-ranks", type=int, default=4, help="what HTA loads; 0: nothing")
+    parser.add_argument("--hta-ranks", type=int, default=4, help="number of files for HTA; 0: none")
     parser.add_argument("--only", nargs="*", help="rows to measure, by the start of their names")
     parser.add_argument("--memory-limit", default="1 GB")
-    parser.add_argument("--one-file-gb", type=float, default=2.0, help="0: leave it out")
+    parser.add_argument("--one-file-gb", type=float, default=2.0, help="size of the file; 0: none")
     parser.add_argument("--repeat", type=int, default=1)
     return parser.parse_args()
 

@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="default: the job of 64 ranks")
     parser.add_argument("--ranks", type=int, default=16)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each, the best counts")
+    parser.add_argument("--repeat", type=int, default=2, help="runs of each row; the best counts")
     options = parser.parse_args()
     folder = options.folder or demo_job(RANKS, STEPS)
     files = [folder / f"rank-{rank}.trace.json.gz" for rank in range(options.ranks)]

@@ -75,7 +75,7 @@ def write_json(path: Path, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000, help="device events")
+    parser.add_argument("--events", type=int, default=1_000_000, help="number of device events")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)

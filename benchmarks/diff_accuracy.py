@@ -205,7 +205,7 @@ def table(scores: dict[str, Score]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=10_000, help="%(default)s")
-    parser.add_argument("--pairs", type=int, default=60, help="of each kind (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of each kind (%(default)s)")
     options = parser.parse_args()
     begin = time.perf_counter()
     scores = measured(options.first_seed, options.pairs)

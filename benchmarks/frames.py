@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="a job or a store on disk; default: 10 M events"
     )
-    parser.add_argument("--ranks", type=int, help="a demo job of RANKS ranks instead")
+    parser.add_argument("--ranks", type=int, help="use a demo job with RANKS ranks")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--events", type=int, help="events per rank and step")
     arguments = parser.parse_args()

@@ -131,11 +131,11 @@ def compare_job(paths: list[Path], **limits: float) -> list[harness.Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large", "job"])
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each row; the best counts")
     parser.add_argument("--profile", action="store_true", help="show the time of each stage")
-    parser.add_argument("--ranks", type=int, help="only the first RANKS of the job")
-    parser.add_argument("--limit-gb", type=float, default=8, help="memory for frames of the job")
-    parser.add_argument("--timeout-s", type=float, default=290, help="time for a row of the job")
+    parser.add_argument("--ranks", type=int, help="only the first RANKS ranks of the job")
+    parser.add_argument("--limit-gb", type=float, default=8, help="memory limit for the job")
+    parser.add_argument("--timeout-s", type=float, default=290, help="time limit for the job")
     options = parser.parse_args()
 
     print(harness.describe(harness.machine()) + "\n")

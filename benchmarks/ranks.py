@@ -173,8 +173,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--source", choices=("store", "json"), default="store")
-    parser.add_argument("--quick", action="store_true", help="256 ranks, fewer questions")
-    parser.add_argument("--large", action="store_true", help="flat with 160 000 events a rank, too")
+    parser.add_argument("--quick", action="store_true", help="256 ranks, fewer analyses")
+    parser.add_argument("--large", action="store_true", help="also with 160 000 events per rank")
     parser.add_argument("--dask", action="store_true", help="on a cluster of two processes")
     options = parser.parse_args()
     questions = [item for item in QUESTIONS if item.quick or not options.quick]

@@ -61,9 +61,9 @@ def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200, help="of either kind (200)")
+    parser.add_argument("--jobs", type=int, default=200, help="jobs of each kind (200)")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="of a job (5 or 8)")
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="steps (5 or 8)")
     options = parser.parse_args()
     begin, result = time.perf_counter(), []
     counts = Counter[tuple[str, str]]()

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--path", help="a job or a store on disk; default: ten million events, stored"
     )
-    parser.add_argument("--made-up", action="store_true", help="a job made up in memory instead")
+    parser.add_argument("--made-up", action="store_true", help="use a made-up job in memory")
     parser.add_argument("--ranks", type=int, default=64, help="of a made-up job")
     parser.add_argument("--events", type=int, default=10_000_000, help="of a made-up job")
     parser.add_argument("--views", type=int, default=60)

@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["small", "large"])
     parser.add_argument("--moves", nargs="+", choices=MOVES, default=list(MOVES))
     parser.add_argument("--viewer", choices=list(VIEWS), nargs="+", default=list(VIEWS))
-    parser.add_argument("--pictures", type=Path, help="a folder for a picture of each viewer")
+    parser.add_argument("--pictures", type=Path, help="folder for a picture of each viewer")
     options = parser.parse_args()
     print(describe(machine()) + "\n")
     results: dict[str, Any] = {}
