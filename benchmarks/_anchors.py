@@ -92,12 +92,12 @@ def msgspec_floor(path: Path) -> Run:
 
 
 def json_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the decoder of the standard library, plus a frame of the records."""
+    """Time the decoder of the standard library, including a frame of the records."""
     return harness.run_code(_JSON_SETUP, _frames_of(paths), core=CORE, **limits)
 
 
 def orjson_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the fastest decoder for whole documents, plus a frame of the records."""
+    """Time the fastest decoder for whole documents, including a frame of the records."""
     if not ORJSON.exists():
         raise Missing("orjson is not installed (`make interop`)")
     return harness.run_code(_ORJSON_SETUP, _frames_of(paths), core=CORE, **limits)

@@ -94,8 +94,7 @@ window.addEventListener("message", event => {
 
 def _start_catapult(page: Page, url: str) -> None:
     page.add_init_script(_ALONE)
-    # The page loads a polyfill for Web Components v0, which browsers removed in 2020, from the
-    # internet.
+    # The page downloads a polyfill for Web Components v0, which browsers removed in 2020.
     page.route(
         "**/webcomponents.min.js",
         lambda route: route.fulfill(path=_POLYFILL, content_type="text/javascript"),

@@ -83,7 +83,7 @@ def no_answer(error: TraceError) -> Reply:
 
 @dataclass(frozen=True)
 class AgentTools:
-    """The tools for jobs below the folders `roots`."""
+    """Tools that read jobs in the folders `roots`."""
 
     roots: Sequence[Path]
     _jobs: LRU[Path, Job] = field(default_factory=lambda: LRU(_MAX_JOBS), init=False, repr=False)

@@ -196,7 +196,7 @@ class JobPlan:
         }
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
-        """Return the ``distributedInfo.pg_config`` of a rank."""
+        """Return the value of ``distributedInfo.pg_config`` for a rank."""
         groups = {"0": DemoGroup("0", "default_pg", tuple(range(self.ranks)))}
         groups |= {group.name: group for group in self.groups_of(rank).values()}
         return [
