@@ -1,8 +1,9 @@
-"""Time every analysis of HTA's interface, ours or HTA's, and print the fields of a `Run`.
+"""Time every analysis of the HTA interface, and print the fields of a `Run`.
 
     python _analyses.py MODULE FILES.json REPEAT OUT_FOLDER
 
-MODULE has `TraceAnalysis`; FILES.json maps ranks to files. Runs under both environments.
+MODULE contains `TraceAnalysis`, ours or HTA's. FILES.json maps ranks to files. The script runs in
+both environments.
 """
 
 import gc
@@ -21,12 +22,12 @@ logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 
 
-#: Methods that write files and return nothing.
+#: Methods that write files and return None.
 WRITES = {"generate_trace_with_counters", "get_aten_op_kernels_and_delay"}
 
 
 def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return name, method and arguments of each analysis, as HTA's notebooks call it."""
+    """Return the name, method and arguments of each analysis, as called in HTA's notebooks."""
     first = ranks[0]
     steps = {"rank": first, "annotation": "ProfilerStep", "instance_id": 1}
     return [

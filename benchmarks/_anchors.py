@@ -12,7 +12,7 @@ CORE = 0
 HTA = REPO / ".venv-hta/bin/python"
 ORJSON = REPO / ".tools/orjson"
 
-#: The names of the rows, which the report looks for.
+#: Row names, as used in the report.
 OURS = "ours"
 CACHE, CACHE_EVENTS = "ours, from the cache", "ours, from the cache, and all events"
 STORE, STORE_EVENTS = "ours, from a store", "ours, from a store, and all events"
@@ -46,7 +46,7 @@ _FLOOR_WORK = """
 with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
     decoded = decoder.decode(file.read())
 """
-# A loader as users often write it: the records as a frame, with args as dictionaries.
+# A typical loader written by users: a frame of records, with args as dictionaries.
 _FRAMES_WORK = """
 import sys
 frames = []
@@ -71,7 +71,7 @@ def ours(path: Path) -> Run:
 
 
 def ours_again(path: Path, *, events: bool) -> Run:
-    """Load from the cache or a store; with events, every column is read and checked."""
+    """Load from the cache or a store. With `events`, every column is read and verified."""
     work = f"traces = hw.load({str(path)!r}, progress=False)"
     if events:
         work += "; frame = traces.events()"
@@ -79,7 +79,7 @@ def ours_again(path: Path, *, events: bool) -> Run:
 
 
 def hta(path: Path) -> Run:
-    """Time only HTA's loading."""
+    """Time the loading in HTA."""
     if not HTA.exists():
         raise Missing("HTA is not installed (`make interop`)")
     work = f"analysis = TraceAnalysis(trace_files={{0: {str(path)!r}}})"
@@ -87,17 +87,17 @@ def hta(path: Path) -> Run:
 
 
 def msgspec_floor(path: Path) -> Run:
-    """Decompress and decode the same bytes, and nothing else."""
+    """Only decompress and decode the same bytes."""
     return harness.run_code(_FLOOR_SETUP, f"path = {str(path)!r}{_FLOOR_WORK}", core=CORE)
 
 
 def json_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the standard library's decoder and a frame of the records."""
+    """Time the decoder of the standard library, including a frame of the records."""
     return harness.run_code(_JSON_SETUP, _frames_of(paths), core=CORE, **limits)
 
 
 def orjson_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the fastest decoder of whole documents, and a frame of the records."""
+    """Time the fastest decoder for whole documents, including a frame of the records."""
     if not ORJSON.exists():
         raise Missing("orjson is not installed (`make interop`)")
     return harness.run_code(_ORJSON_SETUP, _frames_of(paths), core=CORE, **limits)
@@ -110,7 +110,7 @@ def _frames_of(paths: Sequence[Path]) -> str:
 def viewer(
     name: str, path: Path, *, core: int | None = CORE, **limits: Unpack[harness.Limits]
 ) -> Run:
-    """Time a viewer in the same browser, from opening the file until it is loaded."""
+    """Time a viewer from opening a file until it is loaded."""
     try:
         from _viewers import VIEWERS
     except ImportError as error:
@@ -121,11 +121,11 @@ def viewer(
 
 
 def together(paths: Sequence[Path]) -> Path:
-    """One archive of many ranks' files, since Perfetto's UI opens one file."""
+    """Return a single archive with the files of many ranks, for Perfetto's UI."""
     archive = DATA / f"{paths[0].parent.name}-{len(paths)}.tar"
     if not archive.exists():
         partial = archive.with_suffix(".partial")
-        # Perfetto does not know the headers of later formats.
+        # Perfetto does not support the headers of later formats.
         with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as into:
             for path in paths:
                 into.add(path, path.name)
@@ -134,7 +134,7 @@ def together(paths: Sequence[Path]) -> Path:
 
 
 def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
-    """Return every way to read one file, on one core."""
+    """Return functions that read one file on one core, by row name."""
     return {
         OURS: lambda: ours(path),
         CACHE: lambda: ours_again(path, events=False),
@@ -153,7 +153,7 @@ def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
 def rows_of_job(
     paths: Sequence[Path], **limits: Unpack[harness.Limits]
 ) -> dict[str, Callable[[], Run]]:
-    """Return the other tools that load a job of many ranks; `big.py` runs ours and HTA."""
+    """Return functions that load a job in tools other than ours and HTA (see `big.py`)."""
     viewers: harness.Limits = {**limits, "limit_mb": harness.LIMIT_MB}
 
     def catapult() -> Run:

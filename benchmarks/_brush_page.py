@@ -1,4 +1,4 @@
-"""Measure how fast a saved page answers in headless Chromium, without a kernel; for `brush.py`."""
+"""Measure how fast a saved page responds in headless Chromium without a kernel, for `brush.py`."""
 
 import sys
 import tempfile
@@ -19,7 +19,7 @@ from hta_widgets.live.job import TileEngine
 
 __all__ = ["in_page", "page_table"]
 
-#: Requests all panels at once, as a dashboard does; `longest` are the long tasks meanwhile.
+#: Requests all panels at once, like a dashboard; `longest` are the long tasks in the meantime.
 _ASK = """
 async ({ requests, rounds }) => {
   const source = globalThis[Symbol.for("hta_widgets.page_sources")].get("page");
@@ -52,7 +52,7 @@ def in_page(
     bins: int,
     max_mb: float = 25,
 ) -> dict[str, Any]:
-    """Save a page and brush it; return ms by panel, by kind of brush, and of the first answer."""
+    """Brush a saved page; return the times (ms) by panel, by kind of brush, and at the start."""
     engine = TileEngine(traces)
     state = {"view": None, "selection": None, "selected_event": None}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -88,7 +88,7 @@ def in_page(
             longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
-            # A new window each time, since answers are cached.
+            # Answers are cached, so each window differs from the earlier ones.
             other = {**selection}
             if "start_ns" in other:
                 other["start_ns"] += 1
@@ -109,7 +109,7 @@ def in_page(
 
 
 def page_table(result: dict[str, Any]) -> str:
-    """Return Markdown with a row per panel, then one per kind of brush."""
+    """Return a Markdown table with a row per panel and per kind of brush."""
     lines = ["| page, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
     lines += [

@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: times of other tools, relative to this package."""
+"""Draw the figure of docs/performance.md: times of other tools relative to this package."""
 
 import math
 import statistics
@@ -32,7 +32,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """Time of another tool, as a ratio to ours and in words, or the reason why it is missing."""
+    """The time of another tool relative to ours, or the reason why it is missing."""
 
     label: str
     ratio: float | None
@@ -46,7 +46,7 @@ class Group:
 
 
 def groups(results: Results) -> list[Group]:
-    """Return the measurements in the order of the page, without groups that have none."""
+    """Return the measurements in page order, without empty groups."""
     result = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),
@@ -132,7 +132,7 @@ def _moves(results: Results, size: str, title: str) -> Group:
 
 
 def svg(shown: list[Group]) -> str:
-    """Draw bars from our time to that of other tools, on a logarithmic axis."""
+    """Draw bars from our time to the time of other tools, on a logarithmic axis."""
     ratios = [bar.ratio for group in shown for bar in group.bars if bar.ratio]
     low = min([-1, *(math.floor(math.log10(ratio)) for ratio in ratios)])
     high = max([2, *(math.ceil(math.log10(ratio)) for ratio in ratios)])
@@ -201,7 +201,7 @@ def _text(
     weight: int = 400,
     halo: bool = False,
 ) -> str:
-    # The white outline of words covers lines of the axis.
+    # A white outline separates labels from the axis lines.
     behind = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" font-size="{size}" text-anchor="{anchor}" '

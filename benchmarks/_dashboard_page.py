@@ -1,4 +1,4 @@
-"""Measure the size of a saved dashboard and the times of its first paints: part of `brush.py`."""
+"""Measure the size and first paint times of a saved dashboard, for `brush.py`."""
 
 import statistics
 import sys
@@ -18,7 +18,7 @@ import hta_widgets as hw
 
 __all__ = ["paint_text", "saved_dashboard"]
 
-#: Records, in each frame after the start of the navigation, which parts have appeared.
+#: Records, in each frame after navigation, which parts are visible.
 _WATCH = """
 window.seen = {};
 const parts = {
@@ -46,7 +46,7 @@ requestAnimationFrame(look);
 
 
 def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
-    """Save a dashboard and open it several times; return its size and medians in ms."""
+    """Save a dashboard and open it several times; return its size and median times in ms."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         begin = time.perf_counter()
         path = Path(hw.Dashboard(traces).save_html(Path(folder) / "page.html"))
@@ -77,7 +77,6 @@ def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
 
 
 def paint_text(result: dict[str, Any]) -> str:
-    """Return the measurements as text."""
     seen = ", ".join(f"{name} {ms:.0f} ms" for name, ms in result["seen_ms"].items())
     return (
         f"saved dashboard: {result['size_mb']:.2f} MB (timeline alone "

@@ -1,4 +1,4 @@
-"""Run a command within limits of memory and time, so that it cannot stop the machine."""
+"""Run a command with limits on memory and time, to protect the machine."""
 
 import subprocess
 import tempfile
@@ -16,7 +16,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a command: by itself or stopped, and why."""
+    """The result of a command that ended or was stopped."""
 
     code: int
     stdout: str
@@ -26,10 +26,10 @@ class Ended:
 
 
 def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: float) -> Ended:
-    """Run a command; end it and all that it started if they exceed a limit.
+    """Run a command; kill it and its descendants if they exceed a limit.
 
-    The memory is measured, because a limit for each process does not work: browsers reserve far
-    more memory than they use, and the workers of a pool share the limit.
+    Memory is measured because limits per process do not work: browsers reserve far more memory than
+    they use, and the workers of a pool share the limit.
     """
     peak_mb, stopped = 0.0, ""
     with tempfile.TemporaryFile("w+") as into, tempfile.TemporaryFile("w+") as out, \
@@ -49,7 +49,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
             if stopped:
                 end(process)
                 break
-            # Reading the memory takes at most a tenth of the time.
+            # Measuring may take at most a tenth of the time.
             time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
         out.seek(0)
         err.seek(0)
@@ -57,7 +57,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a command and its descendants."""
+    """Kill a command and its descendants."""
     for member in process_tree(process.pid):
         with suppress(psutil.NoSuchProcess):
             member.kill()

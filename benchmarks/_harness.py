@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: fresh processes, one core, a table, a file of results."""
+"""Shared parts of the benchmarks: fresh processes, one core, tables, result files."""
 
 import json
 import os
@@ -22,22 +22,22 @@ RESULTS = HERE / "results"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 
 TIMEOUT_S = 1800
-#: Maximum memory and time of a run with all its processes, so that it cannot stop the machine.
+#: Maximum memory of a run with all of its processes, to protect the machine.
 LIMIT_MB = 16_000
-#: The exit code of a script that cannot run here; its last line has the reason.
+#: Exit code of a script that cannot run here; the last line of its output is the reason.
 FAILED = 3
 
 
 class Missing(Exception):  # noqa: N818 - not an error: a reason to leave something out
-    """Raised if a tool for the comparison is not installed, or a file is missing."""
+    """Raised if an anchor is not installed or a file is missing."""
 
 
 class Failed(Exception):  # noqa: N818 - a finding
-    """The measured program failed; the message is its reason."""
+    """Raised if the measured program fails; the message is the reason."""
 
 
 class Limits(TypedDict, total=False):
-    """Limits of a process, beyond which it is stopped."""
+    """Limits of a process; it is stopped if it exceeds them."""
 
     timeout_s: float
     limit_mb: float
@@ -45,18 +45,18 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Run:
-    """The seconds of work in a fresh process, and its peak memory beyond that at the start."""
+    """Time and memory growth of some work in a fresh process."""
 
     seconds: float
     added_mb: float
     extra: Any = None
-    #: Of all its processes together, with interpreter and imports, sampled.
+    #: Sampled total of all processes, with interpreter and imports.
     peak_mb: float = 0.0
 
 
 @dataclass
 class Row:
-    """One line of a table: several runs of the same work."""
+    """A table row: several runs of the same work."""
 
     name: str
     runs: list[Run] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        # Other work on the machine can only add time, so the minimum is taken.
+        # Other work on the machine can only add time, so the minimum counts.
         return min(run.seconds for run in self.runs)
 
     @property
@@ -105,20 +105,21 @@ def run_code(
     core: int | None = None,
     **limits: Unpack[Limits],
 ) -> Run:
-    """Run code in a fresh interpreter; `work` is measured, on top of what `setup` imported.
+    """Run code in a fresh interpreter, and measure `work` but not `setup`.
 
     Parameters
     ----------
     setup, work : str
-        Python source; names carry over.
+        Python source. Names defined in `setup` are available in `work` and `extra`.
     extra : str
-        An expression to send back afterwards; its value must be plain enough for JSON.
+        Expression for an additional result, which must be JSON serializable.
     python : path
         Another environment's interpreter.
     core : int, optional
-        The only processor to run on.
+        The processor to run on.
     **limits
-        `timeout_s` and `limit_mb`, beyond which it is stopped and `Failed` is raised.
+        `timeout_s` and `limit_mb`. If a limit is exceeded, the process is stopped and `Failed` is
+        raised.
     """
     task = json.dumps({"setup": setup, "work": work, "extra": extra})
     return _start([python, HERE / "_probe.py"], core, task, limits)
@@ -136,9 +137,9 @@ def run_script(
 
 
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
-    """Run each case its number of times, in turns, so that other work on the machine affects all.
+    """Run each case several times, in turns, so that other work affects all cases.
 
-    The note of a row without runs names what is missing, or the failure.
+    The note of a row without runs states what is missing or why the runs failed.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -156,7 +157,7 @@ def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
 
 
 def _tell(what: str) -> None:
-    """Show progress in one line of a terminal, but not in a log file."""
+    """Show progress on a single terminal line; print nothing to log files."""
     if sys.stderr.isatty():
         print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
 
@@ -172,10 +173,9 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def table(rows: Sequence[Row], anchor: str) -> str:
-    """Return Markdown that compares rows with the one named `anchor`; larger ratios are better.
+    """Return a Markdown table that compares rows with the row `anchor`; higher ratios are better.
 
-    The ratio of time is how many times faster a row is than the anchor, that of memory how many
-    times less it adds.
+    A row with the ratio 2 takes half the time of the anchor, or adds half the memory.
     """
     against = next((row for row in rows if row.name == anchor and row.runs), None)
     lines = [
@@ -201,7 +201,7 @@ def table(rows: Sequence[Row], anchor: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine and the versions of the measurement."""
+    """Return the machine and the versions used for the measurement."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -231,19 +231,19 @@ def machine() -> dict[str, Any]:
 
 
 def time_text(seconds: float) -> str:
-    """Return seconds with three digits, or milliseconds."""
+    """Format a time in s with three digits, or in ms."""
     if seconds < 0.1:
         return f"{seconds * 1e3:.2g} ms"
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def round_text(ratio: float) -> str:
-    """Return a number with two digits, without a power of ten."""
+    """Format a number with two significant digits, without an exponent."""
     return f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """Return the machine as one line for the head of a table."""
+    """Describe the machine in one line, as the heading of a table."""
     return (
         f"{facts['processor']}, {facts['processors']} processors, load {facts['load']:.1f}; "
         f"Python {facts['python']}, commit {facts['commit'] or 'none'}"
@@ -251,7 +251,7 @@ def describe(facts: dict[str, Any]) -> str:
 
 
 def save(name: str, results: dict[str, Any]) -> Path:
-    """Write benchmarks/results/NAME.json with the facts of the machine; return its path."""
+    """Write benchmarks/results/NAME.json with the machine and the results; return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     plain = {
@@ -274,6 +274,6 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that `share` of the others do not exceed."""
+    """Return the quantile `share` (0..1) of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,4 +1,4 @@
-"""The job of ten million events that several benchmarks share, written and stored once."""
+"""The job of ten million events that several benchmarks share; it is written once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RANKS, STEPS = 64, 51
 
 
 def demo_job(ranks: int, steps: int, events_per_step: int | None = None) -> Path:
-    """Return the folder of a demo job, written on the first call."""
+    """Return the folder of a demo job, which is written on the first call."""
     job = DATA / f"demo{ranks}x{steps}{f'x{events_per_step}' if events_per_step else ''}"
     if not job.exists():
         print(f"  writing {job.name} …", file=sys.stderr)
-        # The folder gets its name once it is complete.
+        # The folder is renamed when it is complete.
         partial = job.with_name(job.name + ".partial")
         write_demo(partial, ranks=ranks, steps=steps, seed=0, events_per_step=events_per_step)
         partial.rename(job)
@@ -28,7 +28,7 @@ def demo_job(ranks: int, steps: int, events_per_step: int | None = None) -> Path
 
 
 def stored_job(ranks: int = RANKS, steps: int = STEPS) -> Path:
-    """Return a store of a demo job, by default of the one with ten million events."""
+    """Return a store of a demo job, by default the one with ten million events."""
     job = demo_job(ranks, steps)
     store = job.with_name(job.name + ".store")
     if not store.exists():

@@ -1,4 +1,4 @@
-"""A job in memory: each rank has two busy host threads, a compute and a communication stream."""
+"""A job in memory; each rank has two busy host threads and two streams."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = [
 
 
 def made_up(ranks: int, events: int) -> TraceSet:
-    """Make a job like a training run: two busy host threads, compute and communication streams."""
+    """Make a job that resembles training: host threads, compute and communication streams."""
     pool = StringPool(NAMES)
     return TraceSet([rank_of(number, events // ranks, pool) for number in range(ranks)])
 
@@ -88,7 +88,7 @@ def rank_of(number: int, events: int, names: StringPool) -> Trace:
         zero_ns=int(columns["start"][0]),
         _table=table_,
     )
-    # No rule of the taxonomy matches these names, so their kinds are set here.
+    # The taxonomy has no rules for these names, so their kinds are set here.
     trace._rules_version = _rules_version()  # noqa: SLF001
     return trace
 
@@ -100,7 +100,7 @@ def _rules_version() -> int:
 
 
 def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str, Any]:
-    """Make nested calls: each depth has twice as many, in the middle of their parents."""
+    """Make nested calls. Each level has twice as many calls, in the middle of their parents."""
     outer = max(count // (2**depths - 1), 1)
     edges = np.sort(rng.integers(0, span, 2 * outer))
     start, end = edges[0::2], edges[1::2] + 1
@@ -130,7 +130,7 @@ def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str
 def stream(
     rng: Any, track: int, count: int, span: int, kinds: tuple[int, ...], first_name: int
 ) -> dict[str, Any]:
-    """Return the events of a stream, one after the other, with gaps."""
+    """Return consecutive events on a stream, with gaps between them."""
     edges = np.sort(rng.integers(0, span, 2 * count))
     kind = np.where(rng.random(count) < 0.05, kinds[-1], kinds[0])
     return {

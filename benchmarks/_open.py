@@ -1,8 +1,8 @@
-"""Measure the time in which a viewer loads a file, and the memory of its page; print JSON.
+"""Measure how long a viewer takes to load a file, and the memory of its page; print JSON.
 
     python _open.py perfetto|catapult FILE
 
-Exits with 3 and a reason if the viewer cannot open the file.
+The exit code is 3 if the viewer cannot open the file; the last line is the reason.
 """
 
 import json
@@ -22,7 +22,7 @@ from support.servers import static_files
 
 
 def page_processes() -> list[int]:
-    """Return Chromium's page processes among the descendants of this process."""
+    """Return the Chromium page processes among the descendants of this process."""
     return [
         process.pid
         for process in process_tree(os.getpid())

@@ -1,4 +1,4 @@
-"""The scripts that `all.py` runs, in order, and those that `--quick` leaves out."""
+"""The scripts of `all.py` in order, and their arguments with `--quick`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["PLAN", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """A script with its arguments; `quick` is None if `--quick` leaves it out."""
+    """A script with its arguments; `quick` is None if `--quick` skips the script."""
 
     name: str
     script: str
@@ -16,7 +16,7 @@ class Step:
     limit_s: int = 600
 
 
-#: The rows of `big.py` that the page shows; each takes a minute.
+#: Rows of `big.py` that are shown on the page; each takes a minute.
 BIG_ROWS = ("bare", "load, empty", "load, cache", "load, store", "HTA", "one file")
 
 PLAN = (

@@ -1,7 +1,7 @@
-"""Measure the time of one piece of work in this process, and the memory that it adds.
+"""Measure the time and the additional memory of some work in this process.
 
-Reads `{"setup": code, "work": code, "extra": expression}` from standard input, prints JSON.
-Standard library only, since it runs under interpreters of other environments, too.
+Reads `{"setup": code, "work": code, "extra": expression}` from standard input and prints JSON. It
+uses only the standard library because it also runs in other environments.
 """
 
 import gc
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def status_kb(field: str, process: int | str = "self") -> int:
-    """Return a field of the status of a process."""
+    """Return a field from the status of a process."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
@@ -35,5 +35,5 @@ def main() -> None:
     print("\n" + json.dumps(result))
 
 
-if __name__ == "__main__":  # Not in processes that it starts.
+if __name__ == "__main__":  # not in child processes
     main()

@@ -1,7 +1,7 @@
-"""Write the generated parts of docs/performance*.md: tables, a chart, and what is missing.
+"""Write the generated parts of docs/performance*.md: tables, a figure, and missing tools.
 
-A part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text of the
-pages is written by hand, and not changed.
+A generated part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text
+on the pages stays as it is.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
 
 PAGES = [REPO / f"docs/performance{part}.md" for part in ("", "-views", "-ranks")]
 PICTURE = REPO / "docs/img/performance.svg"
-#: Other readers in the table of loading; those that are missing are named.
+#: Other readers in the loading table; missing ones are named.
 ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end: \1 -->", re.DOTALL)
 
@@ -53,7 +53,7 @@ def machine(results: Results) -> str:
 
 
 def loading(results: Results) -> str:
-    """Report time and memory of every reader of both files on one core, or why there are none."""
+    """Report time and memory of every reader for both files on one core, or what is missing."""
     result = results.files.get("load", {})
     sizes = [size for size in ("small", "large") if isinstance(result.get(size), list)]
     if not sizes:
@@ -82,7 +82,7 @@ def _time_and_ratio(results: Results, size: str, name: str) -> list[str]:
 
 
 def again(results: Results) -> str:
-    """Report loading a second time, from the cache and from a store."""
+    """Report repeated loading, from the cache and from a store."""
     lines = [
         "| | 35 MB | HTA's load takes | 311 MB | HTA's load takes |",
         "|---|---:|---:|---:|---:|",
@@ -118,7 +118,7 @@ def job(results: Results) -> str:
 
 
 def analyses(results: Results) -> str:
-    """Report all calls of HTA's interface, in milliseconds."""
+    """Report all calls of the HTA interface, in ms."""
     result = {
         name: part
         for name, part in results.files.get("analyses", {}).items()
@@ -143,7 +143,7 @@ def analyses(results: Results) -> str:
 
 
 def viewers(results: Results) -> str:
-    """Report the same moves in three viewers."""
+    """Report the same interactions in three viewers."""
     result = results.files.get("viewers", {})
     texts = []
     for size, head in (("small", "35 MB, 45 k events"), ("large", "311 MB, 1.62 M records")):
@@ -153,7 +153,7 @@ def viewers(results: Results) -> str:
 
 
 def moves_table(found: dict[str, Any]) -> str:
-    """Return Markdown with a row per move of a viewer."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         (
             "| viewer | move | took | page busy | work p50 | work p95 | intervals p95 | longest "
@@ -176,7 +176,7 @@ def moves_table(found: dict[str, Any]) -> str:
 
 
 def printed(name: str) -> Callable[[Results], str]:
-    """Return a part that repeats what a script printed."""
+    """Return a function that reports the output of a script."""
 
     def part(results: Results) -> str:
         step = results.steps.get(name, {})
@@ -184,7 +184,7 @@ def printed(name: str) -> Callable[[Results], str]:
         lines = [
             line.rstrip()
             for line in text.splitlines()
-            # The page begins with the machine.
+            # The page already describes the machine at the top.
             if not re.match(r"written to |.* processors, load ", line)
         ]
         shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
@@ -195,7 +195,7 @@ def printed(name: str) -> Callable[[Results], str]:
 
 
 def took(results: Results) -> str:
-    """Return the time of each script, and how it ended."""
+    """Return the run time of each script, and how it ended."""
     lines = ["| script | time | |", "|---|---:|---|"]
     for step in PLAN:
         result = results.steps.get(step.name)
@@ -208,7 +208,7 @@ def took(results: Results) -> str:
 
 
 def missing_text(results: Results, name: str) -> str:
-    """Return the reason why a script has no figures, if it has none."""
+    """Return the reason if a script has no results."""
     step = results.steps.get(name)
     if step is None:
         return f"Not measured: {name}."
@@ -230,7 +230,7 @@ PARTS: dict[str, Callable[[Results], str]] = {
 
 
 def filled(text: str, results: Results) -> str:
-    """Return a page with new generated parts."""
+    """Return a page with updated generated parts."""
 
     def part(found: re.Match[str]) -> str:
         name = found[1]
@@ -240,7 +240,7 @@ def filled(text: str, results: Results) -> str:
 
 
 def write(results: Results) -> None:
-    """Write the generated parts of the pages, and the picture."""
+    """Update the generated parts of the pages and the figure."""
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(chart.svg(chart.groups(results)))
     for page in PAGES:
@@ -248,7 +248,7 @@ def write(results: Results) -> None:
 
 
 def faster(ratio: float) -> str:
-    """Return words for a comparison with a tool that takes `ratio` times as long."""
+    """Describe a comparison with a tool that takes `ratio` times as long."""
     return f"{round_text(ratio)}× faster" if ratio >= 1 else f"{round_text(1 / ratio)}× slower"
 
 

@@ -1,4 +1,4 @@
-"""Results of the benchmarks' scripts, which the report and its picture read."""
+"""Results of the benchmark scripts, for the report and its figure."""
 
 import json
 from dataclasses import dataclass, field
@@ -31,13 +31,13 @@ class Results:
         return min((run["seconds"] for run in runs), default=None)
 
     def big(self, name: str) -> dict[str, Any]:
-        """One row of `big.py`."""
+        """Return a row of `big.py`."""
         rows: dict[str, Any] = self.files.get("big", {}).get("rows", {})
         result: dict[str, Any] = rows.get(name) or {}
         return result
 
     def big_events(self) -> int | None:
-        """Return the number of events of `big.py`'s job."""
+        """Return the number of events in the job of `big.py`."""
         return next(
             (
                 row["said"]
@@ -48,7 +48,7 @@ class Results:
         )
 
     def big_seconds(self, name: str) -> float | None:
-        """Return the seconds of `big.py`'s job; HTA's are scaled up from a part of the events."""
+        """Return the time for the job of `big.py`; the time of HTA is scaled up from a part."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
             text = part.get("said")
@@ -59,6 +59,6 @@ class Results:
             text = self.big("bare msgspec").get("said")
             return text["decode"] + text["decompress"] if isinstance(text, dict) else None
         if name == OURS:
-            # The usual way, which leaves a copy for the next time, if that was measured alone.
+            # Without a cache if that was measured, else the default load, which fills the cache.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
         return self.big(name).get("seconds")

@@ -1,4 +1,4 @@
-"""Measure the memory of a process and its descendants while it runs."""
+"""Measure the memory of a running process and its descendants."""
 
 import threading
 import time
@@ -13,13 +13,13 @@ _PAUSE_S = 0.05
 
 
 def process_tree(root: int) -> list[psutil.Process]:
-    """Return a process and its descendants, also those in other sessions, as of browsers."""
+    """Return a process and its descendants, including those in other sessions (browsers)."""
     process = psutil.Process(root)
     return [process, *process.children(recursive=True)]
 
 
 def pss_mb(processes: Iterable[psutil.Process]) -> float:
-    """Return the proportional set size of processes, in which shared pages count once."""
+    """Return the proportional set size of processes; shared pages count once."""
     total_bytes = 0
     for process in processes:
         with suppress(psutil.Error):  # It has ended.
@@ -28,7 +28,7 @@ def pss_mb(processes: Iterable[psutil.Process]) -> float:
 
 
 class Watcher(threading.Thread):
-    """Samples a tree of processes until `stop`; then `peak_mb` is its maximum."""
+    """Samples a process tree until `stop` is called; `peak_mb` is the maximum."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -40,7 +40,7 @@ class Watcher(threading.Thread):
         while not self._over.is_set():
             start = time.perf_counter()
             self.peak_mb = max(self.peak_mb, pss_mb(process_tree(self.root)))
-            # Reading the memory of many processes takes long: at most a tenth of the time.
+            # Sampling many processes is slow; it may take at most a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 
     def stop(self) -> float:

@@ -1,6 +1,6 @@
-"""Viewers of other projects in the tests' browser: Perfetto's UI, and TensorBoard's catapult.
+"""Viewers of other projects in the test browser: Perfetto's UI and TensorBoard's catapult.
 
-Each is a page served from a folder on loopback, and takes a file through a file input.
+Each viewer is a page served from a local folder, and reads a trace from a file input.
 """
 
 import sys
@@ -26,19 +26,19 @@ _POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.
 
 @dataclass(frozen=True)
 class Viewer:
-    """Ways to start a viewer without a trace, and to open one in it."""
+    """How to start a viewer without a trace, and how to open a trace in it."""
 
     name: str
     folder: Path
     needs: tuple[Path, ...]
     start: Callable[[Page, str], None]
     open_trace: Callable[[Page, Path], None]
-    #: Selector of the element in which traces are drawn.
+    #: Selector of the element in which the viewer draws traces.
     stage: str
 
     @property
     def missing(self) -> str:
-        """Return what has to be installed first; "" for nothing."""
+        """Return what has to be installed; "" if nothing is missing."""
         absent = [path for path in self.needs if not path.exists()]
         return f"{self.name} is not installed (`make interop`)" if absent else ""
 
@@ -48,8 +48,8 @@ def _open_in_perfetto(page: Page, path: Path) -> None:
     perfetto.open_trace(page, path)
 
 
-# Passes the text to the viewer in a message, as the plugin's page does. A file input takes the part
-# of the plugin's server, which also sends gzipped text.
+# Passes the text to the viewer in a message, like the plugin's page. The file input replaces the
+# plugin's server, which may send gzipped text.
 _TAKE_FILES = """
 () => {
   const input = document.createElement("input");
@@ -84,7 +84,7 @@ _LOADED = """() => {
 _TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-# Without a parent, the page would get its own message "ready" and take it for a trace.
+# In a page without a parent, the viewer would take its own message "ready" for a trace.
 _ALONE = """
 window.addEventListener("message", event => {
   if (event.data?.msg === "ready") event.stopImmediatePropagation();
@@ -94,8 +94,7 @@ window.addEventListener("message", event => {
 
 def _start_catapult(page: Page, url: str) -> None:
     page.add_init_script(_ALONE)
-    # The page loads a polyfill of Web Components v0, which browsers removed in 2020, from an
-    # address on the internet.
+    # The page downloads a polyfill for Web Components v0, which browsers removed in 2020.
     page.route(
         "**/webcomponents.min.js",
         lambda route: route.fulfill(path=_POLYFILL, content_type="text/javascript"),

@@ -1,10 +1,10 @@
-"""Measure everything, one script after the other, and rewrite docs/performance*.md.
+"""Run all benchmarks, one after another, and update docs/performance*.md.
 
     python benchmarks/all.py [--quick] [--only load viewers] [--report]
 
-Each script runs in a process of its own; what it prints and how long it took is kept in
-benchmarks/results/all.json. If one fails or is stopped, the page has a note in its place.
-With `--report` nothing is measured: the page is written from the results that are there.
+Each script runs in its own process. Its output and run time are saved in
+benchmarks/results/all.json. If a script fails or is stopped, the page has a note instead. With
+`--report`, nothing is measured and the page is written from existing results.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LOG = RESULTS / "all.json"
 
 
 def run(step: Step, *, quick: bool) -> dict[str, Any]:
-    """Run one script; return its output, and how it ended."""
+    """Run one script; return its output and how it ended."""
     script = HERE / f"{step.script}.py"
     arguments = step.quick if quick else step.full
     if not script.exists():
@@ -55,9 +55,9 @@ def run(step: Step, *, quick: bool) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small try in some minutes")
+    parser.add_argument("--quick", action="store_true", help="short trial run of a few minutes")
     parser.add_argument("--only", nargs="+", choices=[step.name for step in PLAN])
-    parser.add_argument("--report", action="store_true", help="write the page, measure nothing")
+    parser.add_argument("--report", action="store_true", help="write the page without measuring")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     log: dict[str, Any] = json.loads(LOG.read_text()) if LOG.exists() else {"steps": {}}

@@ -1,9 +1,9 @@
-"""Compare the time of each analysis of HTA's interface with HTA's, on one core, in one run.
+"""Compare the time of each analysis in HTA's interface with HTA, on one core, in one run.
 
     python benchmarks/analyses.py [--only resnet50] [--repeat 5]
 
-Both run the same calls, of `TraceAnalysis`, in fresh processes in turns; the best of several calls
-counts, and ours forgets before each what earlier ones derived. Loading is not part of it.
+Both packages run the same calls of `TraceAnalysis` in fresh processes, in turns. The best of
+several calls counts; our caches are cleared before each call. Loading is not included.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def demo() -> dict[int, Path]:
 
 def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) -> harness.Run:
     with tempfile.TemporaryDirectory() as scratch:
-        # Copies: HTA writes some of its results next to its input.
+        # HTA writes some results next to its input, so the input files are copied.
         copies = {rank: shutil.copy(path, scratch) for rank, path in files.items()}
         listing = Path(scratch) / "files.list"
         listing.write_text(json.dumps({str(rank): str(path) for rank, path in copies.items()}))
@@ -116,8 +116,8 @@ TRACES: dict[str, Callable[[], dict[int, Path]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=list(TRACES))
-    parser.add_argument("--repeat", type=int, default=5, help="calls in a process")
-    parser.add_argument("--turns", type=int, default=2, help="processes of each")
+    parser.add_argument("--repeat", type=int, default=5, help="calls per process")
+    parser.add_argument("--turns", type=int, default=2, help="processes per package")
     options = parser.parse_args()
     print(harness.describe(harness.machine()) + "; one core\n")
     results = {}

@@ -1,14 +1,13 @@
-"""Measure the time to load a job of many ranks, and the memory of all its processes meanwhile.
+"""Measure the time to load a job of many ranks, and the peak memory of all its processes.
 
     python benchmarks/big.py [--folder benchmarks/.data/demo64x51] [--ranks 8] [--hta-ranks 4]
         [--only "load, empty" …] [--memory-limit "1 GB"] [--one-file-gb 2] [--repeat 1]
 
 Rows: a bare `msgspec.json.decode` of the same bytes, file by file in one process, with and without
-the decompression; our load into an empty cache, without a cache, and within a limit of memory; our
-load from the cache and from a saved store; HTA's load of a few of the ranks, as a part that it can
-hold, scaled by the number of events; and a single JSON file of 2 GB, made by the demo generator,
-within a limit of 3 GB. Memory is the peak of the proportional set size of the whole tree of
-processes, interpreter and imports included.
+decompression; loading with an empty cache, without a cache, with a memory limit, from the cache and
+from a saved store; HTA on a few of the ranks, scaled by the number of events; and a single 2 GB
+JSON file from the demo generator, also with a limit of 3 GB. Memory is the peak proportional set
+size of the process tree, including interpreters and imports.
 """
 
 import argparse
@@ -24,9 +23,9 @@ import _harness as harness
 from _harness import DATA, REPO
 
 HTA = REPO / ".venv-hta/bin/python"
-#: Maximum memory of the tree of processes: a constant and an amount per event.
+#: Maximum memory of the process tree: a constant plus an amount per event.
 FIXED_BYTES, PER_EVENT_BYTES = 1_000_000_000, 60
-#: JSON that the demo generator writes for a step of one rank.
+#: Bytes of JSON that the demo generator writes per rank and step.
 STEP_BYTES = 1_100_000
 
 OURS = "import hta_widgets as hw"
@@ -62,7 +61,7 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Runs the requested rows, one after another."""
+    """Measures the requested rows, one after another."""
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self.options = options
@@ -76,7 +75,7 @@ class Rows:
         return only is None or any(name.startswith(start) for start in only)
 
     def add(self, name: str, setup: str, work: str, extra: str = COUNT, **more: Any) -> None:
-        """Measure a row the requested number of times; the fastest run counts."""
+        """Measure a row the requested number of times and keep the fastest run."""
         if not self.wanted(name):
             return
 
@@ -93,7 +92,7 @@ class Rows:
 
 
 def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
-    """Measure the job of these files."""
+    """Measure the job in these files."""
     source = repr(paths)
     limit = rows.options.memory_limit
     rows.add("bare msgspec", BARE, BARE_WORK % paths, "spent")
@@ -117,7 +116,7 @@ def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
 
 
 def measure_one_file(rows: Rows) -> int:
-    """Measure one large file, which is written if it is missing; return its size."""
+    """Measure one large file, which is written if needed, and return its size."""
     steps = max(1, round(rows.options.one_file_gb * 1e9 / STEP_BYTES))
     if not rows.options.one_file_gb or not (rows.wanted("one file")):
         return 0
@@ -188,10 +187,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=DATA / "demo64x51")
     parser.add_argument("--ranks", type=int, help="only the first RANKS files")
-    parser.add_argument("--hta-ranks", type=int, default=4, help="what HTA loads; 0: nothing")
+    parser.add_argument("--hta-ranks", type=int, default=4, help="number of files for HTA; 0: none")
     parser.add_argument("--only", nargs="*", help="rows to measure, by the start of their names")
     parser.add_argument("--memory-limit", default="1 GB")
-    parser.add_argument("--one-file-gb", type=float, default=2.0, help="0: leave it out")
+    parser.add_argument("--one-file-gb", type=float, default=2.0, help="size of the file; 0: none")
     parser.add_argument("--repeat", type=int, default=1)
     return parser.parse_args()
 
@@ -206,7 +205,7 @@ def main() -> None:
     paths = in_order(options.folder)[: options.ranks]
     if not paths:
         sys.exit(f"no traces in {options.folder}")
-    for path in paths:  # Fills the page cache, since disks are not compared.
+    for path in paths:  # fills the page cache, to leave out disk times
         Path(path).read_bytes()
     with tempfile.TemporaryDirectory(dir=DATA, prefix="big-") as name:
         rows = Rows(options, Path(name))

@@ -1,9 +1,10 @@
-"""Measure how long a brush takes until every chart of the dashboard has its figures.
+"""Measure how long it takes after a brush until all charts of a dashboard are updated.
 
-The demo job at a million events is brushed at random: windows, ranks, both, names and kinds. In the
-kernel, each panel's answer is timed from the request to the JSON text, alone and all together; with
-``--page``, a saved page is brushed without one. Times are of the processor (one thread works), so
-that other work on the machine counts little; what passed on the clock is in the results too.
+The brushes on a demo job of a million events are random: windows, ranks, both, names and kinds. In
+the kernel, each panel is timed from the request to the JSON text, separately and together. With
+``--page``, brushes are timed in a saved page without a kernel. Times are processor times, because
+one thread works and other work on the machine then hardly matters; the results also contain wall
+times.
 """
 
 import argparse
@@ -21,15 +22,15 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import ADDED, offered_panels, panels as known_panels
 from hta_widgets.trace.query import QueryClauses
 
-#: The panels that a dashboard of such a job requests after a brush.
+#: Panels that the dashboard requests after a brush.
 SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap", *ADDED}
 ASKED = tuple(panel for panel in known_panels() if panel in SHOWN)
 BINS = 240
-WITHIN_MS = 30  # As the page does.
+WITHIN_MS = 30  # as in the page
 
 
 def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return random selections as the page sends them, with their kinds."""
+    """Return random selections in the form that the page sends, with their kinds."""
     rng = random.Random(seed)
     start, end = traces.start_ns, traces.end_ns
     names = hw.analysis.kernel_breakdown(traces, ranks=[traces.ranks[0]])["name"].tolist()
@@ -58,7 +59,7 @@ def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[
 
 
 def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
-    """Return the processor time of one answer as JSON text, in ms."""
+    """Return the processor time in ms for one answer as JSON text."""
     begin = time.process_time()
     reply, _ = engine.answer(request)
     json.dumps(reply)
@@ -66,10 +67,10 @@ def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
 
 
 def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[str, float]]:
-    """Open the dashboard as a page does, which takes what is ready after 30 ms and requests again.
+    """Open the dashboard like a page, which takes partial answers after 30 ms and asks again.
 
-    Return by panel the number of answers, the processor time in ms of the longest one, for which
-    other messages and cells had to wait, and of all of them.
+    Return the number of answers for each panel, the processor time of the longest one (other
+    messages have to wait for it), and their total, in ms.
     """
     engine = PanelEngine(traces)
     window = {"start": traces.start_ns, "end": traces.end_ns, "bins": BINS}
@@ -92,7 +93,7 @@ def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[st
 
 
 def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
-    """Brush; return milliseconds by panel, by kind of brush, and of the first answer."""
+    """Brush in the kernel; return times by panel and kind of brush, and of the first answer."""
     full = {"op": "panels", "panels": list(ASKED), "selection": None}
     heatmap = {
         "op": "heatmap", "metric": "waiting", "start": traces.start_ns, "end": traces.end_ns,
@@ -126,7 +127,7 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Return Markdown with a row per panel, then one per kind of brush."""
+    """Return a Markdown table with a row per panel and per kind of brush."""
     lines = ["| kernel, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {
         **result["panels"],
@@ -142,7 +143,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def pieces_table(pieces: dict[str, dict[str, float]]) -> str:
-    """Return Markdown with a row per panel, of the whole job."""
+    """Return a Markdown table with a row per panel, for the whole job."""
     lines = ["| whole job, first time | answers | longest | together |", "|---|---:|---:|---:|"]
     for name, item in pieces.items():
         spent = f"{item['longest_ms']:.0f} ms | {item['total_ms']:,.0f} ms"
@@ -151,14 +152,13 @@ def pieces_table(pieces: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> None:
-    """Write the job, brush it, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--steps", type=int, default=41)
-    parser.add_argument("--brushes", type=int, default=20, help="of each kind")
+    parser.add_argument("--brushes", type=int, default=20, help="number of brushes of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stored", action="store_true", help="64 ranks of 158 k events, stored")
-    parser.add_argument("--page", action="store_true", help="also without a kernel")
+    parser.add_argument("--page", action="store_true", help="also measure a page without a kernel")
     arguments = parser.parse_args()
     path = stored_job() if arguments.stored else demo_job(arguments.ranks, arguments.steps)
     traces = hw.load(path, progress=False)

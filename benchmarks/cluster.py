@@ -1,10 +1,10 @@
-"""Measure what a cluster of local processes gains: load and analyse 16 ranks with Dask.
+"""Measure the speedup from a local cluster: load and analyze 16 ranks with Dask.
 
     python benchmarks/cluster.py [--ranks 16] [--workers 1 2] [--repeat 2] [FOLDER]
 
-Rows: without Dask, as `load` does by itself; a `LocalCluster` of one worker, and of two. Each is a
-fresh process with an empty cache and a fresh cluster, whose start is measured separately. All of
-them must give the same frames, bit by bit.
+Rows: `load` without Dask; a `LocalCluster` with one worker; the same with two workers. Each run is
+a fresh process with an empty cache and a new cluster. Starting the cluster is measured separately.
+All rows must give bitwise identical frames.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WITHOUT = "without Dask"
 
 
 def measure_once(files: list[str], workers: int) -> dict[str, Any]:
-    """Load and analyse once, on this number of workers; 0: without a cluster."""
+    """Load and analyze once with this number of workers (0: without a cluster)."""
     if not workers:
         return {**_work(files, None), "start_s": 0.0}
     from distributed import Client, LocalCluster
@@ -100,7 +100,7 @@ def _work(files: list[str], executor: Any) -> dict[str, Any]:
 
 
 def _count_bytes(executor: Any) -> list[int]:
-    """Count the bytes of results; besides them, only names of files and functions are sent."""
+    """Count the bytes of results; other messages only contain names of files and functions."""
     sizes: list[int] = []
     if executor is not None:
         submit = executor.submit
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="default: the job of 64 ranks")
     parser.add_argument("--ranks", type=int, default=16)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each, the best counts")
+    parser.add_argument("--repeat", type=int, default=2, help="runs of each row; the best counts")
     options = parser.parse_args()
     folder = options.folder or demo_job(RANKS, STEPS)
     files = [folder / f"rank-{rank}.trace.json.gz" for rank in range(options.ranks)]
@@ -178,7 +178,7 @@ def main() -> None:
     if missing:
         raise Missing(f"no {missing[0]} in {folder}")
     for file in files:
-        file.read_bytes()  # Fills the page cache, since disks are not compared.
+        file.read_bytes()  # fills the page cache, to leave out disk times
     cases = {
         name_of(workers): (lambda workers=workers: case(files, workers), options.repeat)
         for workers in (0, *options.workers)

@@ -1,9 +1,9 @@
-"""Measure how long an export of Nsight Systems takes to load, against JSON of the same events.
+"""Compare the time to load an Nsight Systems export with JSON of the same events.
 
     python benchmarks/databases.py [--events 1000000] [--repeat 3]
 
-A process with one device launches each kernel by a call. The same events are written as tables of
-SQLite and as JSON; both are loaded without the cache, on one core.
+A process with one device launches each kernel with a separate call. The same events are written to
+SQLite tables and to JSON. Both files are loaded without the cache on one core.
 """
 
 import argparse
@@ -35,7 +35,7 @@ insert into TARGET_INFO_SESSION_START_TIME values (1780000000000000000);
 
 
 def write_database(path: Path, count: int) -> None:
-    """Write an export with `count` kernels and as many calls."""
+    """Write an export with `count` kernels and one call for each."""
     with closing(sqlite3.connect(path)) as database:
         database.executescript(TABLES)
         names = ((code, f"kernel_{code}<int>") for code in range(1, NAMES + 1))
@@ -54,7 +54,7 @@ def write_database(path: Path, count: int) -> None:
 
 
 def write_json(path: Path, count: int) -> None:
-    """Write the same events as PyTorch's profiler does."""
+    """Write the same events in the format of PyTorch's profiler."""
     with path.open("w") as file:
         file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1780000000000000000,\n')
         file.write('"traceEvents": [{}')
@@ -74,9 +74,8 @@ def write_json(path: Path, count: int) -> None:
 
 
 def main() -> None:
-    """Write both files once, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000, help="device events")
+    parser.add_argument("--events", type=int, default=1_000_000, help="number of device events")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)

@@ -1,11 +1,11 @@
 """Measure how long two real runs take to open side by side, and how smoothly they move.
 
 `trace_diff__control` and `trace_diff__test` are compared in a real JupyterLab in Chromium without a
-GPU. The kernel measures the cell that loads both runs, without a cache. The page measures the cell
-that shows them, from its start until each part is drawn. Each repetition has a new kernel and a new
-page; the results are medians of the times, and of their ratios to the loads in the same kernel. At
-the end, the wheel zooms and pans the upper timeline, which the lower one follows, and the time of
-all callbacks of every animation frame is measured.
+GPU. The kernel times the cell that loads both runs without a cache. The page times the cell that
+shows them, from its start until each part is drawn. Each repetition uses a new kernel and a new
+page. The results are medians of times and of their ratios to the load time in the same kernel.
+Finally, the wheel zooms and pans the upper timeline while the lower one follows, and the callbacks
+of each animation frame are timed.
 """
 
 import argparse
@@ -52,8 +52,7 @@ PARTS = (
 )
 
 
-# Records when each part appears. Polling from outside would be too coarse: it waits longer from
-# one request to the next.
+# Records when each part appears, because polling from outside the page is too coarse.
 RUN_AND_WATCH = """parts => {
   const seen = window.__seen = {};
   const look = () => {
@@ -70,7 +69,7 @@ RUN_AND_WATCH = """parts => {
 
 
 def show(lab: Lab, page: Page, name: str) -> None:
-    """Load both runs in a notebook of this name, and prepare the cell that shows them."""
+    """Load both runs in a new notebook, and prepare the cell that shows them."""
     write_notebook(lab.folder / name, (LOAD.format(paths=repr(tuple(map(str, RUNS)))),))
     run_notebook(lab, page, name, app="lab")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
@@ -89,7 +88,7 @@ def opened(page: Page, kernel: Kernel) -> dict[str, float]:
     page.evaluate(RUN_AND_WATCH, PARTS)
     page.wait_for_function("count => Object.keys(__seen).length === count", arg=len(PARTS))
     result = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
-    # Processor time does not include other work on the machine.
+    # Processor time excludes other work on the machine.
     result["kernel until tree, processor"] = float(kernel("print(time.process_time() - begin_cpu)"))
     result["loads"] = float(kernel("print(loads)"))
     result["loads, processor"] = float(kernel("print(loads_cpu)"))
@@ -98,7 +97,7 @@ def opened(page: Page, kernel: Kernel) -> dict[str, float]:
 
 
 def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[str, Any]:
-    """Turn the wheel over the upper timeline; return the work of its frames."""
+    """Turn the wheel on the upper timeline; return the work in each frame."""
     stage = page.locator(".hta-stage-frame").first
     stage.scroll_into_view_if_needed()
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
@@ -111,7 +110,7 @@ def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[st
 
 
 def table(moves: dict[str, dict[str, Any]]) -> str:
-    """Return Markdown with a row per move."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         "| move | frames | work p50 | work p95 | frames over 25 ms |",
         "|---|---:|---:|---:|---:|",
@@ -126,7 +125,7 @@ def table(moves: dict[str, dict[str, Any]]) -> str:
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return each figure's median in seconds, and as a share of both loads' time."""
+    """Return the median of each figure in seconds, and relative to the load time of both runs."""
     return {
         name: {
             "seconds": statistics.median(run[name] for run in runs),
@@ -137,7 +136,6 @@ def medians(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Load and show both runs, move their timelines, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     repeat = parser.parse_args().repeat

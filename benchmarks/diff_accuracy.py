@@ -1,11 +1,11 @@
-"""Count how often a comparison names what changed, and how often it names what did not.
+"""Count how often a comparison finds injected changes, and how often it reports false ones.
 
 Demo jobs are written in pairs with different seeds, so all times of the two runs differ. For each
-kind of pair, the table has the number of pairs whose findings are exactly the injected changes, the
-number of missed changes, and the number of findings without a change. Pairs of one step on each
-side show the least of the spread. All jobs have Python functions and modules; in the second job of
-each pair, they are on other lines, in another folder, and have other numbers. For pairs with a slow
-rank on one side, the table has the number of pairs in which exactly that rank is found.
+kind of pair, the table has the number of pairs with exactly the injected findings, the number of
+missed changes, and the number of false findings. Pairs with one step per side have the least
+information about the spread. All jobs have Python functions and modules; in the second job of each
+pair, their line numbers, folder and module numbers differ. For pairs with a slow rank on one side,
+the table has the number of pairs in which exactly this rank is found.
 
     python diff_accuracy.py --first-seed 10000 --pairs 60
     python diff_accuracy.py --pairs 4                      # a quick try
@@ -29,11 +29,11 @@ from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.training_step import CHANGES, ChangeName
 
-#: Sizes of the jobs, used in turn: ranks, steps and records per step.
+#: Job sizes, used in turn: ranks, steps and records per step.
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
-#: The same of jobs with a slow rank on one side.
+#: Sizes of jobs with a slow rank on one side.
 SLOW_SHAPES = list(itertools.product((4, 8), range(3, 9), (700, 1600)))
-_SHOWN = 5  # mistakes of each kind
+_SHOWN = 5  # number of mistakes shown for each kind
 KINDS: dict[str, tuple[ChangeName, ...]] = {
     "nothing": (),
     **{name: (name,) for name in CHANGES},
@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[ChangeName, ...]] = {
 
 @dataclass
 class Score:
-    """Counts of findings for the pairs of one kind."""
+    """Counts of findings for one kind of pair."""
 
     pairs: int = 0
     exact: int = 0
@@ -59,7 +59,7 @@ class Score:
         """Count the findings for a pair."""
         frame = diff.changes(both)
         reported = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
-        # Sentences about anything but changes are wrong only if nothing was changed.
+        # Other findings are wrong only in pairs without changes.
         beyond = (
             Counter(finding.kind for finding in diff.findings(both)) if not expected else Counter()
         )
@@ -90,7 +90,7 @@ class Score:
 
 
 def named_ranks(both: diff.Comparison) -> list[int]:
-    """Return the ranks that the findings of one side name as stragglers."""
+    """Return the ranks that the findings name as stragglers on one side."""
     findings = [
         each_finding for each_finding in diff.findings(both) if each_finding.kind == "straggler"
     ]
@@ -98,7 +98,7 @@ def named_ranks(both: diff.Comparison) -> list[int]:
 
 
 def with_functions(path: Path, *, moved: bool) -> None:
-    """Put phases into Python functions and operators of layers into modules, in place."""
+    """Enclose phases in Python functions, and layer operators in modules, in place."""
     document = json.loads(path.read_text("utf-8"))
     result: list[dict[str, object]] = []
     modules: Counter[str] = Counter()
@@ -148,7 +148,7 @@ def measured(first_seed: int, pairs: int) -> dict[str, Score]:
     def cases() -> Iterator[tuple[str, tuple[ChangeName, ...], tuple[int, int, int]]]:
         for kind, changes in KINDS.items():
             for number in range(pairs):
-                # A number prime to that of shapes, so that few pairs have many shapes too.
+                # 7 is coprime to the number of shapes, so that a few pairs already vary in shape.
                 yield kind, changes, SHAPES[number * 7 % len(SHAPES)]
 
     for kind, changes, shape in cases():
@@ -190,7 +190,7 @@ def measured(first_seed: int, pairs: int) -> dict[str, Score]:
 
 
 def table(scores: dict[str, Score]) -> str:
-    """Return Markdown with a row per kind of pair."""
+    """Return a Markdown table with a row for each kind of pair."""
     columns = "done to the second run, pairs, exactly told, missed, names, headlines, slight, ranks"
     lines = [f"| {columns.replace(', ', ' | ')} |", f"|---|{'---:|' * columns.count(',')}"]
     lines += [
@@ -203,10 +203,9 @@ def table(scores: dict[str, Score]) -> str:
 
 
 def main() -> None:
-    """Write the pairs, compare them, print the table and every mistake."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=10_000, help="%(default)s")
-    parser.add_argument("--pairs", type=int, default=60, help="of each kind (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of each kind (%(default)s)")
     options = parser.parse_args()
     begin = time.perf_counter()
     scores = measured(options.first_seed, options.pairs)

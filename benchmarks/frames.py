@@ -1,9 +1,9 @@
 """Measure how soon a timeline appears and how smoothly it moves, in a real JupyterLab.
 
-A job is drawn in Chromium without a GPU; wheel and keys zoom and pan it as a user does. First paint
-is the time from the start of the cell that makes the timeline to the first frame with the colours
-of events. Measured are, for every animation frame, the time of all its callbacks and the interval
-from the previous frame; and for every answer of the kernel, its wall time, processor time and size.
+A job is drawn in Chromium without a GPU, and zoomed and panned with wheel and keys. First paint is
+the time from the start of the cell to the first frame with event colors. For every animation frame,
+the time of all callbacks and the interval from the previous frame are measured; for every answer of
+the kernel, its wall time, processor time and size.
 """
 
 import argparse
@@ -26,8 +26,7 @@ from support.notebook_files import write_notebook
 from support.notebooks import Kernel, run_notebook
 from support.servers import jupyterlab
 
-# Every frame's callbacks, of any caller, add up to one figure; drawing to a canvas happens
-# in the call, so nothing of it is left out.
+# Sums up the callbacks of each frame. Canvas drawing happens within the calls and is included.
 COUNT_FRAMES = """
 (() => {
   const plain = window.requestAnimationFrame.bind(window);
@@ -51,7 +50,7 @@ COUNT_FRAMES = """
 })();
 """
 
-# Looks for the colours of compute and communication, of either theme, where lanes are drawn.
+# Looks for the colors of compute and communication, in either theme, in the area of lanes.
 FIND_PAINT = """
 (() => {
   const colours = [[31,119,192], [224,99,15], [61,143,242], [245,130,31]];
@@ -95,7 +94,7 @@ views.answer = timed
 
 
 def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
-    """Wait until the page requests nothing more: collectives are matched after the first paint."""
+    """Wait for the last request of the page, which matches collectives after the first paint."""
     requested, quiet = -1, 0
     for _ in range(int(seconds)):
         now = kernel.value("len(answers)")
@@ -107,7 +106,7 @@ def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
 
 
 class Hands:
-    """Moves that a user makes, each from the whole job."""
+    """User interactions that start from a view of the whole job."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -121,7 +120,7 @@ class Hands:
         return 164 + share * (box["width"] - 292), y
 
     def zoom(self) -> None:
-        """Turn the wheel far in and out again."""
+        """Turn the wheel to zoom far in and out again."""
         for delta, turns in ((-240, 30), (240, 30)):
             for _ in range(turns):
                 hands.wheel(self.stage, self._at(0.4), delta, keys=["Control"])
@@ -149,20 +148,20 @@ class Hands:
 
 
 def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, Any]:
-    """Make a move; return its frames and answers."""
+    """Perform an interaction; return its frames and answers."""
     kernel("tl.view = (int(ts.start_ns), int(ts.end_ns)); answers.clear()")
     kernel.wait_for("True")
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
     move()
     frames = page.evaluate("__frames.on = false; __frames")
-    # Outstanding requests of the last view belong to it.
+    # Wait for answers to the last view.
     page.wait_for_timeout(500)
     answers = json.loads(kernel("import json; print(json.dumps(answers))"))
     return {"work": frames["work"], "gaps": frames["gaps"], "answers": answers}
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """Return Markdown with a row per move."""
+    """Return a Markdown table with a row for each interaction."""
     lines = [
         (
             "| move | frames | work p50 | work p95 | frames over 25 ms "
@@ -192,12 +191,11 @@ def spread(milliseconds: list[float]) -> str:
 
 
 def main() -> None:
-    """Write and draw the job, zoom and pan it, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--folder", type=Path, help="a job or a store on disk; default: 10 M events"
     )
-    parser.add_argument("--ranks", type=int, help="a demo job of RANKS ranks instead")
+    parser.add_argument("--ranks", type=int, help="use a demo job with RANKS ranks")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--events", type=int, help="events per rank and step")
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Measure times to open traces in JupyterLab, VS Code and `hta-widgets view`, and their memory.
+"""Measure the time and memory to open traces in JupyterLab, VS Code and `hta-widgets view`.
 
     python benchmarks/hosts.py PATH… [--repeat 3]
 
-VS Code is code-server, which `make interop` installs; without it, it is left out. Each PATH is a
-file or a folder. Times are from the double click, or the request of a page, to the dashboard, to
-the first chart, and until nothing is computed or fetched any more. Memory is the growth of the
-server (JupyterLab's, or the editor's processes) and of all processes of the browser, each at its
-peak, beyond the started page; the Python processes that hold the traces are left out.
+VS Code is represented by code-server, if `make interop` has installed it. Each PATH is a file or a
+folder. Times start with the double click or page request, and end with the dashboard, with the
+first chart, and with an idle page. Memory is the peak growth of the server (JupyterLab or editor
+processes) and of all browser processes after the start page; the Python processes that hold the
+traces do not count.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from support import browser as hands
 from support.editor import ENTRY, Editor, built_extension, code_server
 from support.servers import jupyterlab
 
-#: True if the page is idle; panels below the window do not count.
+#: True if the page is idle. Panels below the window do not count.
 REST = """(dash) => {
   return [...dash.querySelectorAll("[aria-busy=true]")]
     .every((panel) => panel.getBoundingClientRect().top >= innerHeight)
@@ -42,7 +42,7 @@ QUIET_S = 3.0
 
 
 def mb_of(is_counted: Callable[[str], bool]) -> float:
-    """Return the memory of those processes of this script whose command is counted."""
+    """Return the memory of all descendants of this script for which `is_counted` is True."""
     return pss_mb(
         process for process in process_tree(os.getpid()) if is_counted(command_of(process))
     )
@@ -57,12 +57,11 @@ def command_of(process: psutil.Process) -> str:
 
 
 def is_browser(command: str) -> bool:
-    """Return whether a process belongs to the browser."""
     return "chromium" in command.partition(" ")[0]
 
 
 def is_lab(command: str) -> bool:
-    """Return whether a process is JupyterLab's server."""
+    """Return whether a process is the server of JupyterLab."""
     return "jupyterlab" in command and not is_browser(command)
 
 
@@ -72,7 +71,7 @@ def is_editor(command: str) -> bool:
 
 
 class Peaks(threading.Thread):
-    """Samples the browser, and a server if there is one."""
+    """Samples the memory of the browser and, if present, of a server."""
 
     def __init__(self, server: Callable[[str], bool] | None) -> None:
         super().__init__(daemon=True)
@@ -80,7 +79,7 @@ class Peaks(threading.Thread):
         self.first = self.most = self.now()
 
     def now(self) -> tuple[float, float]:
-        """Return the memory of the browser and of the server."""
+        """Return the memory of the browser and the server."""
         return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
@@ -90,7 +89,7 @@ class Peaks(threading.Thread):
             self.most = max(self.most[0], browser_mb), max(self.most[1], server_mb)
 
     def growth(self) -> dict[str, float]:
-        """Return the peaks beyond the first sample."""
+        """Return the peak growth since the first sample."""
         self.over.set()
         self.join()
         rows = zip(("browser", "server"), self.first, self.most, strict=True)
@@ -104,7 +103,7 @@ class Peaks(threading.Thread):
 def timed(
     page: Page, start: Callable[[], object], view: Page | FrameLocator | None = None
 ) -> dict[str, float]:
-    """Open a path; return the seconds to the dashboard, to the first chart, and to an idle page."""
+    """Open a path; return the seconds to the dashboard, the first chart and an idle page."""
     begun = time.perf_counter()
     start()
 
@@ -136,7 +135,7 @@ def opened(url: str) -> Iterator[Page]:
 
 
 def link_to(path: Path, folder: Path) -> str:
-    """Link to a path in a folder; return the name of the link, which hosts know as a trace."""
+    """Link to a path in a folder; return a link name that hosts recognize as a trace."""
     name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
     name += ".gz" if path.suffix == ".gz" else ""
     (folder / name).symlink_to(path)
@@ -160,7 +159,7 @@ def in_lab(path: Path) -> dict[str, float]:
 
 
 def in_code(path: Path) -> dict[str, float]:
-    """Open a path in a fresh editor whose extensions have started."""
+    """Open a path in a fresh editor after its extensions have started."""
     with tempfile.TemporaryDirectory() as folder:
         root, files = Path(folder), Path(folder) / "traces"
         files.mkdir()
@@ -186,7 +185,7 @@ def in_code(path: Path) -> dict[str, float]:
 
 
 def in_view(path: Path) -> dict[str, float]:
-    """Open a path with `hta-widgets view`; times begin with the request of the page."""
+    """Open a path with `hta-widgets view`; times start with the page request."""
     command = [sys.executable, "-m", "hta_widgets", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None

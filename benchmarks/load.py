@@ -2,12 +2,12 @@
 
     python benchmarks/load.py [--only small] [--repeat 5] [--profile]
 
-One file, on one core: ours, anew, from the cache and from a saved store, alone and with all events
-as a frame, for which every column is read and checked; HTA (`TraceAnalysis`, the load only);
-Perfetto's UI and the catapult viewer (from opening the file to loaded); `json` and `orjson` with
-pandas; and the floor, which is to decompress and to decode the same bytes with msgspec, no more.
+A single file on one core: our loader without a cache, from the cache and from a store, with and
+without all events as a frame (every column is read and verified); HTA (`TraceAnalysis`, only
+loading); Perfetto's UI and the catapult viewer (from opening the file to loaded); `json` and
+`orjson` with pandas; and as a lower bound, decompressing and decoding the same bytes with msgspec.
 
-The job of ten million events: what is not in `big.py`, which measures ours and HTA.
+The job of ten million events: other tools only. `big.py` measures this package and HTA.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import _harness as harness
 from _harness import DATA, REPO, SHARED, Missing
 
 OURS_STAGES = "import hta_widgets as hw\nfrom hta_widgets.readers import stages; stages.reset()"
-#: Rows that run once for the large file.
+#: Rows that run only once for the large file.
 SLOW = {
     anchors.HTA_ROW,
     anchors.PERFETTO_ROW,
@@ -33,7 +33,7 @@ SLOW = {
 
 
 def small() -> Path:
-    """Return the path of a file of 35 MB of JSON, with 45 thousand events."""
+    """Return the path of a file with 35 MB of JSON and 45 thousand events."""
     folder = SHARED / "traces/kineto/resnet50_num_workers_0_a"
     result = sorted(folder.glob("*.json.gz"))
     if not result:
@@ -42,7 +42,7 @@ def small() -> Path:
 
 
 def large() -> Path:
-    """Return the path of a file of 311 MB and 1.62 million records: one real rank forty times."""
+    """Return the path of a file with 311 MB and 1.62 million records: 40 copies of a real rank."""
     path = DATA / "repeat40/rank-0.json"
     if not path.exists():
         tool = SHARED / "tools/make_multirank.py"
@@ -57,7 +57,7 @@ def large() -> Path:
 
 
 def job() -> list[Path]:
-    """Return the folder of a demo job of 64 ranks, 4.3 GB of JSON and ten million events."""
+    """Return the files of a demo job: 64 ranks, 4.3 GB of JSON and ten million events."""
     from _job import RANKS, STEPS, demo_job
 
     folder = demo_job(RANKS, STEPS)
@@ -65,7 +65,7 @@ def job() -> list[Path]:
 
 
 def saved(path: Path) -> Path:
-    """Return a store of a file's trace, and leave the trace in the cache."""
+    """Save a trace as a store, and leave it in the cache; return the path of the store."""
     import hta_widgets as hw
 
     os.environ["HTA_WIDGETS_CACHE"] = str(DATA / "cache")
@@ -76,7 +76,7 @@ def saved(path: Path) -> Path:
 
 
 def stage_table(path: Path) -> str:
-    """Return the time of each stage of loading in this package."""
+    """Return a table with the time of each loading stage in this package."""
     work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
     runs = [
         harness.run_code(OURS_STAGES, work, extra="stages.seconds()", core=anchors.CORE)
@@ -91,7 +91,7 @@ def stage_table(path: Path) -> str:
 
 
 def size_mb(path: Path) -> float:
-    """Return the size of the JSON text without compression."""
+    """Return the size of the uncompressed JSON text."""
     if path.suffix != ".gz":
         return path.stat().st_size / 1e6
     with gzip.open(path) as file:
@@ -99,8 +99,8 @@ def size_mb(path: Path) -> float:
 
 
 def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
-    """Return all rows of a file."""
-    path.read_bytes()  # Fills the page cache, since disks are not compared.
+    """Measure all rows for a file."""
+    path.read_bytes()  # fills the page cache, to leave out disk times
     store = saved(path)
     rows = harness.measure(
         {
@@ -112,7 +112,7 @@ def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
 
 
 def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
-    """Return the rows, with the errors that a viewer counted when it imported the file."""
+    """Note the number of import errors reported by viewers in their rows."""
     for row in rows:
         if row.runs and row.runs[0].extra:
             counts = [f"{name} {count}" for name, count in row.runs[0].extra.items()]
@@ -121,7 +121,7 @@ def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
 
 
 def compare_job(paths: list[Path], **limits: float) -> list[harness.Row]:
-    """Run once each tool that is not in `big.py`; some run out of memory."""
+    """Run each tool that is not in `big.py` once; some run out of memory."""
     for path in paths:
         path.read_bytes()
     rows = anchors.rows_of_job(paths, **limits)
@@ -131,11 +131,11 @@ def compare_job(paths: list[Path], **limits: float) -> list[harness.Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large", "job"])
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each row; the best counts")
     parser.add_argument("--profile", action="store_true", help="show the time of each stage")
-    parser.add_argument("--ranks", type=int, help="only the first RANKS of the job")
-    parser.add_argument("--limit-gb", type=float, default=8, help="memory for frames of the job")
-    parser.add_argument("--timeout-s", type=float, default=290, help="time for a row of the job")
+    parser.add_argument("--ranks", type=int, help="only the first RANKS ranks of the job")
+    parser.add_argument("--limit-gb", type=float, default=8, help="memory limit for the job")
+    parser.add_argument("--timeout-s", type=float, default=290, help="time limit for the job")
     options = parser.parse_args()
 
     print(harness.describe(harness.machine()) + "\n")

@@ -1,4 +1,4 @@
-"""Measure the time and memory of questions about a thousand ranks, and how the memory grows.
+"""Measure time and memory of analyses of a thousand ranks, and how the memory grows.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
@@ -13,9 +13,9 @@ written once. `--large` adds ranks of 51 steps and 160 000 events each: 64 gener
 `--dask` asks all questions in one process on a `LocalCluster` of two workers. The memory is then
 the sum over all processes.
 
-Stored ranks stay in memory while they fit into half a gigabyte together, as 64 small ranks do here;
-otherwise the least recently used are released. So a thousand ranks may take less memory than some
-hundred.
+Stored ranks stay in memory as long as they fit in half a gigabyte, like the 64 small ranks here.
+Beyond this limit, the least recently used are released. A thousand ranks may therefore take less
+memory than a few hundred.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def peak_mb():
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 """
 
-#: Two workers; pages that processes share count once.
+#: Two workers. Pages shared between processes count once.
 ON_DASK = """
 import logging, os
 from distributed import Client, LocalCluster
@@ -72,7 +72,7 @@ OPEN_ON_DASK = "traces = hw.load({path!r}, executor=client.get_executor(), progr
 
 @dataclass(frozen=True)
 class Question:
-    """A question, as code that uses a set named ``traces``."""
+    """An analysis, as code that uses the variable ``traces``."""
 
     name: str
     code: str
@@ -104,7 +104,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds of a question, and the peak memory of the process up to its end."""
+    """The time of an analysis, and the peak memory of the process up to its end."""
 
     name: str
     seconds: float
@@ -112,7 +112,7 @@ class Line:
 
 
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
-    """Make a store of another's first ranks, `times` over, with links to its files."""
+    """Make a store with `times` copies of the first ranks of a store, as links to its files."""
     path = store.with_name(f"{store.stem}-{ranks}x{times}.store")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -129,7 +129,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
 
 
 def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:
-    """Ask all questions in one process; `load` is code that makes ``traces``."""
+    """Run all analyses in one process; the code `load` defines ``traces``."""
     steps = [("open", load), *((question.name, question.code) for question in questions)]
     code = ["found = []"]
     for name, work in steps:
@@ -143,7 +143,7 @@ def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP
 
 
 def by_itself(load: str, question: Question) -> Line:
-    """Ask one question in a new process; opening is included."""
+    """Run one analysis in a new process, including loading."""
     run = harness.run_code(SETUP, f"{load}\n{question.code}", extra="peak_mb()")
     return Line(question.name, run.seconds, run.extra)
 
@@ -165,7 +165,7 @@ def flat_table(few: list[Line], many: list[Line], title: str) -> str:
 
 
 def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
-    """Ask each question of both stores, each time in a process of its own."""
+    """Run each analysis on both stores, each time in a new process."""
     result: tuple[list[Line], list[Line]] = ([], [])
     for question in questions:
         for lines, store in zip(result, (few, many), strict=True):
@@ -177,8 +177,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--source", choices=("store", "json"), default="store")
-    parser.add_argument("--quick", action="store_true", help="256 ranks, fewer questions")
-    parser.add_argument("--large", action="store_true", help="flat with 160 000 events a rank, too")
+    parser.add_argument("--quick", action="store_true", help="256 ranks, fewer analyses")
+    parser.add_argument("--large", action="store_true", help="also with 160 000 events per rank")
     parser.add_argument("--dask", action="store_true", help="on a cluster of two processes")
     options = parser.parse_args()
     questions = [item for item in QUESTIONS if item.quick or not options.quick]

@@ -1,8 +1,8 @@
-"""Count how often healthy ranks are called stragglers, and how often the slow one is not.
+"""Count how often a healthy rank is called a straggler, and how often a slow rank is not.
 
-Demo jobs of 4 to 64 ranks are written, each with a seed of its own: as many healthy ones as ones in
-which a rank drawn by the seed is slower by 25 to 50 %. Counted are jobs whose red rows, as the
-timeline is told them, are not those of the truth, and ranks that the headline names besides.
+Demo jobs of 4 to 64 ranks are written with different seeds. Half of them are healthy; in the other
+half, a random rank is 25 to 50 % slower. The script counts jobs in which the red rows of the
+timeline differ from the truth, and healthy ranks that the headline names.
 
     nice python stragglers.py --jobs 200
     nice python stragglers.py --jobs 200 --steps 3
@@ -29,7 +29,7 @@ from hta_widgets.panels.headline import headline
 RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
 STEPS = (5, 8)
 FACTORS = (1.25, 1.5)
-_RECORDS = 1200  # of a rank and step: a model of three layers
+_RECORDS = 1200  # per rank and step; a model of three layers
 
 
 def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, Any]:
@@ -60,11 +60,10 @@ def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) ->
 
 
 def main() -> None:
-    """Count wrong results over all jobs, and print them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200, help="of either kind (200)")
+    parser.add_argument("--jobs", type=int, default=200, help="jobs of each kind (200)")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="of a job (5 or 8)")
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="steps (5 or 8)")
     options = parser.parse_args()
     begin, result = time.perf_counter(), []
     counts = Counter[tuple[str, str]]()

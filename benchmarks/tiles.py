@@ -1,6 +1,6 @@
-"""Measure the kernel's work for a timeline: getting ready, new views and other requests.
+"""Measure the kernel's work for a timeline: preparation, new views and other requests.
 
-Requests are those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
+Requests are like those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
 again. Times are processor time and wall time, which includes other work on the machine. The script
 prints Markdown tables and writes ``benchmarks/results/tiles.json``.
 """
@@ -26,10 +26,10 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
 from hta_widgets.trace.traceset import TraceSet
 
-PIXELS = 1150  # Of the lanes, in a notebook of usual width.
-IN_SIGHT = 60  # Number of lanes at a usual height.
+PIXELS = 1150  # width of the lanes in a typical notebook
+IN_SIGHT = 60  # lanes visible at a typical height
 RANKS_IN_SIGHT = 12
-MOST_TILES = 512  # In one request of the page.
+MOST_TILES = 512  # per request of the page
 PATIENCE = {"within_ms": 30}
 LIMITS = {**PATIENCE, "most_bytes": 800_000, "compact": True, "gzip": True}
 SHARES = (1.0, 0.1, 0.01, 0.0001)
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--path", help="a job or a store on disk; default: ten million events, stored"
     )
-    parser.add_argument("--made-up", action="store_true", help="a job made up in memory instead")
+    parser.add_argument("--made-up", action="store_true", help="use a made-up job in memory")
     parser.add_argument("--ranks", type=int, default=64, help="of a made-up job")
     parser.add_argument("--events", type=int, default=10_000_000, help="of a made-up job")
     parser.add_argument("--views", type=int, default=60)
@@ -75,7 +75,7 @@ def got_ready(options: argparse.Namespace) -> tuple[TraceSet, list[dict[str, Any
 
 @dataclass
 class Spent:
-    """Processor time, wall time and bytes of answers: the sums, and the figures of the largest."""
+    """Times and bytes of answers: totals, and the maximum of a single answer."""
 
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -86,7 +86,7 @@ class Spent:
     slices: int = 0
 
     def on(self, work: Callable[[], Any]) -> Any:
-        """Measure work as one answer."""
+        """Measure a function call as one answer."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         cpu = (time.process_time() - cpu) * 1e3
@@ -97,7 +97,7 @@ class Spent:
         return result
 
     def ask(self, engine: TileEngine, request: Request) -> dict[str, Any]:
-        """Send one request; return the reply without the bytes of its columns."""
+        """Send one request; return the reply without its binary columns."""
         reply, buffer = self.on(lambda: engine.answer(request))
         size = len(buffer or b"") + len(json.dumps(reply))
         self.bytes += size
@@ -106,7 +106,7 @@ class Spent:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Return the row of these times in the results."""
+        """Return the measured figures for the results."""
         return {
             "cpu_ms": self.cpu_ms,
             "wall_ms": self.wall_ms,
@@ -117,7 +117,7 @@ class Spent:
 
 
 def until_there(engine: TileEngine, request: Request) -> Spent:
-    """Send a request as the page does, again for what is left."""
+    """Send a request until its answer is complete, like the page."""
     spent = Spent()
     while spent.ask(engine, {**request, **PATIENCE}).get("pending"):
         pass
@@ -125,7 +125,7 @@ def until_there(engine: TileEngine, request: Request) -> Spent:
 
 
 def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
-    """Request a new view as the page does, to its last tile."""
+    """Request a new view until its last tile, like the page."""
     spent = Spent()
     level = max(0, (width // PIXELS).bit_length() - 1)
     first, last = start >> (level + 8), ((start + width - 1) >> (level + 8)) + 1
@@ -140,7 +140,7 @@ def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
 
 
 def first_answers(traces: TraceSet) -> tuple[TileEngine, list[dict[str, Any]]]:
-    """Time a timeline's requests until it is complete, in the page's order."""
+    """Time all requests for a new timeline, in the order of the page."""
     laid_out, described = Spent(), Spent()
     engine = laid_out.on(lambda: TileEngine(traces))
     scene = described.on(engine.scene)
@@ -175,7 +175,7 @@ def opened(rank: dict[str, Any]) -> list[int]:
 
 
 def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
-    """Yield the figures of random new views: each case of lanes with each share of the time."""
+    """Yield figures for random new views: each set of lanes at each share of the time span."""
     scene = engine.scene()
     all_lanes = [lane for rank in scene["ranks"] for lane in opened(rank)]
 
@@ -200,7 +200,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 def figures_of(
     engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
 ) -> dict[str, Any]:
-    """Return figures of new views at random places for which the page has no tiles."""
+    """Return figures for new views at random places, without cached tiles."""
     rng = random.Random(1)
     start, end = engine.scene()["range"]
     width = max(int((end - start) * share), PIXELS)
@@ -223,7 +223,7 @@ def figures_of(
 
 
 def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
-    """Yield the times of requests about events and windows: the first one, then the next five."""
+    """Yield the times of requests about events and windows: the first and five repetitions."""
     scene = engine.scene()
     start, end = scene["range"]
     lanes = folded(scene)[:IN_SIGHT]
@@ -264,7 +264,7 @@ def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
 
 
 def panned(engine: TileEngine) -> dict[str, Any]:
-    """Memory of this process while every rank is opened once, at three zooms."""
+    """Return the memory of this process before and after showing all ranks at three zoom levels."""
     before = resident()
     scene = engine.scene()
     start, end = scene["range"]

@@ -1,8 +1,8 @@
-"""Count how often `hta-widgets diff --fail-above` catches a regression, and how often it errs.
+"""Count how often `hta-widgets diff --fail-above` finds a regression, and how often it errs.
 
-Healthy demo jobs with seeds of their own are compared in pairs: every time of the two runs differs.
-For a regression, all times of the second run are stretched by 3, 5 or 10 %. The limit is half of
-the stretch, rounded up; healthy pairs are judged at each of these limits.
+Pairs of healthy demo jobs with different seeds are compared, so all of their times differ. For a
+regression, all times of the second run are stretched by 3, 5 or 10 %. The limit is half of the
+stretch, rounded up. Healthy pairs are judged at each of these limits.
 
     python verdict_accuracy.py --pairs 40 --injected 20
 """

@@ -1,14 +1,15 @@
-"""Compare how smoothly viewers move one file in one window: ours, Perfetto's UI, catapult.
+"""Compare how smoothly viewers move in one file: this package, Perfetto's UI, catapult.
 
     python benchmarks/viewers.py [--only small] [--moves zoom pan keys]
 
-Chromium without a GPU, 1440 by 1000 pixels, all rows open, the same turns of the wheel and the same
-keys held. Ours runs in JupyterLab and asks its kernel, Perfetto's UI asks its trace processor in a
-worker, catapult has all in its page. What differs is how far a turn of the wheel zooms.
+All viewers run in Chromium without a GPU, with 1440 by 1000 pixels, all rows expanded, and the same
+wheel turns and keys. Ours runs in JupyterLab and asks its kernel, Perfetto's UI asks its trace
+processor in a worker, and catapult has all data in its page. The zoom per wheel turn differs
+between viewers.
 
-Of every animation frame the time of its callbacks is measured, around all of them, and the interval
-to the frame before; from the browser itself comes how long the page's main thread was busy, which
-counts events, style and the canvas's painting as well.
+For every animation frame, the total time of its callbacks and the interval from the previous frame
+are measured. The browser reports how busy the main thread was, which includes events, style and
+canvas painting.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from support.notebooks import run_notebook
 from support.servers import jupyterlab, static_files
 
 WINDOW: ViewportSize = {"width": 1440, "height": 1000}
-#: The timeline's height that fills the window under JupyterLab's bars.
+#: Timeline height that fills the window below JupyterLab's toolbars.
 HEIGHT = 800
 TURNS, TURN_MS = 30, 50
 HELD_MS, REPEAT_MS = 900, 30
@@ -39,7 +40,7 @@ SLOW_MS = 25
 
 
 class Mover:
-    """The moves of a user in a viewer with an open trace."""
+    """User interactions in a viewer with an open trace."""
 
     def __init__(
         self,
@@ -59,11 +60,11 @@ class Mover:
     def _at(self, share: float) -> tuple[float, float]:
         box = self.stage.bounding_box()
         assert box is not None
-        left = 0.2 * box["width"]  # Right of the names of tracks.
+        left = 0.2 * box["width"]  # right of the track names
         return left + share * (box["width"] - left), 0.45 * box["height"]
 
     def _turn(self, turns: int, delta: float) -> None:
-        """Turn the wheel as fast as a user does, unless the page is slower."""
+        """Turn the wheel as fast as a user, or more slowly if the page is slow."""
         left, top = self._at(0.4)
         box = self.stage.bounding_box()
         assert box is not None
@@ -75,7 +76,7 @@ class Mover:
         self.page.keyboard.up(self.zoom_key)
 
     def zoom(self) -> None:
-        """Turn the wheel far in and out again."""
+        """Turn the wheel to zoom far in and out again."""
         self._turn(TURNS, -240)
         self._turn(TURNS, 240)
 
@@ -88,7 +89,7 @@ class Mover:
             )
 
     def keys(self) -> None:
-        """Hold W, D, A, S as a keyboard does, which repeats them."""
+        """Hold W, D, A, S, with the key repeats of a keyboard."""
         for key in ("w", "d", "a", "s"):
             for _ in range(HELD_MS // REPEAT_MS):
                 self.page.keyboard.down(key)
@@ -97,7 +98,7 @@ class Mover:
 
 
 def measure(mover: Mover, name: str) -> dict[str, Any]:
-    """Make a move; return its frames, and the time of the main thread for each."""
+    """Perform an interaction; return its frames and the main thread time per frame."""
     page = mover.page
     mover.whole()
     page.wait_for_timeout(600)
@@ -131,7 +132,7 @@ def measure(mover: Mover, name: str) -> dict[str, Any]:
 
 @contextmanager
 def ours(browser: Browser, path: Path) -> Iterator[Mover]:
-    """Our timeline in JupyterLab."""
+    """Open the file in our timeline in JupyterLab."""
     with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder) / "lab") as lab:
         page = new_page(browser)
         cells = (
@@ -142,12 +143,12 @@ def ours(browser: Browser, path: Path) -> Iterator[Mover]:
         write_notebook(lab.folder / "viewers.ipynb", cells)
         run_notebook(lab, page, "viewers.ipynb", app="lab")
         page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
-        # A single rank is open from the start.
+        # A single rank is expanded from the start.
         expect(page.locator(".hta-words")).to_contain_text("Whole", timeout=60_000)
         root = page.locator(".hta-root")
 
         def whole() -> None:
-            # A busy page may handle turns of the wheel after the key.
+            # A busy page may handle wheel turns after the key.
             words = page.locator(".hta-words")
             for _ in range(10):
                 root.focus()
@@ -163,7 +164,7 @@ def ours(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def perfetto(browser: Browser, path: Path) -> Iterator[Mover]:
-    """Perfetto's UI with all groups expanded."""
+    """Open the file in Perfetto's UI and expand all groups."""
     with opened(browser, PERFETTO, path) as page:
         page.evaluate(
             """() => {
@@ -180,7 +181,7 @@ def perfetto(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def catapult(browser: Browser, path: Path) -> Iterator[Mover]:
-    """Open the catapult viewer, which has all rows open."""
+    """Open the catapult viewer, in which all rows are expanded."""
     with opened(browser, CATAPULT, path) as page:
         stage = page.locator(CATAPULT.stage)
         yield Mover(page, stage, lambda: page.keyboard.press("0"), "Alt", "Space")
@@ -188,7 +189,7 @@ def catapult(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def opened(browser: Browser, viewer: Viewer, path: Path) -> Iterator[Page]:
-    """Return a viewer in which a file is open."""
+    """Yield a page with a viewer that has loaded the file."""
     if viewer.missing:
         raise Missing(viewer.missing)
     with static_files(viewer.folder) as url:
@@ -213,10 +214,10 @@ MOVES = ("zoom", "pan", "keys")
 def compare(
     path: Path, viewers: list[str], moves: list[str], pictures: Path | None
 ) -> dict[str, Any]:
-    """Return the figures by viewer and move, or why there are none."""
+    """Return the figures by viewer and interaction, or the reason why they are missing."""
     result: dict[str, Any] = {}
     for name in viewers:
-        # A browser for each, so that none has memory of an earlier one.
+        # Each viewer gets a new browser, so that memory from earlier viewers does not count.
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=str(hands.CHROMIUM), args=hands.FLAGS
@@ -237,12 +238,11 @@ def compare(
 
 
 def main() -> None:
-    """Open each file in each viewer, zoom and pan it, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large"])
     parser.add_argument("--moves", nargs="+", choices=MOVES, default=list(MOVES))
     parser.add_argument("--viewer", choices=list(VIEWS), nargs="+", default=list(VIEWS))
-    parser.add_argument("--pictures", type=Path, help="a folder for a picture of each viewer")
+    parser.add_argument("--pictures", type=Path, help="folder for a picture of each viewer")
     options = parser.parse_args()
     print(describe(machine()) + "\n")
     results: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Interactive, linked analysis of distributed training traces inside the notebook."""
+"""Interactive, linked analysis of distributed training traces in notebooks."""
 
 from importlib import import_module
 
 
-# `python -m hta_widgets` runs this file while modules still come from the working directory first,
-# so it imports nothing else before a name is used.
+# `python -m hta_widgets` runs this file while the working directory is still first on the path, so
+# nothing else is imported here.
 def __getattr__(name: str) -> object:
     lazy = import_module(f"{__name__}.lazy")
     module_of: dict[str, str] = lazy.stub_modules(__file__)

@@ -1,4 +1,4 @@
-# The names of the package, and where they are from; `hta_widgets.lazy` says how they are imported.
+# Names of the package and their modules. `hta_widgets.lazy` describes how they are imported.
 
 from typing import Any
 

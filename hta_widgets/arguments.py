@@ -1,8 +1,8 @@
-"""Check arguments of public calls by their annotations, and match regular expressions of users.
+"""Check arguments against the annotations of public functions; match regular expressions.
 
-Regular expressions of users run in RE2, whose time grows only linearly with the length of the
-string. Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a
-name of forty ``a`` and a ``b``.
+Regular expressions from users run in RE2, whose run time is linear in the length of the string.
+Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of
+forty ``a`` and a ``b``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from hta_widgets.errors import TraceError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MAX_INT = (1 << 63) - 1  # largest int64, the type of columns
+_MAX_INT = (1 << 63) - 1  # largest int64, the dtype of most columns
 Count = Annotated[int, range(_MAX_INT)]
 Positive = Annotated[int, range(1, _MAX_INT)]
-#: Sizes of demo jobs; larger jobs would take days to write.
+#: Sizes of demo jobs. Larger jobs would take days to write.
 Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions with unsigned 64-bit integers.
 PartitionKey = Annotated[int, range(1 << 64)]
 
-#: Parameters that are checked elsewhere, mostly by the code that selects events.
+#: Parameters that are checked elsewhere, mostly in the code that selects events.
 _CHECKED_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
@@ -57,35 +57,35 @@ _register_lock = threading.Lock()
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """Convert a decoded JSON value to a type; raise `msgspec.ValidationError` if that fails."""
+    """Convert a decoded JSON value to a type; raise `msgspec.ValidationError` on a mismatch."""
     _register(kind)
     return msgspec.convert(value, kind)
 
 
 @cache
 def _register(kind: object) -> None:
-    """Register a type with msgspec, which crashes if two threads first use it at the same time."""
+    """Register a type with msgspec, which crashes on concurrent first use in two threads."""
     with _register_lock:
         msgspec.json.Decoder(kind)
 
 
 class _ModuleNames(dict[str, Any]):
-    """The names of a module; names imported only under ``TYPE_CHECKING`` become ``Any``."""
+    """The names in a module; names imported only under ``TYPE_CHECKING`` become ``Any``."""
 
     def __missing__(self, _name: str) -> Any:
         return Any
 
 
 class _MisfitError(Exception):
-    """Raised for a value that does not fit a type."""
+    """Raised if a value does not fit a type."""
 
 
 def check_arguments(function: Function) -> Function:
-    """Raise a `TraceError` for arguments that do not fit the parameters' annotations.
+    """Raise a `TraceError` for arguments that do not match the annotations of their parameters.
 
-    Whole numbers may be of any numeric type, and a single item is accepted instead of a list of
-    one. Iterables are passed on as tuples. Arrays are not checked. For a class, the arguments of
-    ``__init__`` and of the public methods are checked.
+    Whole numbers may have any numeric type, and a single item may replace a list of one item.
+    Iterables are passed on as tuples. Arrays are not checked. For a class, ``__init__`` and the
+    public methods are checked.
     """
     if isinstance(function, type):
         for name, attribute in list(vars(function).items()):
@@ -100,7 +100,7 @@ def check_arguments(function: Function) -> Function:
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
         fit = partial(_fit_argument, kinds)
-        positional = map(fit, names, args)  # `args` may be longer, because of `*args`
+        positional = map(fit, names, args)  # `args` may be longer if there are `*args`
         named = {name: fit(name, value) for name, value in options.items()}
         return function(*positional, *args[len(names) :], **named)
 
@@ -110,7 +110,7 @@ def check_arguments(function: Function) -> Function:
 def match_pattern(
     pattern: str, texts: Sequence[str], *, ignore_case: bool = False
 ) -> npt.NDArray[np.bool_]:
-    """Return which strings contain a match of a regular expression of RE2.
+    """Return which strings contain a match of an RE2 regular expression.
 
     Raises
     ------
@@ -128,18 +128,18 @@ def match_pattern(
 
 
 def require_pattern(pattern: str, subject: str) -> None:
-    """Raise a `TraceError` that names the subject unless RE2 accepts the pattern."""
+    """Raise a `TraceError` about `subject` if RE2 rejects the pattern."""
     try:
-        match_pattern(pattern, [""])  # Arrow compiles no pattern for an empty array
+        match_pattern(pattern, [""])  # with an empty array, Arrow would not compile the pattern
     except ValueError as cause:
         raise TraceError(
             f"{subject} is not a regular expression ({cause})",
-            remedy="The syntax is that of RE2, without lookaround and backreferences.",
+            remedy="Use RE2 syntax, which has no lookaround or backreferences.",
         ) from None
 
 
 def stack_level() -> int:
-    """Return the `stacklevel` with which `warnings.warn` names the caller of this package."""
+    """Return the `stacklevel` for warnings that point to the caller of this package."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("hta_widgets"):
@@ -149,13 +149,13 @@ def stack_level() -> int:
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a function's parameters, and of the functions that it wraps."""
+    """Return the parameter types of a function and of the functions that it wraps."""
     types: dict[str, Any] = {}
     wrapper: Any = function
     while wrapper is not None:
         wrapped = vars(wrapper).get("__wrapped__")
-        # A wrapper of `functools.wraps` has the annotations of the function that it wraps, whose
-        # module has their names.
+        # A `functools.wraps` wrapper copies the annotations of the wrapped function, whose module
+        # defines the names in them.
         if wrapped is None or wrapped.__annotations__ is not wrapper.__annotations__:
             names = _ModuleNames(vars(builtins) | wrapper.__globals__)
             types = get_type_hints(wrapper, None, names, include_extras=True) | types
@@ -164,7 +164,7 @@ def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fit_argument(kinds: Mapping[str, Any], name: str, value: object) -> Any:
-    """Convert an argument to its parameter's type; raise a `TraceError` if it does not fit."""
+    """Convert an argument to the type of its parameter; raise a `TraceError` if it does not fit."""
     kind = kinds.get(name, Any)
     try:
         return _convert_value(kind, value)
@@ -225,7 +225,7 @@ def _convert_scalar(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
 
 def _number(kind: type, value: object) -> Any:
     """Return a finite number, as an int if `kind` is int; raise `_MisfitError` otherwise."""
-    # No comparison with nan is true.
+    # Comparisons with NaN are false.
     if isinstance(value, Real) and not isinstance(value, bool):
         number: Any = value
         if abs(number) <= sys.float_info.max and (kind is float or number % 1 == 0):

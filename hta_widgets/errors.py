@@ -1,4 +1,4 @@
-"""The package's exceptions, which are `TraceError` and its subclasses; imports that may fail."""
+"""Exceptions of this package (`TraceError` and its subclasses), and optional imports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _URL = re.compile(
 
 
 def redact_urls(text: str) -> str:
-    """Return a string without the user info, queries and fragments of its URLs.
+    """Remove user info, queries and fragments from the URLs in a string.
 
-    They may hold passwords, tokens and signatures.
+    These may contain passwords, tokens and signatures.
 
     Examples
     --------
@@ -31,24 +31,24 @@ def redact_urls(text: str) -> str:
 
 def _without_secrets(url: re.Match[str]) -> str:
     suffix = url["more"] or ""
-    # Other protocols than HTTP have names and patterns with these characters.
+    # In protocols other than HTTP, names and patterns may contain these characters.
     is_name = not url["scheme"].lower().startswith("http") and "=" not in suffix
     return url["scheme"] + url["path"] + (suffix if is_name else "")
 
 
 class TraceError(ValueError):
-    """An error whose cause users can fix; it states the problem, its place, and a remedy.
+    """An error that users can fix. It states the problem, the place, and a remedy.
 
     Parameters
     ----------
     message : str
-        Description of the error, as one sentence without the file's name.
+        Description of the error in one sentence, without the file name.
     path : path-like, optional
-        The file or directory that the error is about.
+        The file or directory with the error.
     place : str, optional
-        Position in the file, for example ``"byte 1 048 576"`` or ``"line 12"``.
+        Position in the file, such as ``"byte 1 048 576"`` or ``"line 12"``.
     remedy : str, optional
-        Advice for the user, as one sentence.
+        Advice for the user in one sentence.
 
     Examples
     --------
@@ -77,20 +77,20 @@ class TraceError(ValueError):
         super().__init__(text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Without this, exceptions with keyword arguments cannot be unpickled.
+        # By default, exceptions with keyword arguments cannot be unpickled.
         create = partial(TraceError, path=self.path, place=self.place, remedy=self.remedy)
         return create, (self.message,)
 
 
 class UnknownNameError(TraceError, KeyError):
-    """Raised for an unknown key of a mapping: a `TraceError` that is also a `KeyError`."""
+    """Raised for an unknown key. It is both a `TraceError` and a `KeyError`."""
 
-    # A KeyError shows its message in quotes.
+    # The text of a KeyError is quoted by default.
     __str__ = Exception.__str__
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Return a module that an extra of the package installs; raise a `TraceError` without it."""
+    """Import a module of an optional dependency; raise a `TraceError` if it is not installed."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""The cache folder, temporary folders, atomic writing of files, and tables as files."""
+"""Cache and temporary folders, atomic file writes, and table files."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def cache_folder() -> Path:
 
 
 def expand_home(path: str) -> Path:
-    """Return a path whose first part ``~`` or ``~user`` is replaced by the user's home.
+    """Expand a leading ``~`` or ``~user`` to the user's home folder.
 
-    A file may be called ``~.trace.json``.
+    Names such as ``~.trace.json`` are kept.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - `Path` would take ``./~`` for a home
     if expanded == path and re.match(r"~[^/\\]*[/\\]", path):
@@ -78,8 +78,8 @@ def use_cache_folder(folder: str) -> Iterator[None]:
 
 @functools.cache
 def package_version(package: str) -> str:
-    """Return the version of an installed package, else ``""``."""
-    from importlib import metadata  # takes as long as all other imports of this module
+    """Return the version of a package; ``""`` if it is not installed."""
+    from importlib import metadata  # as slow as all other imports of this module together
 
     try:
         return metadata.version(package)
@@ -88,7 +88,7 @@ def package_version(package: str) -> str:
 
 
 def code_fingerprint(*patterns: str) -> tuple[object, ...]:
-    """Return a fingerprint of the code in files that match `patterns`."""
+    """Return a fingerprint of the code files that match `patterns`."""
     root = Path(__file__).resolve().parent
     return tuple(
         (file.name, file.stat().st_size, file.stat().st_mtime_ns)
@@ -111,7 +111,7 @@ def target_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` of this block into a `TraceError` about `path`."""
+    """Convert an `OSError` in this block to a `TraceError` about `path`."""
     try:
         yield
     except OSError as cause:
@@ -125,7 +125,7 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 def new_folder(path: str | os.PathLike[str]) -> Path:
-    """Create a folder and those above it, unless they exist."""
+    """Create a folder and its parents if they do not exist."""
     folder = target_path(path)
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def new_folder(path: str | os.PathLike[str]) -> Path:
 def write_atomically(target: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file that replaces `target` if the block succeeds.
 
-    A link at `target` is replaced, and not followed.
+    A symbolic link at `target` is replaced.
     """
     with write_errors(target):
         if target.exists() and not target.is_file():
@@ -148,7 +148,7 @@ def write_atomically(target: Path) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> str:
-    """Write a text file, and return its path; invalid Unicode becomes question marks."""
+    """Write a text file and return its path. Invalid Unicode becomes question marks."""
     target = target_path(path)
     with write_atomically(target) as file:
         file.write(text.encode("utf-8", "replace"))
@@ -156,23 +156,23 @@ def write_text(path: str | os.PathLike[str], text: str) -> str:
 
 
 _PARTIAL_SUFFIX = ".part"
-#: End of the names of this machine's unfinished files. Locks may not work across machines that
-#: share a disk, so each machine removes only its own files.
+#: Suffix of this machine's unfinished files. Locks may not work across machines that share a disk,
+#: so each machine only removes its own files.
 _OWN_PARTIAL_SUFFIX = f".{zlib.crc32(platform.node().encode()):08x}{_PARTIAL_SUFFIX}"
-#: Maximum age of a partial file in use; an older file was left by a killed process on any machine.
+#: Older partial files are removed in any case: the process that wrote them must have been killed.
 _LONGEST_WRITE_S = 86_400
 
 
 @contextmanager
 def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
-    """Create a hidden file or folder next to `path`, locked while this process uses it.
+    """Create a hidden file or folder next to `path`, locked while in use.
 
-    Partial files that killed processes left behind while writing `path` are removed.
+    Partial files of `path` that were left behind by killed processes are removed.
     """
     _remove_stale_partials(path)
     handle = None
     while True:
-        # The system applies the umask here, which a process can read only by changing it.
+        # Plain creation applies the umask, which a process cannot read without changing it.
         part = path.parent / f".{path.name}.{secrets.token_hex(4)}{_OWN_PARTIAL_SUFFIX}"
         if is_folder:
             part.mkdir()
@@ -181,7 +181,7 @@ def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
         handle = lock_path(part, wait=True)
         if part.exists():
             break
-        # Another process removed it before it was locked.
+        # Another process removed the file before it was locked.
         if handle is not None:
             os.close(handle)
     try:
@@ -193,7 +193,7 @@ def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, a link or a folder with its contents, as far as possible."""
+    """Remove a file, a link, or a folder with its contents, and ignore errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -214,9 +214,9 @@ def _remove_stale_partials(path: Path) -> None:
 
 
 def lock_path(path: Path, *, wait: bool) -> int | None:
-    """Lock a path, and return the handle of the lock; None if the path cannot be locked.
+    """Lock a path and return the handle of the lock; None if it cannot be locked.
 
-    If `wait` is False, the result is also None while another process has the lock.
+    Without `wait`, the result is also None if another process holds the lock.
     """
     if fcntl is None:
         return None
@@ -226,13 +226,13 @@ def lock_path(path: Path, *, wait: bool) -> int | None:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has the lock, or the file system has no locks
+    except OSError:  # locked by another process, or locks are not supported
         os.close(handle)
         return None
     return handle
 
 
-#: Types of file systems whose files are on other machines or come from another program.
+#: File systems on other machines or in user space.
 _REMOTE = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|panfs|pvfs2|orangefs|wekafs"
     r"|fuse(\..+)?|gfs2|ocfs2|virtiofs|vboxsf|prl_fs|davfs|coda|ncpfs"
@@ -241,14 +241,14 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_remote(path: Path) -> bool:
-    """Return whether a file is on a network disk; only Linux states that."""
+    """Return whether a file is on a network disk; False on systems other than Linux."""
     try:
         device = path.stat().st_dev
         mounts = _MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:
         return False
     number = f"{os.major(device)}:{os.minor(device)}"
-    # A line is: 36 35 98:0 /root /mount rw … - TYPE SOURCE OPTIONS.
+    # Example of a line: 36 35 98:0 /root /mount rw … - TYPE SOURCE OPTIONS.
     types = (line.partition(" - ")[2].split(" ")[0] for line in mounts if number in line.split())
     return any(map(_REMOTE.fullmatch, types))
 
@@ -261,7 +261,7 @@ class Output(io.BufferedWriter):
         self._listed = False
 
     def write_list(self, records: Iterable[bytes]) -> None:
-        """Write entries of a list; a second call continues the list."""
+        """Write list entries; further calls continue the list."""
         for record in records:
             self.write(b",\n" + record if self._listed else record)
             self._listed = True
@@ -269,7 +269,7 @@ class Output(io.BufferedWriter):
 
 @dataclass(slots=True)
 class Target:
-    """File or directory of an export."""
+    """The file or directory of an export."""
 
     path: Path
     is_directory: bool
@@ -277,7 +277,7 @@ class Target:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> Target:
-        """Check a path and decide whether it is a file or a directory."""
+        """Check a path and determine whether it is a file or a directory."""
         path = target_path(path)
         suffixes = "".join(path.suffixes[-2:]).lower()
         is_file = suffixes.endswith((".json", ".json.gz", ".gz"))
@@ -306,7 +306,7 @@ class Target:
 
     @contextmanager
     def file(self) -> Iterator[Output]:
-        """Open the file, which is replaced only if the block succeeds."""
+        """Open the file; an existing file is replaced only if the block succeeds."""
         with write_atomically(self.path) as raw:
             yield from _buffered_output(raw, self.path.name)
         self.written_bytes = self.path.stat().st_size
@@ -315,7 +315,7 @@ class Target:
     def directory(
         self, names: Iterable[str]
     ) -> Iterator[Callable[[str], AbstractContextManager[Output]]]:
-        """Yield a function that opens a file of the directory, whose name is one of `names`.
+        """Yield a function that opens files in the directory; `names` are the allowed names.
 
         The files are moved into the directory only if the block succeeds.
         """
@@ -350,9 +350,9 @@ class Target:
 
 
 def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
-    """Replace a folder by `part`, and keep the files of the folder that are not in `replaced`.
+    """Replace a folder by `part`, and keep files of the folder that are not in `replaced`.
 
-    A process that is killed never leaves a mixture of both.
+    If the process is killed, either the old or the new folder is left, never a mixture.
     """
     old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
     shutil.copymode(folder, part)
@@ -369,7 +369,7 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
 
 
 def _buffered_output(raw: Any, name: str) -> Iterator[Output]:
-    """Yield an output to a raw file, compressed if `name` ends with ``.gz``; then flush it."""
+    """Yield an output for a raw file, compressed if `name` ends with ``.gz``; flush at the end."""
     with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
             raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
@@ -380,7 +380,7 @@ def _buffered_output(raw: Any, name: str) -> Iterator[Output]:
 
 @functools.cache
 def temporary_folder() -> Path:
-    """Return a temporary folder of this process, removed at exit."""
+    """Return the temporary folder of this process, which is removed at exit."""
     try:
         folder = tempfile.mkdtemp(prefix="hta_widgets-")
     except OSError as cause:
@@ -392,19 +392,19 @@ def temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Cells that spreadsheets interpret as a formula, even after blanks or in full-width characters.
+#: Cells that spreadsheets take for formulas, even after blanks or in full-width characters.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
-    """Return a frame as the bytes of a ``csv`` or ``parquet`` file."""
+    """Return a frame as a ``csv`` or ``parquet`` file in memory."""
     file = io.BytesIO()
     _write_table(frame, file, f".{format}")
     return file.getvalue()
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a frame in the format of the suffix of `path`: ``.csv``, ``.csv.gz``, ``.parquet``."""
+    """Write a frame as ``.csv``, ``.csv.gz`` or ``.parquet``, by the suffix of `path`."""
     target = target_path(path)
     suffixes = [suffix.lower() for suffix in target.suffixes]
     suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
@@ -422,7 +422,7 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
 def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
     plain = frame.copy(deep=False)
     if suffix == ".parquet":
-        plain.attrs = {}  # Parquet cannot store them
+        plain.attrs = {}  # Parquet cannot store these
         try:
             plain.to_parquet(file, index=False)
         except (TypeError, ValueError, pa.ArrowException) as cause:
@@ -433,12 +433,12 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, position].map(_escape_formula)
             plain.isetitem(position, cells)
     compression: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # RFC 4180's line terminator, as in a page's tables; pandas quotes strings with \r or \n.
+    # RFC 4180 line ends, as in tables saved from a page; pandas quotes strings with \r or \n.
     plain.to_csv(
         file, index=False, compression=compression, errors="replace", lineterminator="\r\n"
     )
 
 
 def _escape_formula(value: object) -> object:
-    """Return a cell's value; a string that would be read as a formula gets an apostrophe."""
+    """Return a cell value, with an apostrophe before strings that look like formulas."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value

@@ -1,12 +1,12 @@
-"""Import the names of a package when they are first used, since pandas alone takes 0.5 s to import.
+"""Import the names of a package on first use; pandas alone takes 0.5 s to import.
 
-The names are listed once, in the package's ``__init__.pyi``, which type checkers and editors read
-instead of its ``__init__.py``. The line ::
+The names are listed in the package's ``__init__.pyi``, which type checkers and editors read instead
+of its ``__init__.py``. The line ::
 
     from hta_widgets.readers.load import load as load
 
-in ``hta_widgets/__init__.pyi`` declares ``hta_widgets.load``, and lets the package's
-``__getattr__`` import ``hta_widgets.readers.load`` at the first access.
+in ``hta_widgets/__init__.pyi`` declares ``hta_widgets.load``. On first access, the package's
+``__getattr__`` imports it from ``hta_widgets.readers.load``.
 """
 
 import ast
@@ -18,7 +18,7 @@ from typing import Any
 
 @cache
 def stub_modules(init_file: str) -> dict[str, str]:
-    """Return the module of each name that the stub next to an ``__init__.py`` re-exports."""
+    """Map each name that the stub next to an ``__init__.py`` re-exports to its module."""
     stub = ast.parse(Path(init_file).with_suffix(".pyi").read_text("utf-8"))
     return {
         alias.name: statement.module
@@ -30,6 +30,6 @@ def stub_modules(init_file: str) -> dict[str, str]:
 
 
 def import_name(module: str, name: str) -> Any:
-    """Return what ``from module import name`` binds: an attribute or a submodule."""
-    attributes = vars(import_module(module))  # Not `getattr`: a lazy package would call this again.
+    """Return what ``from module import name`` imports: an attribute or a submodule."""
+    attributes = vars(import_module(module))  # `getattr` would recurse in a lazy package.
     return attributes[name] if name in attributes else import_module(f"{module}.{name}")

@@ -1,14 +1,14 @@
-"""Settings of this session: ``hw.options.export_dir = "reports"``.
+"""Settings of the session: ``hw.options.export_dir = "reports"``.
 
 Attributes
 ----------
 export_dir : str or path-like, optional
-    The folder for files that a page writes through the kernel: exports, saved pages and tables. If
-    it is set, a page cannot write elsewhere. By default relative names start at the
-    working directory.
+    The folder for files that a page saves through the kernel: exports, saved pages and tables. If
+    it is set, pages cannot write elsewhere. By default, relative names start at the working
+    directory.
 steps : str, optional
-    The default of the parameter ``steps`` of `hta_widgets.load`: a regular expression of the ranges
-    that are steps. It has no effect on formats that state their steps.
+    The default for ``steps`` in `hta_widgets.load`: a regular expression for the ranges that are
+    steps. It has no effect on formats that record steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Record traces with PyTorch's profiler: by a handler that names files, a call, or a cell magic.
+"""Record traces with PyTorch's profiler: by a trace handler, a function, or a cell magic.
 
-torch is imported when something is recorded, not when the package is imported. The file of rank 3
-of 8 for the window that ends with step 5 is called::
+torch is imported on first use, not with this package. A file name consists of the host name, the
+rank, the world size and the last step of the window. For rank 3 of 8 and step 5, it is::
 
     node07_rank-3-of-8_step-5.pt.trace.json.gz
 """
@@ -24,10 +24,10 @@ from hta_widgets.files import new_folder, new_partial_file, write_atomically, wr
 from hta_widgets.readers.load import load
 from hta_widgets.trace.traceset import TraceSet
 
-#: Environment variables with the rank and the number of ranks: torchrun's, SLURM's, Open MPI's.
+#: Environment variables with the rank and world size, set by torchrun, SLURM and Open MPI.
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
-_GZIP_LEVEL = 3  # a third of the time of the default level, for a tenth more bytes
+_GZIP_LEVEL = 3  # three times as fast as the default level, with 10 % larger files
 
 
 @check_arguments
@@ -36,22 +36,22 @@ def trace_handler(
 ) -> Callable[[Any], str]:
     """Return a handler for ``torch.profiler.profile(on_trace_ready=…)``.
 
-    It writes a file for each rank and window, which gets its final name only when it is complete.
-    `hta_widgets.load` opens the folder even while ranks still record.
+    The handler writes a file for each rank and window. A file gets its final name when it is
+    complete, so `hta_widgets.load` can open the folder during recording.
 
     Parameters
     ----------
     dir : path-like
-        Created if it does not exist.
+        Folder for the files; created if missing.
     compress : bool, default True
-        Write ``.json.gz``, not ``.json``.
+        Write ``.json.gz`` instead of ``.json``.
     name : str, optional
-        The beginning of the files' names; by default that of the host.
+        The beginning of the file names. Default: the host name.
 
     Returns
     -------
     callable
-        Takes the profiler, writes its trace, and returns the path.
+        Function that takes the profiler, writes its trace, and returns the path.
 
     Examples
     --------
@@ -95,20 +95,21 @@ def record(
     Parameters
     ----------
     step : callable
-        One step of the training, without arguments.
+        Function that runs one training step.
     steps : int, default 5
         Number of recorded steps.
     warmup : int, default 1
-        Number of steps before them, which are not recorded.
+        Number of unrecorded steps before the recorded ones.
     dir : path-like, optional
-        The folder of the trace file; by default no file is kept.
+        Folder for the trace file. By default, no file is kept.
     **options
-        Of ``torch.profiler.profile``, such as ``with_stack=True``. Shapes are recorded by default.
+        Options of ``torch.profiler.profile``, such as ``with_stack=True``. Shapes are recorded by
+        default.
 
     Returns
     -------
     TraceSet
-        The rank of this process. Load the folder for all ranks.
+        The trace of this rank. To get all ranks, load the folder.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def record(
     write = None if dir is None else trace_handler(dir)
 
     def keep(profiler: object) -> None:
-        # PyTorch exports a trace only once.
+        # A profiler can export its trace only once.
         source = profiler if write is None else write(profiler)
         loaded.append(load(source, progress=False))
 
@@ -136,7 +137,7 @@ def record(
 
 
 def _rank_and_world() -> tuple[int, int]:
-    """Return the rank of this process and the number of ranks; 0 of 1 without a job."""
+    """Return the rank of this process and the world size; 0 and 1 outside a distributed job."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -157,16 +158,16 @@ def _torch_profiler() -> Any:
 
 
 class _FailedCell(Exception):  # noqa: N818 - not an error by itself
-    """Raised after IPython has shown the error of a ``%%trace`` cell, to end a run of all cells."""
+    """Raised after an error in a ``%%trace`` cell has been shown, to stop running later cells."""
 
     def _render_traceback_(self) -> list[str]:
         return []
 
 
 def register_magic(shell: Any) -> None:
-    """Add the cell magic ``%%trace`` to IPython; ``%load_ext hta_widgets`` calls this.
+    """Add the cell magic ``%%trace`` to IPython; called by ``%load_ext hta_widgets``.
 
-    ``%%trace NAME`` profiles the cell, shows its timeline, and assigns the traces to ``NAME``.
+    ``%%trace NAME`` profiles a cell, shows its timeline, and assigns the traces to ``NAME``.
     """
 
     def trace(line: str, cell: str) -> Any:

@@ -1,7 +1,7 @@
-"""Rules that assign a kind of work to each event; users can add rules.
+"""Rules that classify events into kinds of work; users can add rules.
 
-The first rule that matches decides. A rule looks at the event's category, at its name, or at
-both. Rules added with `add` come before the built-in ones.
+The first matching rule applies. A rule matches the category of an event, its name, or both. Rules
+added with `add` precede the built-in ones.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from hta_widgets.facts import facts
 
 __all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - defined by `__getattr__`
 
-#: Every kind, in the order of its code.
+#: All kinds; the code of a kind is its index.
 KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
-#: Categories of rows that are the device's own work. Case is ignored: files of 2021 have "Kernel"
-#: and "Memcpy", later files "kernel" and "gpu_memcpy".
+#: Categories of device work. Case is ignored: files from 2021 have "Kernel" and "Memcpy", later
+#: ones "kernel" and "gpu_memcpy".
 _DEVICE_WORK: Final = r"(\w+_)?kernel|mtia_ccp_events|hpu_op|gpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
-#: Category that BytePS workers write since 2019-12; readers set it on events of older files.
+#: Category of BytePS worker events, written since 2019-12; readers add it to older files.
 _BYTEPS: Final = "Comm"
 _BYTEPS_TRANSFERS: Final = r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$"
-#: Category of the calls of MPI that communicate.
+#: Category of MPI calls that communicate.
 MPI_CATEGORY: Final = "mpi"
-#: Names in a timeline of Horovod begin with this while ranks agree on a tensor.
+#: Prefix of names in a Horovod timeline while ranks negotiate a tensor.
 HOROVOD_PHASE: Final = "NEGOTIATE_"
 _HOROVOD_PHASES: Final = r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
-#: Names of collectives of libraries that work on the host, and of PyTorch's calls of any library.
+#: Names of collectives in host libraries, and of PyTorch calls to any library.
 HOST_LIBRARIES: Final = r"(gloo|mpi|ucc):"
 HOST_CALLS: Final = "c10d::"
 HOST_COLLECTIVES: Final = rf"^({HOST_LIBRARIES}|{HOST_CALLS})"
@@ -52,8 +52,8 @@ _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(\w+_)?kernel|{_COPIES}", re.IGNORECASE)
 _GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 
-#: Values of `Rule.level`: for all ranks, for ranks without device work, and for the host figures of
-#: ranks without device work. Each level includes the rules of the levels before it.
+#: Values of `Rule.level`: for all ranks, for ranks without device work, and for host figures of
+#: ranks without device work. Each level includes the rules of all lower levels.
 _WITH_DEVICES: Final = 0
 _WITHOUT_DEVICES: Final = 1
 _HOST_FIGURES: Final = 2
@@ -61,29 +61,29 @@ _HOST_FIGURES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The kind of events whose whole category and part of whose name match; None matches any."""
+    """A rule for events by category (full match) and name (search); None matches everything."""
 
     kind: str
     category: str | None
     name: str | None
     note: str
     ignore_case: bool = True
-    #: figures for which the rule is used, see `_WITH_DEVICES`
+    #: the level from which the rule applies, see `_WITH_DEVICES`
     level: int = _WITH_DEVICES
 
     def category_matches(self, category: str) -> bool:
-        """Return whether the whole category matches; case is ignored."""
+        """Return whether the pattern matches the full category, ignoring case."""
         return self.category is None or bool(re.fullmatch(self.category, category, re.IGNORECASE))
 
     def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return which names match; only the beginning of long ones is searched."""
+        """Return which names match; only the beginning of long names is searched."""
         search = re.compile(self.name or "", re.IGNORECASE if self.ignore_case else 0).search
         return np.array([search(name, 0, _MAX_SEARCHED) is not None for name in names], bool)
 
 
 @dataclass(frozen=True, slots=True)
 class AddedRule(Rule):
-    """A rule of a user, whose patterns are matched by RE2."""
+    """A rule added by the user, with patterns for RE2."""
 
     def category_matches(self, category: str) -> bool:
         if self.category is None:
@@ -95,7 +95,7 @@ class AddedRule(Rule):
         return match_pattern(self.name or "", beginnings, ignore_case=self.ignore_case)
 
 
-#: Names of device work that communicates, with notes.
+#: Name patterns of communication on devices, with notes.
 _COMMUNICATION: Final = {
     r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|mccl|bkcl|flagcx)": (
         "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and similar"
@@ -123,11 +123,11 @@ _COMMUNICATION: Final = {
     r"(?<![a-z])ctran": "Meta's CTran",
 }
 
-#: Parts of a device whose threads work together inside a kernel.
+#: Groups of threads that work together inside a kernel.
 _KERNEL_SCOPES: Final = (
     r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
 )
-#: Kinds of device work by name, with notes. They come before `_COMMUNICATION`.
+#: Kinds of device work by name pattern, with notes. They precede `_COMMUNICATION`.
 _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)", "copies and fills"),
     ("memory", r"^(memory_)?copy_?(host|device)_?to_?(host|device)", "ROCm's copies"),
@@ -146,7 +146,7 @@ _DEVICE_WORK_NAMES: Final = (
 )
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
-    # Host collectives count only if no device does their work.
+    # Collectives on the host count only without device work.
     Rule(
         "communication",
         r"cpu_op|operator|user_annotation",
@@ -155,7 +155,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         ignore_case=False,
         level=_HOST_FIGURES,
     ),
-    # The category alone decides.
+    # Rules that depend only on the category.
     Rule("sync", _SYNCS, None, "waits and event records on a stream"),
     Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
     Rule("annotation", "nvtx.*", None, "ranges of NVTX, in exports of Nsight Systems"),
@@ -166,7 +166,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     *(Rule(kind, _DEVICE_WORK, name, note) for kind, name, note in _DEVICE_WORK_NAMES),
     *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
-    # BytePS: stages of workers, by the work that they do, and requests of servers.
+    # BytePS: worker stages by type of work, and server requests.
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
     Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
@@ -175,11 +175,10 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronization"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # Calls whose time mpitrace counts as communication. In ranks with device work, they are not
-    # communication.
+    # mpitrace counts these calls as communication; with device work, they count as host work.
     Rule("communication", MPI_CATEGORY, None, "without device work", level=_WITHOUT_DEVICES),
     Rule("cpu", MPI_CATEGORY, None, "calls of MPI in ranks with device work"),
-    # Horovod's phases of a tensor.
+    # Horovod: the phases of a tensor.
     Rule("communication", "horovod", _HOROVOD_PHASES, "phases of Horovod"),
     Rule("memory", "horovod", r"^MEMCPY_", "to and from Horovod's fusion buffer"),
     Rule("sync", "horovod", r"^(WAIT_FOR_\w+|QUEUE)$", "waits of Horovod"),
@@ -203,12 +202,12 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
 )
 
 _added_rules: list[Rule] = []
-#: The sets of added rules, numbered in the order of their first use.
+#: Version numbers of sets of added rules, in the order of first use.
 _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
 def version() -> int:
-    """Return the number of the current set of rules; 0 is the set of built-in rules."""
+    """Return the version of the current rules; 0 stands for the built-in rules."""
     return _versions.setdefault(tuple(_added_rules), len(_versions))
 
 
@@ -221,22 +220,22 @@ def add(
     ignore_case: bool = False,
     note: str = "added",
 ) -> None:
-    """Put a rule before all others.
+    """Add a rule that takes precedence over all others.
 
-    In loaded sets, kinds are computed again on the next access; tracks stay as loaded.
+    Kinds in loaded trace sets are recomputed on the next access, but tracks do not change.
 
     Parameters
     ----------
     kind : str
         One of ``compute, communication, memory, sync, cpu, annotation, other``.
     pattern : str
-        Regular expression, searched for in the first 10,000 characters of the event's name.
+        Regular expression to search for in the first 10,000 characters of the event name.
     category : str, optional
-        Regular expression that the whole category must match, case ignored. By default the rule
-        applies to device work (kernels and similar events), and to every category if `kind` is
-        ``cpu``, ``annotation`` or ``other``.
+        Regular expression that must match the full category, ignoring case. By default the rule
+        applies to device work (kernels and similar events) or, if `kind` is ``cpu``, ``annotation``
+        or ``other``, to every category.
     ignore_case : bool, default False
-        Whether the case of the name is ignored.
+        Ignore the case of the name.
     note : str, optional
         Shown in `rules`.
 
@@ -260,12 +259,12 @@ def reset() -> None:
 
 
 def added_rules() -> tuple[Rule, ...]:
-    """Return the added rules, which another process applies with `use_rules`."""
+    """Return the added rules, to be passed to `use_rules` in another process."""
     return tuple(_added_rules)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by the rules of another process."""
+    """Replace the added rules by those from another process."""
     _added_rules[:] = rules
 
 
@@ -279,7 +278,7 @@ def _rules(level: int) -> tuple[Rule, ...]:
 
 
 def _rules_frame() -> pd.DataFrame:
-    """Return all rules in the order in which they apply; ``added`` marks those from `add`."""
+    """Return all rules in order of precedence; the column ``added`` marks those from `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     frame = pd.DataFrame(rules)[columns].fillna("")
@@ -287,24 +286,24 @@ def _rules_frame() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # `rules` is a new frame on each access, so writing to it does not change the rules.
+    # Each access returns a new frame. Changing it does not affect the rules.
     if name == "rules":
         return _rules_frame()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def is_device_category(category: str) -> bool:
-    """Return whether rows of this category are on the device, provided that they have a stream."""
+    """Return whether rows with this category and a stream belong to a device."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
 
 
 def is_device_work(category: str) -> bool:
-    """Return whether rows of this category compute or communicate on a device."""
+    """Return whether rows with this category are computation or communication on a device."""
     return _DEVICE_WORK_CATEGORY.fullmatch(category) is not None
 
 
 def is_known_category(category: str) -> bool:
-    """Return whether a built-in rule names this category."""
+    """Return whether a built-in rule mentions this category."""
     return any(rule.category and rule.category_matches(category) for rule in _BUILT_IN)
 
 
@@ -314,13 +313,13 @@ def is_graph_launch(name: str) -> bool:
 
 
 def is_stream_work(category: str) -> bool:
-    """Return whether rows of this category are work that a device stream does in order."""
+    """Return whether rows with this category run in order on a device stream."""
     return _STREAM_WORK.fullmatch(category) is not None
 
 
 @check_arguments
 def kind_of(category: str, name: str) -> str:
-    """Return the kind of an event of a rank that has device work.
+    """Return the kind of an event on a rank with device work.
 
     Examples
     --------
@@ -337,10 +336,10 @@ def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name], _WITH_DEVICES)[0])]
 
 
-#: Codes of kinds by rules, category and level, then by name: the ranks of a job share their names.
+#: Kind codes by (rules, category, level) and name, shared by the ranks of a job.
 _code_cache: dict[tuple[tuple[Rule, ...], str, int], dict[str, int]] = {}
 _MAX_CACHED_CODES = 1 << 18
-#: Number of characters of a name that are searched; names of kernels have up to 5,000.
+#: Number of characters of a name to search; kernel names have up to 5,000.
 _MAX_SEARCHED = 10_000
 
 
@@ -354,7 +353,7 @@ def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDAr
 
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
-    """Return the code of the kind of each name, by the first rule that matches it."""
+    """Return the kind code of each name, from the first matching rule."""
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     undecided = np.arange(len(names))
     for rule in _rules(level):
@@ -376,10 +375,10 @@ def kind_codes(
     *,
     of_devices: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """Return the code of the kind (its position in `KINDS`) of every event.
+    """Return the kind code of every event, which is an index into `KINDS`.
 
-    `category` and `name` are codes into `categories` and `names`. With `of_devices`, collectives on
-    the host are not communication; see `_HOST_FIGURES`.
+    `category` and `name` are codes into `categories` and `names`. With `of_devices`, host
+    collectives are not communication; see `_HOST_FIGURES`.
     """
     if not len(category):
         return np.empty(0, dtype=np.uint8)
@@ -404,13 +403,13 @@ def kind_codes(
     return result
 
 
-#: Stands for the code of a kind that the category alone does not decide.
+#: Code of categories for which the kind also depends on the name.
 _UNDECIDED: Final = 255
 
 
 @lru_cache(maxsize=1 << 12)
 def _code_without_name(_rules_version: int, category: str, level: int) -> int:
-    """Return the kind's code if the category alone decides it, else `_UNDECIDED`."""
+    """Return the kind code if it depends only on the category, else `_UNDECIDED`."""
     for rule in _rules(level):
         if rule.category_matches(category):
             return _UNDECIDED if rule.name is not None else KINDS.index(rule.kind)

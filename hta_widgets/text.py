@@ -1,6 +1,6 @@
-"""Format numbers as the timeline does (``js/src/ui/formats.ts``), and parse times.
+"""Format numbers like the timeline (``js/src/ui/formats.ts``), and parse times.
 
-Spaces within a number or before its unit are thin and do not break.
+Spaces within numbers and before units are thin and non-breaking.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ UNKNOWN = "\u2013"
 _TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("\u00b5s", 1e3))
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
-#: Characters that move the cursor, change a terminal or the order of text, or cannot be encoded.
+#: Control characters of terminals, characters that change the text direction, and surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LONG_WORD = re.compile(r"([^\s/]{100})[^\s/]{780,}([^\s/]{20})")
 
 Number = float | int | None
 
-#: A time as users write it: in ns, or a string such as ``"12.3ms"``.
+#: A time given by the user: in ns, or a string such as ``"12.3ms"``.
 Time = int | str
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9}
@@ -38,7 +38,7 @@ def _is_known(number: Number) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 
-#: Context with enough digits for any finite float and the decimals that callers request.
+#: Enough digits for any finite float and any requested number of decimals.
 _EXACT = Context(prec=400)
 
 
@@ -58,7 +58,7 @@ def _significant(number: float, digits: int) -> str:
     integer_digits = max(1, math.floor(math.log10(number) + 1e-12) + 1)
     text = fixed_decimals(number, max(0, digits - integer_digits))
     if len(text.replace(".", "")) > digits and "." in text:
-        # Rounding may add a digit: 9.996 is 10.0, not 10.00.
+        # Rounding may add a digit: 9.996 becomes 10.0 instead of 10.00.
         return fixed_decimals(number, max(0, digits - integer_digits - 1))
     return text
 
@@ -87,7 +87,7 @@ def duration_delta(ns: Number) -> str:
 
 
 def time_point(ns: float) -> str:
-    """Format a point in time to the microsecond: ``451.975 ms``; ``3.451 975 s`` from 1 s."""
+    """Format a time to the microsecond: ``451.975 ms``; from 1 s on, ``3.451 975 s``."""
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
         return f"{sign}{fixed_decimals(absolute / 1e6, 3)}{THIN}ms"
@@ -96,9 +96,9 @@ def time_point(ns: float) -> str:
 
 
 def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
-    """Format an axis tick with the unit and decimals that the step between ticks needs.
+    """Format an axis tick with the unit and decimals required by the step between ticks.
 
-    `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
+    `largest_ns` is the largest time on the axis; it gives ``95.15 ms`` instead of ``95 150 µs``.
     """
     seconds, milliseconds, microseconds = _TIME_UNITS
     is_in_ms = step >= 1e5 or largest_ns >= 1e6
@@ -112,7 +112,7 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
 
 
 def share(part: Number) -> str:
-    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; ``–`` if it is unknown."""
+    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; ``–`` if unknown."""
     if not _is_known(part):
         return UNKNOWN
     if part <= 0:
@@ -143,7 +143,7 @@ def count(number: Number) -> str:
 
 
 def mean_count(number: float) -> str:
-    """Format a mean number of calls: ``2.5``, ``2`` if it is nearly whole, ``0.25`` below 1."""
+    """Format a mean number of calls: ``2.5``, ``2`` if nearly whole, ``0.25`` below 1."""
     if 0 < number <= 0.95:
         return f"{number:.2g}"
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
@@ -162,7 +162,7 @@ def size(number: Number) -> str:
 
 
 def size_range(low: int, high: int) -> str:
-    """Format a range of sizes: ``5–8 B``; ``no size`` for calls without a size."""
+    """Format a range of sizes: ``5–8 B``; ``no size`` if calls have no size."""
     if high < 0:
         return "no size"
     low_text, high_text = binary_size(low), binary_size(high)
@@ -174,7 +174,7 @@ def size_range(low: int, high: int) -> str:
 
 
 def binary_size(high: int) -> str:
-    """Format a size in binary units: ``64 KiB``; ``none`` if it is negative."""
+    """Format a size in binary units: ``64 KiB``; ``none`` if negative."""
     if high < 0:
         return "none"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -196,7 +196,7 @@ def rate(gb_per_s: Number) -> str:
 
 
 def value(number: Number, unit: str = "") -> str:
-    """Format a counter's value: four significant digits, or a grouped integer from 1000."""
+    """Format a counter value: four significant digits, or a grouped integer from 1000 on."""
     if not _is_known(number):
         return UNKNOWN
     absolute = abs(float(number))
@@ -208,17 +208,17 @@ def value(number: Number, unit: str = "") -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Return a line for a terminal, with control characters escaped as in JSON."""
+    """Escape the control characters in a line for a terminal, as in JSON."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shorten_words(text: str) -> str:
-    """Replace the middle of long words by ``…``: of 900 or more characters without a slash."""
+    """Replace the middle of long words (900 or more characters without a slash) by ``…``."""
     return _LONG_WORD.sub(r"\1…\2", text)
 
 
 def cut_text(text: str, max_length: int) -> str:
-    """Return text of at most `max_length` characters; the last one is ``…`` if it was cut."""
+    """Cut text to at most `max_length` characters; cut text ends with ``…``."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
@@ -228,7 +228,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def consecutive_runs(numbers: Iterable[int]) -> list[range]:
-    """Return ascending numbers as ranges of consecutive numbers: ``0, 1, 2, 5`` as 0–2 and 5."""
+    """Group ascending numbers into consecutive runs: ``0, 1, 2, 5`` becomes 0–2 and 5."""
     runs: list[range] = []
     for number in numbers:
         if runs and number == runs[-1].stop:
@@ -244,7 +244,7 @@ def run_text(run: range, dash: str = "\u2013") -> str:
 
 
 def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
-    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
+    """Format ranks: ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(map(int, ranks))
     shown = consecutive_runs(numbers)[:max_runs]
     hidden_count = len(numbers) - sum(map(len, shown))
@@ -268,7 +268,7 @@ def as_ns(time: Any) -> int:
 
 
 def as_window(window: Any) -> tuple[int, int]:
-    """Convert a window, a pair of times that `as_ns` takes, to ns."""
+    """Convert a window, given as two times for `as_ns`, to ns."""
     if isinstance(window, str) or not hasattr(window, "__len__") or len(window) != 2:
         raise TraceError(
             f"{window!r} is not a window",

@@ -1,4 +1,4 @@
-"""Run calls in a pool of processes, or by any `Executor`."""
+"""Run calls in a pool of processes or in any `Executor`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, package_version, use_cache_folder
 
 _LENGTH = struct.Struct("<Q")
-#: Program of a worker. It keeps the working directory off the path, since a `json.py` in it would
-#: replace Python's, and puts the package right after Python's own modules.
+#: Source code of a worker. The working directory is not on the path, because a `json.py` there
+#: would shadow Python's. The package comes right after the standard library.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
@@ -39,7 +39,7 @@ from hta_widgets.workers import serve
 serve()
 """
 
-#: Function that takes a value reported by a running task.
+#: Function called with the values that a running task reports.
 Report = Callable[[Any], object]
 
 
@@ -50,9 +50,9 @@ class _Task(NamedTuple):
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters; an error in a ``with`` block ends them.
+    """Runs picklable functions in separate interpreters. An error in a ``with`` block kills them.
 
-    A thread for each worker sends it tasks, one at a time, and waits for the result.
+    Each worker has a thread that sends it one task at a time and waits for the result.
     """
 
     def __init__(self, workers: int) -> None:
@@ -75,7 +75,7 @@ class WorkerPool(Executor):
     def submit_reporting(
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """Submit a call; a thread of the pool calls `report` with each argument of `advance`."""
+        """Submit a call. A pool thread passes the values given to `advance` on to `report`."""
         if self._is_shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -98,13 +98,13 @@ class WorkerPool(Executor):
                 thread.join()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the workers: after all submitted calls, or immediately on an error."""
+        """End the workers: after all submitted calls or, on an error, immediately."""
         if kind is not None:
             self.kill()
         self.shutdown()
 
     def kill(self) -> None:
-        """End the workers immediately; running and waiting calls are dropped."""
+        """Kill the workers; running and pending calls are dropped."""
         with self._workers_lock:
             self._is_killed = True
             for worker in self._workers:
@@ -126,7 +126,7 @@ class WorkerPool(Executor):
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
         for pipe in (worker.stdin, worker.stdout):
-            with contextlib.suppress(OSError):  # it may have died before all data was sent
+            with contextlib.suppress(OSError):  # the worker may have died before it read all data
                 if pipe is not None:
                     pipe.close()
         worker.wait()
@@ -134,7 +134,7 @@ class WorkerPool(Executor):
             self._workers.discard(worker)
 
     def _serve_worker(self) -> None:
-        """Run tasks until the pool is shut down, in a worker that the first task starts."""
+        """Run tasks until the pool is shut down. The first task starts the worker."""
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
             if task.future.set_running_or_notify_cancel():
@@ -145,9 +145,9 @@ class WorkerPool(Executor):
     def _run_task(
         self, task: _Task, worker: subprocess.Popen[bytes] | None
     ) -> subprocess.Popen[bytes] | None:
-        """Run a task, and return the worker for the next one; None if it has ended.
+        """Run a task and return the worker for the next one; None if the worker ended.
 
-        If a worker ends unexpectedly, the task runs again in a new one.
+        If the worker ends unexpectedly, the task runs once more in a new worker.
         """
         for is_last in (False, True):
             try:
@@ -176,7 +176,7 @@ def _run_in_worker(worker: subprocess.Popen[bytes], task: _Task) -> tuple[bool, 
     assert worker.stdout is not None  # noqa: S101
     _send(worker.stdin, [task.message])
     failed, result = _receive(worker.stdout)
-    while task.report is not None and failed is None:  # a value that the task reports
+    while task.report is not None and failed is None:  # a value reported by the task
         task.report(result)
         failed, result = _receive(worker.stdout)
     return failed, result
@@ -193,7 +193,7 @@ def _killed_worker_error(cause: BaseException) -> TraceError:
 
 
 def serve() -> None:
-    """Run tasks from standard input until it ends; output of tasks goes to standard error."""
+    """Run tasks from standard input until it ends. Tasks print to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = sys.stdin.buffer
@@ -214,7 +214,7 @@ def serve() -> None:
 
 
 def _send(pipe: IO[bytes], parts: list[Any]) -> None:
-    """Write a message: the number of its parts, their sizes, and the parts."""
+    """Write a message: number of parts, size of each part, parts."""
     pipe.write(_LENGTH.pack(len(parts)))
     for part in parts:
         pipe.write(_LENGTH.pack(memoryview(part).nbytes))
@@ -224,7 +224,7 @@ def _send(pipe: IO[bytes], parts: list[Any]) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> Any:
-    """Read a message of `_send`, and unpickle its first part; the others are its buffers."""
+    """Read a message from `_send` and unpickle its first part; the other parts are buffers."""
     count = _read_length(pipe)
     sizes = [_read_length(pipe) for _ in range(count)]
     body, *buffers = (_read_bytes(pipe, size) for size in sizes)
@@ -248,17 +248,17 @@ def _read_bytes(pipe: IO[bytes], size: int) -> bytearray:
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
 _SAME_VERSIONS = "Install the same versions of hta_widgets and its dependencies on both."
 
-#: The process that submitted the running call; None outside of calls.
+#: The process that submitted the current call; None outside calls.
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
 
 
 class ExecutorClosedError(Exception):
-    """Raised if an executor takes no more calls."""
+    """Raised if an executor no longer accepts calls."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A function, its arguments, and the settings of this process that it depends on."""
+    """A function, its arguments, and the settings on which the result depends."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -269,13 +269,13 @@ class _Call:
 
     @property
     def __name__(self) -> str:
-        # A cluster's dashboard shows this name.
+        # This name is shown in the dashboard of a cluster.
         function = getattr(self.function, "func", self.function)
         return str(getattr(function, "__name__", "call")).strip("_")
 
     def __dask_tokenize__(self) -> str:
-        # Unique: Dask would hash all arguments, and reuse the result of an equal call, although
-        # files may have changed.
+        # A new token for each call: Dask would reuse the result of an equal call even if files have
+        # changed.
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
@@ -312,14 +312,14 @@ def submit(executor: Executor, function: Callable[..., Any], *args: object) -> F
     except BrokenExecutor as cause:
         raise _lost_worker_error(cause) from cause
     except Exception as cause:
-        # Each library raises another exception for a closed executor, so the message is searched.
+        # Exceptions for a closed executor differ between libraries, so the text is searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise ExecutorClosedError(type(cause).__name__) from None
         raise
 
 
 def result_of(future: Future[Any]) -> Any:
-    """Wait for a call, and return its result."""
+    """Wait for a call and return its result."""
     try:
         return future.result()
     except (BrokenExecutor, CancelledError) as cause:
@@ -328,8 +328,8 @@ def result_of(future: Future[Any]) -> Any:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
                 "each worker that was given this task ended unexpectedly",
-                remedy="Was it out of memory? Give each worker more memory, or fewer threads. The"
-                " workers' logs say more.",
+                remedy="Was it out of memory? Give each worker more memory, or fewer threads, and"
+                " check the workers' logs.",
             ) from cause
         if "deserializ" in str(cause):
             raise TraceError(
@@ -340,7 +340,7 @@ def result_of(future: Future[Any]) -> Any:
 
 
 def missing_file_error(path: str) -> TraceError:
-    """Return the error for a file that this worker does not see."""
+    """Return the error for a file that does not exist on this worker."""
     return TraceError(
         f"does not exist on the worker {socket.gethostname()}",
         path=path,
@@ -356,7 +356,7 @@ def _lost_worker_error(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; if unknown, one per CPU."""
+    """Return the number of concurrent calls in an executor; the number of CPUs if unknown."""
     max_workers = getattr(executor, "_max_workers", None)
     if isinstance(max_workers, int):
         return max(max_workers, 1)
@@ -367,21 +367,21 @@ def workers_of(executor: Executor) -> int:
 
 
 def require_executor(executor: object) -> None:
-    """Raise a `TraceError` for an object that takes no calls."""
+    """Raise a `TraceError` if an object is not an executor."""
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
-            remedy="Give an executor of concurrent.futures, or client.get_executor() of Dask.",
+            remedy="Pass a concurrent.futures executor or, for Dask, client.get_executor().",
         )
 
 
 def is_own_process() -> bool:
-    """Return whether the running call, if any, was submitted by this process."""
+    """Return whether this process submitted the current call; also True outside calls."""
     return _submitted_by.get() in {None, _this_process()}
 
 
 def _this_process() -> str:
-    # A forked process has the same token and another id. On another host, ids may be the same.
+    # A forked process has the same token but another id; another host may use the same ids.
     return f"{_TOKEN}-{os.getpid()}"
 
 
@@ -389,7 +389,7 @@ _TOKEN = uuid.uuid4().hex
 
 
 class _RulesLock:
-    """The taxonomy rules of this process; calls with other rules wait for running calls."""
+    """Applies taxonomy rules during a call; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
         self._free = threading.Condition()

@@ -1,7 +1,7 @@
-// Bundle every js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
+// Bundle each js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
 // imports unchanged, and entries/NAME.css into static/NAME.css. `import text from "../x.css?raw"`
 // imports a file as a string, as in Vite. js/lab becomes the JupyterLab extension in
-// share/jupyter/labextensions, which the wheel installs there.
+// share/jupyter/labextensions, where the wheel installs it.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
@@ -39,7 +39,7 @@ const textImports = {
   },
 };
 
-/** Replaces Vite's `import.meta.glob` by a module with the definitions of all charts. */
+/** Replaces Vite's `import.meta.glob` with a module that contains all chart definitions. */
 const globImport = {
   name: "glob-import",
   setup(api) {
@@ -90,7 +90,7 @@ async function buildLab() {
     write: false,
   });
   const contents = (await notices(Object.keys(metafile.inputs))) + outputFiles[0].text;
-  // Browsers cache scripts by name, so a changed script needs another name.
+  // Browsers cache scripts by name, so the name includes a hash of the contents.
   const hash = createHash("sha256").update(contents).digest("hex").slice(0, 16);
   const load = `static/remoteEntry.${hash}.js`;
   const project = await readFile(resolve(here, "..", "pyproject.toml"), "utf8");
@@ -117,7 +117,7 @@ async function buildLab() {
   console.log(`labextension: ${contents.length} bytes, ${gzipSync(contents).length} gzipped`);
 }
 
-/** Return the licences of the packages in a bundle as a comment: each saved page is a copy. */
+/** Return the licenses of the bundled packages as a comment, for the copies in saved pages. */
 async function notices(inputs) {
   const packages = new Set(
     inputs.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []),

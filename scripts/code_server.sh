@@ -1,9 +1,9 @@
 #!/bin/bash
-# Installs code-server from npm into a folder, with its native modules built here; needs a C++
-# compiler and Node's headers. Its own installer refuses root, and wants what npm does not have.
+# Install code-server from npm into a folder and build its native modules, which requires a C++
+# compiler and Node's headers. The official installer does not run as root and needs other sources.
 set -eu -o pipefail
 folder=$1
-version=4.100.3 # the last for Node 20
+version=4.100.3 # the last version for Node 20
 mkdir -p "$folder"
 cd "$folder"
 [ -f package.json ] || npm init -y >/dev/null

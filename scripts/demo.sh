@@ -1,5 +1,5 @@
 #!/bin/bash
-# The second half of `make demo`: everything is installed and demo-job/ is written.
+# Second half of `make demo`, after everything is installed and demo-job/ is written.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin

@@ -1,9 +1,9 @@
-"""Write pictures of all views and charts, light and dark, at three widths: `make pictures`.
+"""Take screenshots of all views and charts, light and dark, at three widths: `make pictures`.
 
     python scripts/gallery.py pictures [NAME …]
 
-With names, only those views and charts are drawn. `pictures/index.html` shows each picture beside
-the one of the previous run, changed ones first.
+With names, only those views and charts are drawn. `pictures/index.html` compares each picture with
+that of the previous run and lists changed ones first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pictures import CHROMIUM, FLAGS, REPO, collective, jobs, wait_for_frames, w
 
 WIDTHS = (700, 1100, 1800)
 THEMES = ("light", "dark")
-#: Drawn from the job's frame of the same name.
+#: Charts drawn from the analysis of the same name.
 SIMPLE = (
     "temporal_breakdown",
     "kernel_type_breakdown",
@@ -53,7 +53,7 @@ SIMPLE = (
 
 
 def views(work: Path, made: list[hw.TraceSet]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the name of each view and state, and a function that makes the widget."""
+    """Yield the name of each view and a function that makes the widget."""
     job, slower, byteps, mpi = made
 
     def many() -> hw.Dashboard:
@@ -121,15 +121,15 @@ def draw(browser: Browser, work: Path, out: Path, wanted: list[str]) -> None:
 
 
 def drawn(tab: Any) -> None:
-    """Wait for a figure."""
+    """Wait until a figure is drawn."""
     tab.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
     wait_for_frames(tab)
 
 
 def shoot(browser: Browser, page: Path, out: Path, theme: Any, ready: Callable[..., Any]) -> None:
-    """Write a picture of a page at each width."""
+    """Take a screenshot of a page at each width."""
     for width in WIDTHS:
-        # A panel is filled once it is scrolled into sight.
+        # A panel is filled when it scrolls into view.
         size = {"width": width, "height": 4000 if ready is words_on else 60}
         tab = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
         tab.on("console", lambda message: report(page, message))
@@ -147,7 +147,7 @@ def report(page: Path, message: Any) -> None:
 
 
 def index(folder: Path) -> str:
-    """Return a page that shows each picture with the earlier one, changed ones first."""
+    """Return a page with each picture next to the old one, changed pictures first."""
     rows = []
     for now in (folder / "new").glob("*.png"):
         before = folder / "old" / now.name
@@ -162,7 +162,7 @@ def index(folder: Path) -> str:
 
 
 def main(folder: Path, wanted: list[str]) -> None:
-    """Draw all views and charts, or those that are named; keep the pictures of the run before."""
+    """Draw all views and charts or only the `wanted` ones; keep the previous pictures."""
     old, new = folder / "old", folder / "new"
     if new.exists() and not wanted:
         shutil.rmtree(old, ignore_errors=True)

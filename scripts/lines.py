@@ -1,4 +1,4 @@
-"""Print the files and lines of each layer of the package: `python scripts/lines.py`."""
+"""Count the files and lines in each layer of the package: `python scripts/lines.py`."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Write the pictures of README and docs with this version, and the texts in them.
+"""Write the pictures in README and docs with the current version, and the texts in them.
 
     python scripts/pictures.py            # docs/img/*.png, texts.json, and the animation tour.webp
 
@@ -31,12 +31,12 @@ from support.browser import CHROMIUM, FLAGS, wait_for_frames  # noqa: E402
 from support.chart_reading import words_of  # noqa: E402
 from support.dashboard import Dash  # noqa: E402
 
-#: The elements whose texts are compared: headlines, and the status lines of timelines.
+#: Elements with texts to compare: headlines and status lines of timelines.
 WORDS = ".hta-headline, .hta-status"
 
 
 def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str]]]:
-    """Yield each page with a picture in README or docs: its name, the page and its text."""
+    """Yield each page with a picture in README or docs: name, page and texts."""
     job, slower, byteps, mpi = jobs(work)
     page = show(browser, hw.Dashboard(job), work, 1440, 1010)
     yield "dashboard", page, words_on(page)
@@ -66,7 +66,7 @@ def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str
 def show(
     browser: Browser, view: Any, work: Path, width: int, height: int, theme: str = "light"
 ) -> Page:
-    """Open a view's saved page."""
+    """Save a view and open the page."""
     size = {"width": width, "height": height}
     page = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
     page.goto(Path(view.save_html(work / "page.html")).as_uri())
@@ -74,7 +74,7 @@ def show(
 
 
 def write_tour(browser: Browser, work: Path, path: Path) -> None:
-    """Write an animation of a dashboard: the late rank, undo, zoom, a window, its numbers."""
+    """Write an animation of a dashboard: late rank, undo, zoom, a window and its figures."""
     (work / "tour").mkdir()
     job = jobs(work / "tour")[0]
     page = show(browser, hw.Dashboard(job), work, 1200, 800)
@@ -104,7 +104,7 @@ def write_tour(browser: Browser, work: Path, path: Path) -> None:
     keep(1500)
     for part in (0.45, 0.5, 0.55, 0.6, 0.65):
         page.mouse.move(box["x"] + box["width"] * part, box["y"] + 60)
-        page.mouse.down()  # Only the first call has an effect.
+        page.mouse.down()  # only the first call has an effect
         keep(150)
     page.mouse.up()
     words_on(page)
@@ -115,7 +115,7 @@ def write_tour(browser: Browser, work: Path, path: Path) -> None:
 
 
 def jobs(work: Path) -> list[hw.TraceSet]:
-    """Write and load the jobs of the pictures: the two of the README, BytePS, MPI."""
+    """Write and load the jobs in the pictures: two for README, one of BytePS, one of MPI."""
     write_demo(work / "demo-job", ranks=8, steps=5, seed=0)
     changes = ["slow_operator", "extra_copy"]
     write_demo(work / "slower-job", ranks=8, steps=5, seed=0, changes=changes)
@@ -126,7 +126,7 @@ def jobs(work: Path) -> list[hw.TraceSet]:
 
 
 def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
-    """Return the charts with pictures in docs, by the name of the picture."""
+    """Return the charts in docs by picture name."""
     return {
         "charts_collectives": charts.collectives(job, clock="fitted"),
         "charts_rank_clusters": charts.rank_clusters(job),
@@ -134,7 +134,7 @@ def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
 
 
 def collective(job: hw.TraceSet) -> hw.Timeline:
-    """Return a timeline around the longest wait of rank 3 in one step, which is selected."""
+    """Return a timeline around the longest wait of rank 3 in one step, and select the event."""
     frame = analysis.collectives(job, window=("70ms", "100ms"))
     frame = frame[frame["rank"] == 3]
     longest = frame.loc[frame["wait_ns"].idxmax()]
@@ -146,7 +146,7 @@ def collective(job: hw.TraceSet) -> hw.Timeline:
 
 
 def words_on(page: Page) -> list[str]:
-    """Return the text of a page once it no longer changes, line by line."""
+    """Return the lines of text on a page after it has settled."""
     page.mouse.move(2, 2)
     page.evaluate("window.scrollTo(0, 0)")
     page.locator(WORDS).first.wait_for(timeout=60_000)
@@ -163,9 +163,9 @@ def words_on(page: Page) -> list[str]:
 
 
 def shoot(page: Page, path: Path) -> None:
-    """Write a picture of what a page shows, with as many colours as it needs."""
+    """Take a screenshot of a page, with as many colors as needed."""
     if path.stem in ("timeline", "collective", "diff"):
-        # Without the footer of the page, which has the time of saving.
+        # The page footer shows the time of saving and is left out.
         page.locator(".hta-root").first.screenshot(path=path)
     else:
         page.screenshot(path=path, full_page=path.stem.startswith("charts"))

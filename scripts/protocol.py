@@ -1,8 +1,7 @@
-"""Write the files that follow from the types in `live/operations.py` and `tiles/replies.py`.
+"""Generate files from the types in `live/operations.py` and `tiles/replies.py`.
 
-These are the types in `js/src/protocol.d.ts` and the column "request" in
-docs/protocol-requests.md. With `--check`, nothing is written and the exit code is 1 if a file is
-out of date.
+The output is `js/src/protocol.d.ts` and the column "request" in docs/protocol-requests.md. With
+`--check`, nothing is written, and the exit code is 1 if a file is outdated.
 """
 
 import inspect
@@ -42,7 +41,7 @@ PLAIN = {
 
 
 def typescript(kind: Any) -> str:
-    """Return a Python type as a type of TypeScript."""
+    """Convert a Python type to TypeScript."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return next((text for text in arguments if isinstance(text, str)), typescript(arguments[0]))
@@ -66,20 +65,20 @@ def typescript(kind: Any) -> str:
 
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
-    """Return the fields of a request, required ones first, without `within_ms`, which all have."""
+    """Return the fields of a request except for the common `within_ms`, required ones first."""
     ordered = sorted(msgspec.structs.fields(kind), key=lambda field: not field.required)
     return [field for field in ordered if field.encode_name != "within_ms"]
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:
-    """Return the type of a field in the page, which has a type of its own for selections."""
+    """Return the TypeScript type of a field; selections have their own type."""
     if field.encode_name == "selection":
         return "SelectionJson | null"
     return typescript(field.type)
 
 
 def body(kind: type, indent: str = "") -> list[str]:
-    """Return the fields of a request in braces, as lines."""
+    """Return the lines of a request's fields in braces."""
     lines = [
         f"{indent}  {field.encode_name}{'' if field.required else '?'}: {in_page(field)};"
         for field in fields(kind)
@@ -88,7 +87,7 @@ def body(kind: type, indent: str = "") -> list[str]:
 
 
 def types() -> str:
-    """Return the page's declarations of all requests and replies."""
+    """Return the TypeScript declarations of all requests and replies."""
     lines = ["// Written by scripts/protocol.py from operations.py and replies.py.", ""]
     lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
@@ -104,7 +103,7 @@ def types() -> str:
 
 
 def reply_type(kind: Any) -> str:
-    """Return the page's declaration of a type of replies; an alias, which fits any record."""
+    """Return the TypeScript declaration of a reply type, as an alias that fits any record."""
     if not is_typeddict(kind):
         return ""
     doc = inspect.cleandoc(kind.__doc__).replace("``", "`").replace("None", "null")
@@ -126,7 +125,7 @@ def reply_type(kind: Any) -> str:
 
 
 def field_text(name: str, kind: str) -> str:
-    """Return the declaration of a field, with the line breaks of prettier."""
+    """Return the declaration of a field, with line breaks as set by prettier."""
     line = f"  {name}: {kind};"
     if len(line) <= LINE_LENGTH:
         return line
@@ -134,7 +133,7 @@ def field_text(name: str, kind: str) -> str:
 
 
 def request_cell(kind: type) -> str:
-    """Return the fields of a request as the table of docs/protocol-requests.md has them."""
+    """Return the fields of a request as a table cell of docs/protocol-requests.md."""
     required, optional = [], []
     for field in fields(kind):
         text = f"{field.encode_name}: {typescript(field.type)}".replace("|", "\\|")
@@ -157,7 +156,7 @@ def docs() -> str:
 
 
 def main() -> int:
-    """Write both files, or check them."""
+    """Write or check both files."""
     texts = {TYPES: types(), DOCS: docs()}
     if "--check" not in sys.argv[1:]:
         for path, text in texts.items():

@@ -1,7 +1,7 @@
-"""Write `js/test/recorded.json`: a small job as the blocks of a saved page, for the page's tests.
+"""Write `js/test/recorded.json`: a small job as blocks of a saved page, for front-end tests.
 
-The job has three ranks and three whole steps. Rank 2 is late in every collective, and recording
-begins at different times, so that flows without a start are problems of the job.
+The job has three ranks and three complete steps. Rank 2 is late in every collective. Ranks start
+recording at different times, so that some flows lack their start and become problems.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ FOLDER = "demo-job"
 
 
 def blocks() -> dict[str, str]:
-    """Return the page's blocks as base64 text, by name."""
-    # Problems state paths of files, which must not be this machine's.
+    """Return the blocks of the page by name, as base64."""
+    # Problems contain file paths, which must not depend on this machine.
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))

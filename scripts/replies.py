@@ -1,6 +1,6 @@
-"""Check every table of jobs against the JSON Schema of replies: `python scripts/replies.py JOB…`.
+"""Check all tables of jobs against the JSON Schema: `python scripts/replies.py JOB…`.
 
-Prints the replies that do not fit, and the jobs that do not load. For example::
+Prints the replies that violate the schema, and the jobs that cannot be loaded. For example::
 
     python scripts/replies.py shared/traces/profilers/*/* shared/traces/hta_tests/* shared/cases/*
 """
@@ -39,7 +39,7 @@ def replies(job: Job) -> Iterator[TableReply]:
 
 
 def faults(reply: TableReply) -> list[str]:
-    """Return why a reply does not fit the schema; raise an error if another form of it fails."""
+    """Return violations of the schema; check that the other formats raise no errors."""
     for form in FORMS:
         reply.format(form)  # type: ignore[arg-type]
     errors = VALIDATOR.iter_errors(json.loads(reply.format("json")))

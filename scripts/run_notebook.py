@@ -1,4 +1,4 @@
-"""Run a notebook in its own folder, and raise the error of a cell. The file is not changed."""
+"""Run a notebook in its own folder without changing the file, and raise errors in cells."""
 
 import sys
 from pathlib import Path
@@ -8,14 +8,14 @@ from nbclient import NotebookClient
 
 
 def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbformat.NotebookNode:
-    """Execute all cells, and return the notebook with outputs.
+    """Execute all cells and return the notebook with outputs.
 
     Parameters
     ----------
     path : Path
         The notebook.
     folder : Path, optional
-        Where its kernel starts; the notebook's own folder if not given.
+        Working directory of the kernel. Default: the folder of the notebook.
     timeout_s : int
         For each cell.
     """
@@ -25,7 +25,7 @@ def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbfo
         timeout=timeout_s,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder or path.parent)}},
-        # Only this process connects to the kernel, so its warning that others can is not needed.
+        # Hides the warning that other processes can connect to the kernel.
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     ).execute()
     return notebook

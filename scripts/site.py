@@ -1,11 +1,11 @@
-"""Make the generated pages of the documentation site: a hook of mkdocs, for `make docs`.
+"""Generate pages of the documentation site: a MkDocs hook for `make docs`.
 
-- `gallery/*.html`: saved pages. The code blocks of docs/gallery.md run from top to bottom; each
-  page that a block saves is shown in a frame below that block.
-- `tutorials/*.md`: the notebooks, executed, with the pictures of their views.
-- `reference/*.md`: the docstrings of all public names, by module.
+- `gallery/*.html`: saved pages. The code blocks of docs/gallery.md run from top to bottom; pages
+  saved by a block are shown in frames below it.
+- `tutorials/*.md`: executed notebooks, with pictures of their views.
+- `reference/*.md`: docstrings of all public names, by module.
 - `changelog.md`: the changelog.
-- `assets/iframe-worker.js`: a script of npm's package of that name, for the search.
+- `assets/iframe-worker.js`: a script from the npm package of this name, for the search.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ NOTEBOOKS = (
     *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
     *("byteps", "mpi"),
 )
-#: Runs a worker in a hidden frame, since browsers refuse workers of pages from disk.
+#: Runs a worker in a hidden frame, because browsers block workers in pages from disk.
 SHIM = REPO / "node_modules/iframe-worker/shim/index.js"
-#: Modules with a page in the reference, which lists all their public names.
+#: Modules with a page in the reference, which lists all of their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
-#: Links to files that the site has at another address, and to files of the repository only.
+#: Links to files that have another address on the site, and links to files outside the site.
 _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SAVED_PAGE = re.compile(r"\"([\w-]+\.html)\"")
-#: A section of the gallery for a kind of demo job.
+#: A gallery section for a kind of demo job.
 _KIND = """### {title}
 
 ```sh
@@ -61,11 +61,11 @@ hw.Dashboard(hw.load({files})).save_html("{name}.html")
 ```
 """
 _TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
-#: Arguments of `hw.load` for kinds whose folder holds more than a job.
+#: Arguments of `hw.load` for kinds with more than one job in their folder.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
-#: A link of a notebook to a page of docs/, which is in the folder above the tutorials.
+#: A link from a notebook to a page in docs/, the parent folder of the tutorials.
 _PAGE_LINK = re.compile(r"\[docs/([\w-]+)\.md\]\(\.\./docs/\1\.md\)")
-#: A link whose text is the name of a page.
+#: A link with the name of a page as its text.
 _NAMED_LINK = re.compile(r"\[([\w-]+)\.md\](?=\(\1\.md)")
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
 
@@ -89,10 +89,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Show saved pages in frames, and point links to where the site has their targets."""
-    if page.parent is None:  # a tab of one page: the column of its other pages would be empty
+    """Show saved pages in frames, and adapt links to addresses on the site."""
+    if page.parent is None:  # a tab with a single page needs no navigation
         page.meta["hide"] = ["navigation"]
-    if page.is_homepage:  # a dashboard puts charts beside the timeline from a width of 1100 px
+    if page.is_homepage:  # from 1100 px on, charts are next to the timeline
         page.meta["hide"].append("toc")
     markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     if page.file.src_uri == "gallery.md":
@@ -107,12 +107,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def title_of(name: str) -> str:
-    """Return the title of a page of docs/."""
+    """Return the title of a page in docs/."""
     return (REPO / f"docs/{name}.md").read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def with_kinds(text: str) -> str:
-    """Return the gallery's text with a section for each kind of job that the command writes."""
+    """Return the gallery text with a section for each kind of demo job."""
     commands = next(action for action in parser()._actions if action.dest == "command")  # noqa: SLF001
     demo = commands.choices["demo"]
     demo.add_arguments(demo)
@@ -132,20 +132,20 @@ def with_kinds(text: str) -> str:
 
 
 def with_frames(match: re.Match[str]) -> str:
-    """Return a block of code and, below it, frames with the pages that it saves."""
+    """Return a code block, followed by frames with the pages that it saves."""
     pages = _SAVED_PAGE.findall(match[2])
     return "\n\n".join((match[0], *(frame(f"gallery/{name}", "") for name in pages)))
 
 
 def frame(address: str, text: str) -> str:
-    """Return a frame with a saved page, and a link to it."""
+    """Return a frame with a saved page, and a link to the page."""
     title = text or address
     view = f'<iframe class="live" data-src="{address}" title="{title}"></iframe>'
     return f"{text}\n\n{view}\n\n[Open this page by itself]({address})"
 
 
 def write_gallery(folder: Path, text: str) -> list[Path]:
-    """Run the code blocks of a page in a folder, and return the pages that they saved."""
+    """Run the code blocks of a page in a folder, and return the pages that they save."""
     folder.mkdir(parents=True)
     before = Path.cwd()
     names: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def write_gallery(folder: Path, text: str) -> list[Path]:
 
 
 def tutorial(name: str, work: Path) -> dict[str, str | bytes]:
-    """Execute a notebook, and return its page and pictures by address below `tutorials`."""
+    """Execute a notebook and return its page and pictures, by address below `tutorials`."""
     folder = work / name
     folder.mkdir(parents=True)
     notebook = run(REPO / f"notebooks/{name}.ipynb", folder=folder)
@@ -177,7 +177,7 @@ def tutorial(name: str, work: Path) -> dict[str, str | bytes]:
 
 
 def reference(name: str) -> str:
-    """Return a page with the docstring of each public name of a module."""
+    """Return a page with the docstring of each public name in a module."""
     module = importlib.import_module("hta_widgets")
     if name != "hta_widgets":
         module = getattr(module, name)
@@ -188,6 +188,6 @@ def reference(name: str) -> str:
         value = getattr(module, public)
         if hasattr(value, "__qualname__"):
             parts.append(f"::: {value.__module__}.{value.__qualname__}")
-        elif not isinstance(value, ModuleType):  # modules have pages of their own
+        elif not isinstance(value, ModuleType):  # modules have their own pages
             parts.append(f"### {public}\n\n`{type(value).__name__}`")
     return "\n\n".join(parts)

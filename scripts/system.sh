@@ -1,7 +1,7 @@
 #!/bin/bash
-# What the machine itself must have. `system.sh python` prints an interpreter to use; `node` and
-# `browser` print nothing. What is missing is installed with apt where we are root, and named where
-# we are not.
+# Check for system requirements. Missing packages are installed with apt if the user is root;
+# otherwise, an error names them. `system.sh python` prints the interpreter to use; `node` and
+# `browser` print nothing.
 set -eu -o pipefail
 
 fail() {
@@ -79,20 +79,20 @@ need_node() {
 
 # --- Chromium and a font of known widths ---
 
-# Optional: the shell opens a page in a third of chromium's processor time. Only the downloads are
-# limited in time, as a package that is half installed blocks apt.
+# Optional: the headless shell opens pages in a third of chromium's processor time. Only downloads
+# have a time limit, because a partly installed package blocks apt.
 offer_shell() {
   local name=chromium-headless-shell
   [ -z "${HTA_CHROMIUM:-}" ] && [ "$EUID" = 0 ] && command -v apt-get >/dev/null || return 0
   [ ! -x /usr/bin/$name ] || return 0
   local fetch=(timeout 90 apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10)
   local install=(install -y --no-install-recommends)
-  echo "Browser tests are faster with it: installing $name …" >&2
+  echo "installing $name for faster browser tests …" >&2
   export DEBIAN_FRONTEND=noninteractive
   {
     apt-cache show $name >/dev/null 2>&1 || "${fetch[@]}" update
   } >&2 && "${fetch[@]}" "${install[@]}" --download-only $name >&2 &&
-    apt-get -qq "${install[@]}" --no-download $name >&2 || echo "(it is not: tests take chromium)" >&2
+    apt-get -qq "${install[@]}" --no-download $name >&2 || echo "(not installed; tests will use chromium)" >&2
 }
 
 need_browser() {
@@ -101,7 +101,7 @@ need_browser() {
   local missing=()
   [ -x "$chromium" ] || missing+=(chromium)
   [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || missing+=(fonts-dejavu-core)
-  # Playwright's own Node needs it, and a small Debian has none.
+  # Playwright's Node needs this library, which minimal Debian systems lack.
   compgen -G '/usr/lib/*/libatomic.so.1' >/dev/null || missing+=(libatomic1)
   [ ${#missing[@]} = 0 ] || apt_install "Browser tests need ${missing[*]}" "${missing[@]}"
   [ -x "$chromium" ] || fail "No browser at $chromium: set HTA_CHROMIUM."

@@ -1,9 +1,9 @@
 #!/bin/bash
-# The checks, in one go: a failing one does not hide the next, and a table of all comes last.
-#   test.sh lint    style and types of both languages
-#   test.sh check   Python style, types of both languages, quick unit tests: for each commit
-#   test.sh test    all of it, with a fifth of the examples of each property
-#   test.sh all     all examples as well, 2,000 of those properties that name no number
+# Run all checks, even if some fail, and print a table of the results.
+#   test.sh lint    style and types in both languages
+#   test.sh check   Python style, types in both languages, fast unit tests: for each commit
+#   test.sh test    all checks, with a fifth of the examples in property tests
+#   test.sh all     all checks with all examples (by default 2,000)
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ node_bin=node_modules/.bin
 only=${1:-test}
 all_tests=
 case $only in test | all) all_tests=1 ;; esac
-# Kernels, workers and command lines compile the package and the tests once, not each time.
+# Let kernels, workers and commands reuse compiled modules.
 unset PYTHONDONTWRITEBYTECODE
 if [ "$only" = all ]; then export ALL_EXAMPLES=1 HYPOTHESIS_PROFILE=long; fi
 TIMEFORMAT='%U + %S s of processor time'
@@ -32,14 +32,12 @@ check() {
   table+=("$(printf '%-7s %-24s %4d s' "$mark" "$name" $((SECONDS - begin)))")
 }
 
-# Tests of a file run in one process, since what they share takes longer to make than most of them
-# do.
+# Tests in a file run in one process, because their shared fixtures take longer than most tests.
 run_pytest() {
   time $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
-# Start a check that uses one core, to run at the same time as others: no core is idle before the
-# last of them ends.
+# Start a single-core check in the background, to keep all cores busy.
 begin() {
   local name=$1
   shift
@@ -49,7 +47,7 @@ begin() {
   ) &
 }
 
-# Show the output of a check that `begin` started, after a `wait`.
+# After `wait`, show the output of a check started by `begin`.
 finish() {
   cat "$logs/$1"
   rm "$logs/$1"
@@ -72,10 +70,9 @@ begin front_end front_end
 if [ "$only" = check ]; then
   check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
 elif [ -n "$all_tests" ]; then
-  # Workers of pytest that start together would each compile all tests, which takes them four times
-  # as long as to collect compiled ones.
+  # Compile the tests first: otherwise every pytest worker would compile all of them.
   $bin/pytest --collect-only --quiet >/dev/null
-  # More processes than cores, as tests wait for browsers and kernels.
+  # More processes than cores, because tests wait for browsers and kernels.
   check "tests" run_pytest --numprocesses=$(($(nproc) + 2)) --no-loadscope-reorder
 fi
 wait

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Install each package with all extras in a fresh environment, and do README's first minute.
-#   try_packages.sh [--lowest] dist/*     --lowest: with the oldest versions that pyproject.toml allows
+# Install each package with all extras in a fresh environment, and run the first steps of README.
+#   try_packages.sh [--lowest] dist/*     --lowest: with the oldest dependencies allowed
 set -eu -o pipefail
 repo=$(realpath "$(dirname "$0")/..")
 python=$("$repo/scripts/system.sh" python)
@@ -22,11 +22,11 @@ for package in "$@"; do
   mkdir "$work/try"
   "$python" -m venv "$work/try/env"
   "$work/try/env/bin/pip" install -q -c "$work/constraints.txt" "${package}[all]"
-  ( # the other packages are named relative to the folder of the call
+  ( # in a subshell, because package paths are relative to the current folder
     cd "$work/try"
     env/bin/hta-widgets demo demo-job --ranks 2 --steps 2
     env/bin/hta-widgets summary demo-job
     env/bin/hta-widgets report demo-job -o report.html --xlsx report.xlsx
-    test "$(wc -c <report.html)" -gt 500000 # the page has the front end inside
+    test "$(wc -c <report.html)" -gt 500000 # the page includes the front end
   )
 done

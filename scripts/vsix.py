@@ -1,6 +1,6 @@
-"""Pack VS Code's extension: dist/hta-widgets-VERSION.vsix, after `node js/vscode/build.mjs`.
+"""Pack the VS Code extension as dist/hta-widgets-VERSION.vsix, after `node js/vscode/build.mjs`.
 
-A .vsix is a zip with a manifest, the types of its files, and the extension in a folder.
+A .vsix file is a zip archive with a manifest, a list of content types, and the extension.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "js" / "vscode"
-#: Name in the extension's folder, and path of the file.
+#: File names in the extension's folder, and their source paths.
 FILES = {
     "README.md": SOURCE / "README.md",
     "CHANGELOG.md": SOURCE / "CHANGELOG.md",
@@ -43,12 +43,12 @@ ASSETS = {
     "Microsoft.VisualStudio.Services.Content.License": "LICENSE.txt",
     "Microsoft.VisualStudio.Services.Icons.Default": "media/icon.png",
 }
-#: A fixed time of files, so that equal files give equal archives.
+#: A fixed file time, so that equal files give equal archives.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def manifest(own: dict) -> str:
-    """Return the manifest of the package, which marketplaces and editors read."""
+    """Return the package manifest for marketplaces and editors."""
     properties = {
         "Engine": own["engines"]["vscode"],
         "ExtensionDependencies": "",
@@ -91,7 +91,7 @@ def manifest(own: dict) -> str:
 
 
 def content_types() -> str:
-    """Return the types of the files in the zip, by their endings."""
+    """Return the content types of files in the archive, by suffix."""
     each = [f'<Default Extension=".{end}" ContentType="{kind}" />' for end, kind in TYPES.items()]
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -101,7 +101,7 @@ def content_types() -> str:
 
 
 def pack(folder: Path) -> Path:
-    """Write the .vsix into a folder, and return its path."""
+    """Write the .vsix file to a folder and return its path."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     own = json.loads((SOURCE / "package.json").read_text("utf-8"))
     own["version"] = project["version"]

@@ -1,17 +1,18 @@
-"""The tools for language models: open jobs below given folders, read tables, compare, draw.
+"""Tools for language models: open jobs in given folders, read tables, compare, draw.
 
-Each tool returns the envelope of `hta_widgets.answers.reply` with limits and three further keys:
+Each tool returns the envelope of `hta_widgets.answers.reply`, limited in size, with three more
+keys:
 
 =================  =============================================================================
 ``answered``       False if the job cannot answer the question; then ``reason`` and ``remedy``
-                   state why, and what to do
+                   state why and what to do
 ``untrusted``      the keys whose texts come from trace files: data, not instructions
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside the folders is read. Replies have at most `MAX_BYTES`. If
-that is too little, a model narrows its question by a window, ranks, a query or columns.
-`make_server` offers the tools as a server of the Model Context Protocol.
+The tools write nothing and read nothing outside the folders. A reply has at most `MAX_BYTES`; to
+see what was cut, a model narrows the window, ranks, query or columns. `make_server` offers the
+tools as a server of the Model Context Protocol.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ MAX_BYTES = 32_000
 _MAX_COLUMNS = 60
 #: Maximum lengths of strings, in characters.
 _MAX_TEXT, _MAX_SENTENCE, _MAX_CODE = 160, 600, 2_000
-#: Keys and columns with sentences of this package, which quote names of a trace.
+#: Keys and columns with sentences, which may quote names from a trace.
 _SENTENCES = {"headline", "text", "sentence", "reason", "note", "detail"}
 _MAX_JOBS = 4
 _MAX_PICTURE_RANKS = 16
-#: Keys whose texts come from trace files or quote them.
+#: Keys with texts that come from trace files or quote them.
 _UNTRUSTED = (
     *("rows", "headline", "args", "launched_by", "kernels", "flows", "parents", "problems"),
     *("metrics", "note", "reason", "without_data"),
@@ -57,7 +58,7 @@ _UNTRUSTED = (
 
 
 def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
-    """Return a tool whose reply has ``answered`` False for a `TraceError` or an unusable path."""
+    """Wrap a tool to return ``answered: False`` on a `TraceError` or an unusable path."""
 
     @wraps(tool)
     def call(*args: P.args, **options: P.kwargs) -> Reply:
@@ -65,14 +66,14 @@ def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
             return tool(*args, **options)
         except TraceError as error:
             return no_answer(error)
-        except (OSError, UnicodeError) as error:  # a path that the system does not accept
+        except (OSError, UnicodeError) as error:  # the system rejects the path
             return no_answer(TraceError(str(error)))
 
     return call
 
 
 def no_answer(error: TraceError) -> Reply:
-    """Return the reply of a tool that fails; its texts may name files and arguments."""
+    """Return the reply of a failed tool. Its texts may quote files and arguments."""
     reason = str(TraceError(error.message, path=error.path, place=error.place))
     more = {"answered": False, "reason": reason, "remedy": error.remedy or ""}
     untrusted = {"untrusted": ["error", "reason", "remedy"]}
@@ -82,14 +83,14 @@ def no_answer(error: TraceError) -> Reply:
 
 @dataclass(frozen=True)
 class AgentTools:
-    """The tools, which read only files below `roots`."""
+    """Tools that read jobs in the folders `roots`."""
 
     roots: Sequence[Path]
     _jobs: LRU[Path, Job] = field(default_factory=lambda: LRU(_MAX_JOBS), init=False, repr=False)
 
     @_as_answer
     def open_job(self, job: str) -> Reply:
-        """Open a job: what matters most, a row per rank, stragglers, and problems of its files.
+        """Open a job: main findings, a row per rank, stragglers, and problems in its files.
 
         Begin here. `job` is a folder or file below the served folders.
         """
@@ -99,9 +100,9 @@ class AgentTools:
 
     @_as_answer
     def list_analyses(self, job: str) -> Reply:
-        """List the tables that this job has data for, with the question that each answers.
+        """List the tables with data for this job, with the question that each of them answers.
 
-        `without_data` states why other tables have no data; that may answer a question, too.
+        `without_data` states why the other tables are empty. This may also answer a question.
         """
         return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
@@ -120,11 +121,11 @@ class AgentTools:
         columns: list[str] | None = None,
         options: dict[str, Any] | None = None,
     ) -> Reply:
-        """Return rows of a table of list_analyses.
+        """Return rows of a table from list_analyses.
 
-        `window` is two times such as ["12ms", "18ms"]; `query` a pandas query over event columns
-        (name, kind, dur_ns, start_ns, stream, step, …); `columns` those to return; `options`
-        further parameters of the analysis, such as {"rank": 3} for critical_path.
+        `window` is two times such as ["12ms", "18ms"]. `query` is a pandas query over event columns
+        (name, kind, dur_ns, start_ns, stream, step, …). `columns` are the columns to return.
+        `options` are further parameters of the analysis, such as {"rank": 3} for critical_path.
         """
         reply = run_table(
             self._job(job),
@@ -152,7 +153,7 @@ class AgentTools:
         descending: bool = False,
         limit: int = 20,
     ) -> Reply:
-        """Return events that satisfy a query; `rank` and `id` name an event in all tools."""
+        """Return the events that match a query. All tools identify an event by `rank` and `id`."""
         columns = ["rank", "id", "start_ns", "dur_ns", "name", "kind", "track", "stream", "step"]
         return self.run_analysis(
             job, "events", window=window, ranks=ranks, query=query, sort=sort,
@@ -161,14 +162,14 @@ class AgentTools:
 
     @_as_answer
     def event(self, job: str, rank: int, id: int) -> Reply:
-        """Return one event: args, operators around it, what launched it or what it launched."""
+        """Return one event with its args, enclosing operators, and launches or launched work."""
         return _limit_reply(describe_event(self._job(job), rank, id), 1)
 
     @_as_answer
     def compare(
         self, before: str, after: str, limit_percent: float = 5.0, metric: str = "step"
     ) -> Reply:
-        """Say what changed between two jobs, and whether a metric became worse than a limit.
+        """Report what changed between two jobs, and whether a metric got worse than a limit.
 
         `metric` is step, exposed_comm, idle, mfu, or kernel:REGEX.
         """
@@ -183,7 +184,7 @@ class AgentTools:
         verdict = answer["verdict"]
         if not answer["answered"] and verdict["outcome"] == "cannot tell":
             return answer | {"reason": f"{answer['reason']}; {verdict['reason']}"}
-        # That nothing changed is an answer.
+        # Here, an empty table is also an answer.
         untrusted = [key for key in answer["untrusted"] if key != "reason"]
         answered = {key: answer[key] for key in answer if key not in {"reason", "remedy"}}
         return answered | {"answered": True, "untrusted": untrusted}
@@ -195,7 +196,7 @@ class AgentTools:
         ranks: list[int] | None = None,
         theme: Literal["light", "dark"] = "light",
     ) -> str:
-        """Return the timeline of a window and at most `_MAX_PICTURE_RANKS` ranks as SVG."""
+        """Return an SVG timeline of at most `_MAX_PICTURE_RANKS` ranks."""
         traces = self._job(job).traces
         chosen = resolve_ranks(traces, ranks)
         if len(chosen) > _MAX_PICTURE_RANKS:
@@ -209,13 +210,13 @@ class AgentTools:
         return timeline_svg(engine, engine.scene(), state, theme=theme, only=only)
 
     def _job(self, path: str) -> Job:
-        """Return a job, loaded once; raise a `TraceError` for paths outside the folders."""
+        """Return a loaded job, from the cache if possible; paths outside the folders are errors."""
         job_path = self._existing_path(path)
         return self._jobs.get_or_compute(job_path, lambda: self._open(job_path))
 
     def _open(self, job_path: Path) -> Job:
         for file in files_below(str(job_path)) if job_path.is_dir() else ():
-            self._allowed_path(file)  # links in a folder may lead out of it
+            self._allowed_path(file)  # symbolic links may point outside the folder
         return Job.open([str(job_path)])
 
     def _existing_path(self, path: str) -> Path:
@@ -227,9 +228,10 @@ class AgentTools:
         return allowed_path
 
     def _allowed_path(self, path: str) -> Path:
-        """Return a path with links resolved; raise a `TraceError` if it is outside the folders."""
+        """Resolve the links in a path; raise a `TraceError` if it is outside the folders."""
         roots = [root.resolve() for root in self.roots]
-        # Relative paths begin at the first folder: a model does not know the working directory.
+        # Relative paths start at the first folder, because a model does not know the working
+        # directory.
         resolved_path = (roots[0] / path.replace("\0", "")).resolve()
         if not any(resolved_path.is_relative_to(root) for root in roots):
             raise TraceError(
@@ -240,7 +242,7 @@ class AgentTools:
 
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
-    """Return the envelope with short strings, at most `max_rows` rows and `MAX_BYTES` bytes."""
+    """Return the envelope with short strings, at most `max_rows` rows and at most `MAX_BYTES`."""
     frame = reply.frame.iloc[:max_rows, :_MAX_COLUMNS]
     envelope = replace(reply, frame=frame).envelope()
     limits = [_MAX_SENTENCE if name in _SENTENCES else _MAX_TEXT for name in frame]
@@ -249,7 +251,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
-        answer["columns"] = []  # would take most of the reply and has no rows
+        answer["columns"] = []  # large, and of no use without rows
     answer["code"] = cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if answer.get(key)]
     while len(rows) > 1 and _size_bytes(answer) > MAX_BYTES:
@@ -266,7 +268,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
 
 
 def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
-    """Halve the largest value of `keys` until a reply fits; return the keys of cut values."""
+    """Halve the largest value of `keys` until the reply fits; return the keys that were cut."""
     cut_keys: dict[str, None] = {}
     while _size_bytes(answer) > MAX_BYTES:
         sizes = {
@@ -290,7 +292,7 @@ def _size_bytes(value: object) -> int:
 
 
 def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
-    """Return nested values with strings of limited length and escaped control characters."""
+    """Shorten all strings of a nested value and escape their control characters."""
     if isinstance(value, str):
         return cut_text(escape_controls(value), max_text)
     if isinstance(value, Mapping):
@@ -315,7 +317,7 @@ _MAX_SVG = 100_000
 
 
 def make_server(tools: AgentTools) -> Any:
-    """Return an MCP server that offers the tools."""
+    """Return an MCP server for the tools."""
     mcp_server = import_extra("mcp.server", "mcp")
     server = mcp_server.MCPServer("hta-widgets", instructions=_INSTRUCTIONS)
     annotations = import_extra("mcp.types", "mcp").ToolAnnotations(read_only_hint=True)
@@ -330,9 +332,9 @@ def make_server(tools: AgentTools) -> Any:
         theme: Literal["light", "dark"] = "light",
         form: Literal["png", "svg"] = "png",
     ) -> Any:
-        """Return the timeline of a window and ranks as a picture.
+        """Return a picture of the timeline.
 
-        `form` svg returns the text of the picture, from which names and times can be read.
+        With `form` svg, the result is SVG text with readable names and times.
         """
         try:
             svg = tools.picture(job, window, ranks, theme)
@@ -351,7 +353,7 @@ def make_server(tools: AgentTools) -> Any:
 
 
 def _as_text(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool with the same signature whose reply is JSON text."""
+    """Wrap a tool to return JSON text."""
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> str:
@@ -361,5 +363,5 @@ def _as_text(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def png_of(svg: str) -> bytes:
-    """Return an SVG picture as PNG, drawn without a browser."""
+    """Render an SVG picture as PNG without a browser."""
     return bytes(import_extra("resvg_py", "mcp").svg_to_bytes(svg_string=svg))

@@ -1,16 +1,16 @@
-"""Describe the columns of a table: dtype, unit, and a meaning in one line.
+"""Describe the columns of a table: dtype, unit and a one-line meaning.
 
-Units follow from the ends of names (``dur_ns``). Meanings come from the section *Returns* of the
-docstring of the analysis, else from ``facts/columns.json``, which has columns that mean the same
-in all tables. In a docstring, code spans name columns, and an explanation follows::
+The unit follows from the end of the name (``dur_ns``). The meaning comes from the section *Returns*
+of the analysis docstring or from ``facts/columns.json``, which describes columns that mean the same
+in all tables. In a docstring, an explanation follows the names in a code span::
 
     - ``rank, stream`` (int64); ``gaps`` (int64): number of gaps with such time
     - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
 
 Here ``gaps`` means "number of gaps with such time", ``rank`` and ``stream`` have no explanation,
-and ``idle_share`` is explained up to the semicolon. In the file, the meanings of ``same`` replace
-those of docstrings, and docstrings replace those of ``default``. ``*`` of a table explains the
-columns whose names come from the trace.
+and the explanation of ``idle_share`` ends at the semicolon. In the file, meanings under ``same``
+override docstrings, and meanings under ``default`` apply without a docstring. The key ``*`` of a
+table explains columns that are named by the trace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hta_widgets.trace.trace import EVENT_COLUMNS
 
 
 class ColumnFacts(TypedDict):
-    """A column's description for programs; `unit` is empty for counts and strings."""
+    """The description of a column. `unit` is empty for counts and strings."""
 
     name: str
     dtype: str
@@ -39,7 +39,7 @@ class ColumnFacts(TypedDict):
 
 
 _SHARE = "share 0..1"
-#: Unit by the end of a column's name, or of a part of the name; the first entry that fits is taken.
+#: Units by the end of a column name or of a part of it; the first match applies.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
     "gb_per_s": "GB/s",
@@ -70,7 +70,7 @@ _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
     r"(?:u?int\d+|float(?:64)?|bool|object|str|text|categor(?:y|ical))\b"
 )
-#: Name of a result of SQL that has the unit of the column in it, such as ``max(dur_ns)``.
+#: Aggregates in SQL that keep the unit of their column, such as ``max(dur_ns)``.
 _SAME_UNIT = re.compile(r"(?:any_value|avg|max|median|min|mode|stddev|sum)\((?:\w+\.)?(\w+)\)")
 _PARENTHESES = re.compile(r"\s*\(((?:[^()]|\([^()]*\))*)\)")
 _LIST_END = re.compile(r"(?:,|\band)\s*$")
@@ -79,7 +79,7 @@ _SAME_AS = re.compile(r"\bas in\s+`(\w+)`")
 
 
 def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
-    """Return the facts of each column of `frame`, which the analysis called `table` returned."""
+    """Describe each column of `frame`, the result of the analysis `table`."""
     names = tuple(map(str, frame.columns))
     meanings = column_meanings(table, names)
     return [
@@ -97,13 +97,13 @@ def _unit_in(table: str, name: str) -> str:
     if table == _RATES and name in _STATISTICS:
         return "GB/s"
     unit = unit_of(name)
-    # A query chooses the names of columns, so ``score`` or ``share`` may be any number.
+    # In a query, ``score`` or ``share`` may be the name of any number.
     is_any_number = table == "sql" and unit == _SHARE and "_share" not in name
     return "" if is_any_number else unit
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a column by its name; empty for counts, codes and strings."""
+    """Return the unit of a column; empty for counts, codes and strings."""
     if of_column := _SAME_UNIT.fullmatch(name):
         name = of_column[1]
     units = (unit for end, unit in _UNITS.items() if f"{end}_" in f"{name}_")
@@ -111,7 +111,7 @@ def unit_of(name: str) -> str:
 
 
 def dtype_name(dtype: object) -> str:
-    """Return the name of a dtype in the envelope; strings and categories are ``str``."""
+    """Return the name of a dtype as in the envelope; strings and categories are ``str``."""
     name = str(dtype).lower()
     if name.startswith(("str", "category", "object")):
         return "str"
@@ -120,17 +120,17 @@ def dtype_name(dtype: object) -> str:
 
 @cache
 def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the meaning of each column that has one."""
+    """Return the meanings of the columns that have one."""
     shared = facts("columns")
     if table == "sql":
-        # A query chooses the names of columns, so a name may have another meaning than elsewhere.
+        # A query can give a column any name, so other meanings may not apply.
         of_events = column_meanings("events", ("rank", "id", *EVENT_COLUMNS))
         return {name: of_events.get(name, shared["sql"]["*"]) for name in names}
     function = getattr(analysis, table, None)
     explained = {} if function is None else _meanings_in(returns_section(function), names)
     of_table = shared.get(table, {})
     meanings = shared["default"] | explained | shared["same"] | of_table
-    # Names that the trace chose, such as those of counters, are explained together.
+    # Columns that are named by the trace, such as counters, share one explanation.
     of_others = of_table.get("*", "")
     pairs = [(name, meanings.get(name) or of_others) for name in names]
     return {name: meaning for name, meaning in pairs if meaning}
@@ -154,7 +154,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
         explained_until = 0
         for place, span in enumerate(spans):
             if span.start() < explained_until:
-                # The explanation of another column mentions this one.
+                # The column is only mentioned in the explanation of another one.
                 continue
             later = [following.start() for following in spans[place + 1 :]]
             clause = _clause_after(item, span.end(), later)
@@ -162,7 +162,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
             aside, explanation = _parts_of_clause(clause)
             mentioned = _names_of(span)
             for name in mentioned:
-                # Parentheses explain the last of several names.
+                # Parentheses after several names explain the last name only.
                 texts = [aside, explanation] if name == mentioned[-1] else [explanation]
                 if name not in meanings and (text := _meaning_of(texts, name)):
                     meanings[name] = text
@@ -170,13 +170,13 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def _names_of(span: re.Match[str]) -> list[str]:
-    """Return the names in a code span: ``rank, stream`` has two."""
+    """Return the names in a code span, which may hold several: ``rank, stream``."""
     return [name.strip() for name in span[1].split(",")]
 
 
 def _items_of(section: str) -> list[str]:
     """Return the bullets and paragraphs of a section, each on one line."""
-    # The terms of a definition list are on separate lines.
+    # Join the terms of definition lists to their definitions.
     section = re.sub(r"(?m)^( *``[^\n]+``)\n {5,}", r"\n\1: ", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
     section = re.sub(r"``\s*and\s+``(?=\w+``)", "``, ``", section)
@@ -184,7 +184,7 @@ def _items_of(section: str) -> list[str]:
 
 
 def _clause_after(item: str, start: int, spans: list[int]) -> str:
-    """Return the text from `start` to the end of its clause, or to the next column of a list."""
+    """Return the text from `start` to the end of its clause or to the next column in a list."""
     depth, has_colon = 0, False
     for index in range(start, len(item)):
         character = item[index]
@@ -200,7 +200,7 @@ def _clause_after(item: str, start: int, spans: list[int]) -> str:
 
 
 def _parts_of_clause(clause: str) -> tuple[str, str]:
-    """Return the text in parentheses and the text after them, both without the dtype."""
+    """Return the text in parentheses and the text after it, without the dtype."""
     parentheses = _PARENTHESES.match(clause)
     parts = (parentheses[1], clause[parentheses.end() :]) if parentheses else ("", clause)
     aside, explanation = (_DTYPE.sub("", part.strip(" :,")).strip(" :,;") for part in parts)

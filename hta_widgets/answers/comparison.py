@@ -1,7 +1,7 @@
-"""Compare two runs for a program: findings as a table, metrics for CI, a comment for a review.
+"""Compare two runs: findings as a table, metrics for CI, a comment for code reviews.
 
-A run may be a baseline, a store in the cache folder that `save_baseline` writes. Comparing with it
-needs no trace files::
+A run may be a baseline: a store in the cache folder, written by `save_baseline`. A comparison with
+a baseline needs no trace files of that run::
 
     hta-widgets baseline save main runs/main      # after each merge
     hta-widgets diff baseline:main runs/change --fail-above 5%
@@ -33,9 +33,9 @@ BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
 _BAR_CHARACTERS = 32
-#: Blocks of one to seven eighths of a character.
+#: Block characters with a width of one to seven eighths.
 _EIGHTHS = "▏▎▍▌▋▊▉"
-#: Maximum number of operators and shapes, and their minimum change as a share of the time before.
+#: Maximum number of operators listed, and their smallest change relative to the time before.
 _MAX_DIFFERENCES, _MIN_DIFFERENCE = 5, 0.01
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
@@ -51,10 +51,10 @@ def compare_jobs(
     limit_share: float | None = None,
     metric: str = "step",
 ) -> TableReply:
-    """Return what changed between two runs as a table of findings.
+    """Compare two runs and return the findings as a table.
 
-    The envelope has further keys: ``before``, the facts of that job; ``metrics``, the values of the
-    usual metrics; and with `limit_share`, the ``verdict`` on `metric`.
+    The envelope has further keys: ``before``, the facts of the first job; ``metrics``, the values
+    of the usual metrics; and, with `limit_share`, ``verdict``, the verdict on `metric`.
     """
     jobs = [before, after]
     if any(job.traces.clock == "fitted" for job in jobs):
@@ -86,7 +86,7 @@ def compare_jobs(
 def _metrics(diff: Comparison) -> dict[str, Any]:
     if not diff.before.has_steps:
         return {}
-    # The limit affects only the outcome, which is not among the fields.
+    # The limit only affects the outcome, which is not one of the fields.
     verdicts = {name: judge(diff, 0.05, name) for name in METRIC_NAMES}
     fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
@@ -97,7 +97,7 @@ def _metrics(diff: Comparison) -> dict[str, Any]:
 
 
 def comment_lines(reply: TableReply) -> Iterator[str]:
-    """Yield a comparison as Markdown for a comment: verdict, metrics, main findings."""
+    """Yield a comparison as a Markdown comment: verdict, metrics, main findings."""
     if "verdict" in reply.more:
         yield from (f"**{escape_markdown(reply.more['verdict']['text'])}**", "")
     cells = [["metric", "before", "after", "change", "noise"]]
@@ -131,7 +131,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield two bars of block characters for each time, because comments cannot show SVG."""
+    """Yield two bars of block characters for each time; comments cannot contain SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(METRIC_NAMES[name]) for name in times)
     for name, figures in times.items():
@@ -145,7 +145,7 @@ def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield the change of the MFU, and the operators and shapes that changed most."""
+    """Yield the change of the MFU and the operators whose device time changed most."""
     yield frame.attrs["text"] or frame.attrs["note"] or "The MFU is unknown."
     is_changed = frame["diff_device_ns"].abs() >= _MIN_DIFFERENCE * frame["before_device_ns"]
     for row in iter_rows(frame[is_changed].head(_MAX_DIFFERENCES)):
@@ -158,7 +158,7 @@ def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def open_run(source: str) -> Job:
-    """Load a job, or the baseline that ``baseline:NAME`` names."""
+    """Load a job or, for ``baseline:NAME``, a baseline."""
     if not source.startswith(BASELINE):
         return Job.open([source])
     name = source.removeprefix(BASELINE)
@@ -166,7 +166,7 @@ def open_run(source: str) -> Job:
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:
-    """Save a job as the baseline `name`, replacing an older baseline; return its folder."""
+    """Save a job as the baseline `name` and return its folder. An older baseline is replaced."""
     folder = _baseline_folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return Job.open(paths).traces.with_clock("host").save(folder)
@@ -178,7 +178,7 @@ def remove_baseline(name: str) -> None:
 
 
 def baseline_names() -> list[str]:
-    """Return the names of the baselines, in order."""
+    """Return the sorted names of the baselines."""
     folder = cache_folder() / "baselines"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 

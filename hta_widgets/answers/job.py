@@ -1,9 +1,9 @@
-"""A loaded job for answers, on the clock of views: the fitted one if the recorded clocks disagree.
+"""Load jobs for answers, on the fitted clock if the recorded clocks disagree.
 
-The fit of the clocks reads the communication of all ranks, which takes longer than most tables. Its
-offsets are therefore stored in a file of the first rank's cache entry, and evicted with it. The
-file's name is a hash of all that the fit depends on: the files of all ranks, which are never
-written again, the times by which ranks are moved, and the code of the fit.
+Fitting the clocks requires the communication of all ranks and takes longer than most tables. The
+offsets are therefore stored next to the cache entry of the first rank and are evicted with it. The
+file name is a hash of everything that affects the fit: the cache files of all ranks (never
+rewritten), the time shifts of the ranks, and the code of the fit.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import FITTED_OFFSETS, TraceSet
 
-#: The offset of each rank, None if the recorded clocks agree; and the offset of instant 0.
+#: Clock offsets by rank (None if the recorded clocks agree), and the offset of time 0.
 _Fit = tuple[list[int] | None, int]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A loaded job, its traces on the clock of views, with the paths it was loaded from.
+    """A loaded job on the clock used in views, and the paths it was loaded from.
 
-    `ranks` are the ranks that were asked for, or None for all.
+    `ranks` are the requested ranks, or None for all ranks.
     """
 
     traces: TraceSet
@@ -52,7 +52,7 @@ class Job:
 
     @property
     def code(self) -> str:
-        """The Python expression that loads it."""
+        """The Python expression that loads this job."""
         paths = list(map(redact_urls, self.paths))
         source = repr(paths[0] if len(paths) == 1 else paths)
         scope = "" if self.ranks is None else f", ranks={list(self.ranks)}"
@@ -62,7 +62,7 @@ class Job:
     def reply(
         self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
     ) -> TableReply:
-        """Return the reply with rows of this job; `code` makes them from ``traces``."""
+        """Return a reply with rows of this job; `code` computes them from ``traces``."""
         steps = settings.steps
         setting = "" if steps is None else f"hw.options.steps = {steps!r}; "
         return TableReply(
@@ -77,7 +77,7 @@ class Job:
 
 
 def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> TraceSet:
-    """Load the traces of a command line; raise a `TraceError` if they have no events."""
+    """Load the traces at `paths`; raise a `TraceError` if they have no events."""
     traces = load(paths[0] if len(paths) == 1 else list(paths), ranks=ranks)
     empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
     if all(trace.path in empty for trace in traces.values()):
@@ -90,18 +90,18 @@ def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> Tra
 
 
 def on_view_clock(traces: TraceSet) -> TraceSet:
-    """Return a job on the clock of views."""
+    """Return a job on the clock used in views."""
     if len(traces) < 2:
         return traces
     path = _path_of_fit(traces)
     fit = None if path is None else _read_fit(path, len(traces))
     if fit is None:
-        # The import takes a while.
+        # This import is slow.
         from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets
 
         fit = fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
         if path is not None:
-            with suppress(TraceError):  # the cache may be read-only
+            with suppress(TraceError):  # a cache may be read-only
                 write_text(path, json.dumps(fit))
     if fit[0] is None:
         return traces
@@ -118,14 +118,14 @@ def _read_fit(path: Path, ranks: int) -> _Fit | None:
 
 
 def _path_of_fit(traces: TraceSet) -> Path | None:
-    """Return the file for the fit; None if what the fit depends on has no name in the cache."""
+    """Return the file for the fit; None if the fit cannot be cached."""
     files = [trace.table.file for trace in traces.values()]
     ranks = [file for file in files if isinstance(file, StoredRank) and file.restorer is not None]
     has_own_code = all(format_.reading.read.startswith("hta_widgets.") for format_ in all_formats())
     if len(ranks) < len(files) or taxonomy.version() or not has_own_code:
         return None
     clocks = [(rank, trace.shift_ns, trace.clock_offset_ns) for rank, trace in traces.items()]
-    # The names of cache entries depend on the code of the other layers.
+    # The paths of the cache entries already depend on the code of the other layers.
     code = code_fingerprint("analysis/*.py", "analysis/cross_rank/*.py")
     facts = [str(rank.path) for rank in ranks], clocks, code
     key = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]

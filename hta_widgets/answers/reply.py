@@ -1,14 +1,14 @@
-"""One reply for all tables: a JSON envelope, CSV, Markdown, or text for a terminal.
+"""Format tables as a JSON envelope, as CSV, as Markdown, or as text for a terminal.
 
-The envelope states what the rows are and how to get them again::
+The envelope describes the rows and has the code that computes them::
 
     {"schema": "hta-widgets/table", "version": 1, "job": {…}, "table": "kernel_breakdown",
      "columns": [{"name": "sum_ns", "dtype": "int64", "unit": "ns", "meaning": "…"}, …],
      "rows": [[0, "compute", "gemm", …], …], "total_rows": 232, "note": "", "problems": [],
      "code": "traces = hw.load('job'); frame = hw.analysis.kernel_breakdown(traces)"}
 
-Rows are lists in the order of the columns; unknown values are null. docs/answers.md has the JSON
-Schema.
+Each row lists its values in the order of the columns; unknown values are null. The JSON Schema is
+in docs/answers.md.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Form = Literal["json", "csv", "markdown", "text"]
 VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
-#: Maximum characters of a cell in text, and to how many texts may be cut in a narrow terminal.
+#: Maximum characters of a cell, and the width to which text columns may shrink.
 _MAX_CELL, _MIN_TEXT = 100, 24
-_GAP = "  "  # between columns of text
+_GAP = "  "  # between text columns
 
 
 @dataclass(frozen=True)
 class TableReply:
-    """A table with all that a program needs to read it."""
+    """A table with everything needed to read it."""
 
-    frame: pd.DataFrame  # the rows that are shown
-    table: str  # name of the analysis, whose docstring explains the columns
+    frame: pd.DataFrame  # the rows shown
+    table: str  # name of an analysis; its docstring explains the columns
     job: Mapping[str, Any]
-    total_rows: int  # number of rows before the limit
+    total_rows: int  # before the limit
     note: str = ""
     problems: Sequence[Mapping[str, Any]] = ()
     code: str = ""
@@ -58,7 +58,7 @@ class TableReply:
 
     @property
     def columns(self) -> list[ColumnFacts]:
-        """Facts of the columns, in order."""
+        """The descriptions of the columns, in order."""
         return describe_columns(self.frame, self.table)
 
     def rows(self) -> list[list[Any]]:
@@ -83,7 +83,7 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return how many rows are shown, unless all are, and the note."""
+        """Return the note, after the number of rows shown if the table was cut."""
         shown = len(self.frame)
         is_cut = shown < self.total_rows
         rows = f"{count(shown)} of {count(self.total_rows)} rows" if is_cut else ""
@@ -91,7 +91,7 @@ class TableReply:
         return "no rows" if not remark and not shown else remark
 
     def format(self, form: Form, max_width: int = 0) -> str:
-        """Return the reply in one of the forms; text has lines of at most `max_width`, if given."""
+        """Format the reply; lines of text have at most `max_width` characters (0: any length)."""
         if form == "json":
             return json_text(self.envelope())
         if form == "csv":
@@ -111,7 +111,7 @@ class TableReply:
 
 
 def json_value(value: Any) -> Any:
-    """Return a cell as a JSON value; unknown numbers and infinities are None."""
+    """Convert a cell to a JSON value; NaN, infinity and NA become None."""
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ def json_value(value: Any) -> Any:
 
 
 def json_text(envelope: Mapping[str, Any]) -> str:
-    """Return JSON text with a line for each key and each item of a list; controls are escaped."""
+    """Return JSON text with one line per key and list item; control characters are escaped."""
 
     def encode(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -142,7 +142,7 @@ def json_text(envelope: Mapping[str, Any]) -> str:
 
 
 def error_envelope(error: TraceError) -> dict[str, Any]:
-    """Return the JSON values of an error."""
+    """Return an error as JSON values."""
     parts = {name: getattr(error, name) for name in ("message", "path", "place", "remedy")}
     return {"schema": ERROR_SCHEMA, "version": VERSION, "error": parts}
 
@@ -159,9 +159,9 @@ def _cell_text(value: Any) -> str:
 def _narrow_lines(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of a table that is too wide, and lines that name the columns left out.
+    """Return the lines of a table wider than `max_width`, and lines that name omitted columns.
 
-    A single row is shown as a list of names and values, with nothing left out.
+    A single row is shown in full, as a list of names and values.
     """
     if len(rows) == 2:
         return list(text_lines(list(zip(*rows, strict=True)), [False, False])), []
@@ -178,9 +178,9 @@ def _narrow_lines(
 def _fit_width(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
 ) -> list[list[str]]:
-    """Return the leading columns that fit into lines of a width, with texts cut to fit.
+    """Return the leading columns that fit in `max_width`; long texts are cut.
 
-    Numbers and names of columns are never cut.
+    Numbers and column names are never cut.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shortened = [
@@ -200,9 +200,9 @@ def _fit_width(
 def text_lines(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool] | None = None
 ) -> Iterator[str]:
-    """Yield rows of texts as aligned lines.
+    """Yield rows of strings as aligned lines.
 
-    Columns of numbers are aligned to the right; by default, all columns except the last one are.
+    Columns of numbers are right-aligned. By default, all columns but the last are.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     is_right = is_number or [True] * (len(widths) - 1) + [False]
@@ -214,7 +214,7 @@ def text_lines(
 
 
 def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    """Yield rows of texts as a Markdown table; markup in the texts is escaped."""
+    """Yield rows of strings as a Markdown table; markup in the strings is escaped."""
     head, *body = ([escape_markdown(cell) for cell in row] for row in rows)
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join('---:' if number else '---' for number in is_number)}|"
@@ -225,12 +225,12 @@ _MARKUP = re.compile(r"[\\`*\[\]|#!~]|(?<!\w)_|_(?!\w)")
 
 
 def escape_markdown(text: str) -> str:
-    """Return text with the markup of Markdown and HTML escaped, and without mentions."""
+    """Escape the markup of Markdown and HTML in text, and disable mentions."""
     return escape(_MARKUP.sub(r"\\\g<0>", text), quote=False).replace("@", "&#64;")
 
 
 def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
-    """Return what an envelope states about a job."""
+    """Describe a job for the envelope."""
     start_ns, end_ns = traces.span_ns
     return {
         "paths": list(map(redact_urls, paths)),
@@ -244,7 +244,7 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
-    """Return one problem per kind and detail, the most records first."""
+    """Return one problem per kind and detail, sorted by the number of records."""
     groups: dict[tuple[str, str], list[Problem]] = {}
     for problem in traces.problem_list:
         groups.setdefault((problem.kind, problem.detail), []).append(problem)

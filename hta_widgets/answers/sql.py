@@ -1,8 +1,8 @@
-"""SQL over a job, in DuckDB: its events and small tables, and every analysis as a view.
+"""SQL queries on a job with DuckDB: events, small tables, and each analysis as a view.
 
-Only the tables that a query names are made. Events and args are Arrow streams; they are read rank
-by rank, once for each mention in the query. Analyses run with their defaults. A query is one
-SELECT, and cannot read files, the network or Python variables.
+Only tables that occur in the query are computed. Events and args are Arrow streams, which are read
+rank by rank for each occurrence. Analyses run with their defaults. A query is a single SELECT and
+cannot read files, the network or Python variables.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
-#: Tables that each rank has; here they have a column ``rank``.
+#: Tables of each rank, to which a column ``rank`` is added.
 _RANK_TABLES = ("instants", "asyncs", "counters", "flows")
-#: Settings that keep a query from reading anything but the tables.
+#: Settings that restrict a query to the registered tables.
 _LOCKS = (
     "SET python_enable_replacements = false",
     "SET autoload_known_extensions = false",
@@ -41,7 +41,7 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
-        # DuckDB's own `get_table_names` would open the files that a query reads.
+        # DuckDB's own `get_table_names` would open files named in the query.
         parsed = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         tables = {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}
         for name in tables.intersection(table_names(traces)):
@@ -61,14 +61,14 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
 def _column_code(name: str, type_: object) -> str:
     """Return the SQL for a column of the result.
 
-    Sums of integers have 128 bits, which pandas would convert to floating-point numbers.
+    Sums of integers are 128 bits wide, and pandas would convert them to floating-point numbers.
     """
     quoted = '"' + name.replace('"', '""') + '"'
     return f"CAST({quoted} AS BIGINT) AS {quoted}" if str(type_) == "HUGEINT" else quoted
 
 
 def _query_error(traces: TraceSet, text: str) -> TraceError:
-    """Return the error of a query; for an unknown table, its remedy lists all tables of the job."""
+    """Return the error for a failed query. For an unknown table, its remedy lists all tables."""
     remedy = None
     if missing := _NO_TABLE.match(text):
         text, name = missing.groups()
@@ -79,13 +79,13 @@ def _query_error(traces: TraceSet, text: str) -> TraceError:
 
 
 def table_names(traces: TraceSet) -> list[str]:
-    """Return the names of the tables and views that `TraceSet.sql` offers."""
+    """Return the names of the tables and views available in `TraceSet.sql`."""
     views = [name for name, view in table_functions(traces).items() if not required_options(view)]
     return ["events", "args", *_RANK_TABLES, "ranks", "problems", *views]
 
 
 def _tables_in(tree: Any) -> Iterator[str]:
-    """Yield the names of tables in a parsed query, including those that its WITH defines."""
+    """Yield the names of the tables in a parsed query, including those from its WITH clause."""
     if isinstance(tree, dict) and tree.get("type") == "BASE_TABLE":
         yield tree["table_name"]
     if isinstance(tree, dict | list):

@@ -1,4 +1,4 @@
-"""Summary of a job: headline, ranks, stragglers, problems; as JSON and as lines."""
+"""Summarize a job (headline, ranks, stragglers, problems) as JSON and as text lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of the optional columns of the rank table; a column is shown if any rank has a value.
+#: Titles of optional columns in the rank table; each is shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -42,7 +42,7 @@ _TITLES = {
     "unrecorded_ns": "unrecorded work",
     "idle_ns": "idle",
 }
-#: Columns of a rank from `TraceSet.summary`, the dashboard's breakdown and `analysis.stragglers`.
+#: Columns from `TraceSet.summary`, the dashboard's breakdown and `analysis.stragglers`.
 _FILE = (
     *("rank", "host", "format", "file", "events", "asyncs"),
     *("start_ns", "end_ns", "comm_s", "elapsed_s"),
@@ -52,15 +52,15 @@ _SPENT = (
     "idle_ns",
 )
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: Numbers of collectives with events on all of their ranks, and on only some of them.
+#: Counts of collectives with events on all of their ranks, and on only some of them.
 _MATCHED = ("matched", "partly_matched")
 
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
-    """Return a job's contents and main findings as JSON values."""
+    """Return the contents and main findings of a job as JSON values."""
     main, late, facts = headline(traces), straggler_report(traces), job_facts(traces, ())
     stragglers = analysis.stragglers(traces)
-    # The note is about events. Profiles have none; their stragglers are found from sums.
+    # The note is about events, but stragglers of jobs without events are found from sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
@@ -100,7 +100,7 @@ def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, 
 
 
 def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
-    """Return a `job_summary` in the envelope of tables, whose rows are the ranks."""
+    """Return a `job_summary` as a reply with a row for each rank."""
     summary = job_summary(job.traces)
     if efficiency:
         figures = job_efficiency(job.traces)
@@ -114,7 +114,7 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
 
 
 def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a `job_summary`: headline, ranks, stragglers, problems."""
+    """Yield a `job_summary` as text: headline, ranks, stragglers, problems."""
     ranks = {rank["rank"]: rank for rank in summary_data["ranks"]}
     if summary_data["headline"]:
         yield ""
@@ -138,7 +138,7 @@ def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a `job_efficiency`: MFU, and the operators far below the roofline."""
+    """Yield a `job_efficiency` as text: MFU, and operators far below the roofline."""
     if efficiency["mfu"] is not None:
         low = "at least " if efficiency["at_least"] else ""
         part = share(efficiency["known_share"])
@@ -158,7 +158,7 @@ def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the rows of the table of ranks: titles, ranks, and the mean of several ranks."""
+    """Yield the rows of the rank table: titles, ranks and, for several ranks, their mean."""
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
     span_titles = ["events", "start", "duration"] if any(map(_is_timed, ranks)) else []
     last_titles = ["last at"] if any("score" in rank for rank in ranks) else []
@@ -189,7 +189,7 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 
 
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the mean of each column as text, over the ranks that have a value."""
+    """Return the mean of each column over the ranks with a value, as text."""
     texts = []
     for name in columns:
         times_ns = [time for rank in ranks if (time := _in_ns(rank, name)) is not None]
@@ -198,13 +198,13 @@ def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> lis
 
 
 def _last_at_note(summary_data: Mapping[str, Any]) -> str:
-    """Return the sum of the column "last at", and why it may be less than the collectives."""
+    """Explain the column "last at", and why its sum may be less than the number of collectives."""
     collectives = summary_data["collectives"]
     last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
     ties = collectives - last
-    together = f"; at {count(ties)} several ranks arrive together" if ties > 0 else ""
+    together = f"; at {count(ties)} several ranks arrived together" if ties > 0 else ""
     return (
-        "last at: collectives of a rank's process groups at which it alone arrives last;"
+        "last at: collectives of a rank's process groups at which only this rank arrived last;"
         f" adds up to {count(last)} of the job's {plural(collectives, 'collective')}{together}"
     )
 
@@ -220,7 +220,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
 
 
 def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
-    """Return, as text, at how many collectives a rank came last, and how many it has."""
+    """Return at how many of its collectives a rank was last, such as ``3/10``."""
     if "score" not in rank:
         return UNKNOWN
     return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"

@@ -1,7 +1,7 @@
 """Tables of a job by name: each analysis, and ``events``, ``ranks`` and ``problems``.
 
-`run_table` takes the same scope for all of them: a window, ranks, and a query over events. It
-sorts and limits the rows, and returns the line of Python that gives the same rows::
+`run_table` accepts a window, ranks and an event query for each table, and sorts and limits the
+rows. Its reply includes the line of Python that computes the same rows::
 
     run_table(job, "kernel_breakdown", ranks=[0], sort="count", limit=3)
     # traces = hw.load("job"); frame = hw.analysis.kernel_breakdown(traces, ranks=[0]).sort_…
@@ -25,18 +25,18 @@ from hta_widgets.text import as_window, escape_controls
 from hta_widgets.trace.traceset import TraceSet
 
 DEFAULT_LIMIT = 50
-_MAX_ARG = 2_000  # characters of an arg of an event
-_MAX_ITEMS = 20  # parents, flows, kernels of an event
+_MAX_ARG = 2_000  # characters of an event arg
+_MAX_ITEMS = 20  # parents, flows or kernels of an event
 
-#: Tables besides the analyses, with what they return.
+#: Descriptions of the tables that are not analyses.
 _PLAIN = {
     "events": "Return the events, by rank and start.",
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: By analysis that needs an operator's name: an analysis that has rows for the same jobs.
+#: For an analysis that needs the name of an operator: an analysis with rows for the same jobs.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: The main columns of tables, whose values may be unknown (NaN or -1) in all rows.
+#: Main columns of tables that may have rows although all of these values are unknown (NaN or -1).
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -47,14 +47,14 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: Tables that compare ranks; with a single rank they have a row, but no comparison.
+#: Tables that compare ranks. With one rank they have a row, but nothing to compare.
 _NEED_RANKS = {"rank_clusters"}
-#: Tables of pieces of work and their times, which dumps do not record.
+#: Tables that require timed work, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 
 
 def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
-    """Return the analyses that take a job, by name, without those of other formats."""
+    """Return the analyses that apply to the formats of a job, by name."""
     formats = formats_named(traces.formats)
     references = [name for format_ in formats for name in format_.analyses.functions]
     added = {reference.rpartition(":")[2] for reference in references}
@@ -66,7 +66,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return the analysis of this name; None if it does not exist or does not take a job."""
+    """Return an analysis by name; None if it does not exist or does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -76,7 +76,7 @@ def table_function(name: str) -> Callable[..., Any] | None:
 
 
 def list_tables(job: Job) -> TableReply:
-    """Return the tables that a job has data for; ``without_data`` has reasons for the others."""
+    """Return the tables that have data; ``without_data`` gives reasons for the others."""
     functions = table_functions(job.traces)
     has_events = any(map(len, job.traces.values()))
     has_problems = len(job.traces.problem_list) > 0
@@ -102,7 +102,7 @@ def list_tables(job: Job) -> TableReply:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return a sentence with the names that resemble a misspelt one; empty if none does."""
+    """Return a sentence that suggests similar names; empty if no name is similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(name, names)
@@ -110,7 +110,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
 
 
 def required_options(function: Callable[..., Any]) -> list[str]:
-    """Return the parameters of an analysis that have no default, without the traces."""
+    """Return the parameters of an analysis that have no default, except for the traces."""
     _, *parameters = inspect.signature(function).parameters.values()
     return [option.name for option in parameters if option.default is option.empty]
 
@@ -118,10 +118,10 @@ def required_options(function: Callable[..., Any]) -> list[str]:
 def _reason_without_data(
     name: str, functions: Mapping[str, Callable[..., Any]], traces: TraceSet
 ) -> str:
-    """Return why an analysis has no answer for a job; empty if it has one for any rank."""
+    """Return why an analysis has no data for a job; empty if it has data for any rank."""
     dumps = {format_.name for format_ in all_formats() if format_.reading.is_dump}
     if name in _NEED_WORK and dumps.issuperset(traces.formats):
-        return "dumps hold no work of hosts and devices"
+        return "dumps contain no host or device work"
     if name in _NEED_RANKS and len(traces) == 1:
         return "one rank cannot be compared: load several"
     function = functions[_PROBES.get(name, name)]
@@ -135,7 +135,7 @@ def _reason_without_data(
     for scope in scopes:
         try:
             frame = function(traces, **scope)
-        except TraceError as error:  # for example because the job lacks the step that it looks for
+        except TraceError as error:  # e.g. the job lacks the requested step
             reason = error.message
             continue
         if _has_answer(name, frame):
@@ -146,7 +146,7 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
-    if name == "rank_clusters":  # compares times of hosts, too, which `matched` does not count
+    if name == "rank_clusters":  # also compares host times, which `matched` does not count
         return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
@@ -166,13 +166,13 @@ def run_table(
     columns: Iterable[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> TableReply:
-    """Return rows of a table of `list_tables`.
+    """Return the rows of a table listed by `list_tables`.
 
     A `window` is two times such as ``("12ms", "18ms")``, a `query` is a pandas query over event
-    columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
-    of the analysis; a `limit` of 0 returns all rows; `columns` are those to return, by default all.
-    Unknown names of tables, columns and options, and a scope that the table does not take, raise a
-    `TraceError`.
+    columns, and `options` are further parameters of the analysis. If `sort` is empty, rows keep the
+    order of the analysis. A `limit` of 0 returns all rows. `columns` are the columns to return, by
+    default all. Unknown tables, columns and options raise a `TraceError`, as do a window, ranks or
+    a query that the table does not accept.
     """
     window = None if window is None else as_window(window)
     scope = {"ranks": ranks, "query": query, "window": window}
@@ -193,19 +193,19 @@ def run_table(
 
 
 def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
-    """Return a note on a window that is before or after all events; empty for other windows."""
+    """Return a note if a window is before or after all events, else an empty string."""
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
     return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of other sizes, and NULL.
+#: Dtypes in the envelope by NumPy kind. DuckDB also returns NULL and other number sizes.
 _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
 def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
-    """Return the rows of a SELECT over the tables of a job, as `TraceSet.sql` does."""
+    """Run a SELECT on the tables of a job, like `TraceSet.sql`."""
     frame = job.traces.sql(query)
     dtypes = {
         name: _DTYPES[dtype.kind] for name, dtype in frame.dtypes.items() if dtype.kind in _DTYPES
@@ -281,7 +281,7 @@ def _sort_and_limit(
     code = ""
     if sort:
         _require_column(frame, sort, " to sort by")
-        # Categories are sorted as strings, not in their own order.
+        # Sort categories as strings instead of by their codes.
         is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
         as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
         frame = frame.sort_values(
@@ -292,7 +292,7 @@ def _sort_and_limit(
         )
         code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
     if limit < 0:
-        raise TraceError(f"--limit takes a number from 0, not {limit}", remedy="0 means all rows.")
+        raise TraceError(f"--limit must be 0 or more, not {limit}", remedy="0 means all rows.")
     if limit and limit < len(frame):
         frame = frame.head(limit)
         code += f".head({limit})"
@@ -306,7 +306,7 @@ def _require_column(frame: pd.DataFrame, name: str, use: str = "") -> None:
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``; a value that is not JSON is a string."""
+    """Parse ``NAME=VALUE``; a value that is not JSON is a string."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(
@@ -319,8 +319,8 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
-    """Return one event with its args, callers, launches, and statistics of its name."""
-    from hta_widgets.live.job import TileEngine  # its import takes a while
+    """Return one event with its args, callers and launches, and statistics of its name."""
+    from hta_widgets.live.job import TileEngine  # slow to import
 
     event = job.traces.event(event_id, rank)  # raises a `TraceError` for an unknown rank or id
     frame = job.traces[rank].events.loc[[event.id]].reset_index()
@@ -328,7 +328,7 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     request = {"op": "event", "rank": rank, "id": event.id, "table": "events"}
     answer, _ = TileEngine(job.traces.subset([rank])).answer(request)
     details = {key: answer[key] for key in ("launched_by", "kernels", "flows", "parents")}
-    # The histogram of durations, which the page draws, is of no use in a table.
+    # The histogram of durations is only useful for drawing.
     histogram = {"edges", "counts"}
     same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
     cut = [

@@ -1,18 +1,18 @@
-"""Decide whether a run is worse than another one by more than a limit, and whether that is noise.
+"""Decide whether a run is worse than another one by more than a limit and the noise.
 
-The samples are the steps of each run, as means over ranks. The change of the mean is compared with
-the limit and with the noise. The noise is the smallest change that the test of
-`hta_widgets.diff.stats` would call significant at 1 %, given how the steps of both runs scatter.
-For steps of 100, 101, 99 ms before and 107, 106, 108 ms after, and a limit of 5 %::
+The samples of a run are its steps, averaged over ranks. The change of the mean is compared with the
+limit and with the noise. The noise is the smallest change that the test in `hta_widgets.diff.stats`
+would find significant at 1 %, given the scatter of the steps in both runs. For steps of 100, 101,
+99 ms before and 107, 106, 108 ms after, and a limit of 5 %::
 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
 
-Step times of unequal work give no verdict: with twice the batch, the time per sample is stated. If
-a step repeats its work more often, part of the change may be due to that: the run is worse only if
-it is, by more than the limit, even in proportion to the work.
+Step times are not judged if the work differs; with twice the batch, the time per sample is reported
+instead. If a step repeats its work more often, this may explain part of the change. The run is then
+worse only if its time per repetition also exceeds the limit.
 
-Runs of inference engines have no ``ProfilerStep``; the engine's steps are compared instead.
+Inference engines have no ``ProfilerStep``, so the engine's own steps are compared.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
 
-#: Exit codes; errors have 2.
+#: Exit codes. Errors have the exit code 2.
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
-#: Largest change that is tested for the noise, as a share of the value before.
+#: Largest noise to search for, as a share of the value before.
 _MAX_NOISE = 4.0
-_SAME_WORK = 0.05  # maximum relative difference of the work of a step
-_ROUNDS = 30  # of the bisection that finds the noise
+_SAME_WORK = 0.05  # maximum relative difference between steps with the same work
+_ROUNDS = 30  # bisection rounds to find the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
-#: Words for what changed and for its unit, by the measure of `shape_changes`.
+#: What changed and the unit of work, by the measure of `shape_changes`.
 _WORK_WORDS = {"shapes": ("batch size", "sample"), "sequences": ("sequence length", "token")}
 METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time",
                 "mfu": "MFU"}  # fmt: skip
@@ -55,7 +55,7 @@ METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "i
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison for one metric; the values are means over steps and ranks."""
+    """The outcome of a comparison for one metric; values are means over steps and ranks."""
 
     outcome: Outcome
     metric: str
@@ -64,12 +64,12 @@ class Verdict:
     steps: int  # on each side
     before: float | None = None
     after: float | None = None
-    #: ``(after - before) / before``. For the MFU a lower value is worse, for others a higher one.
+    #: ``(after - before) / before``. A lower MFU is worse; other metrics are worse if higher.
     change_share: float | None = None
-    #: The smallest change that is significant with steps that scatter like these.
+    #: The smallest significant change, given the scatter of these steps.
     noise_share: float | None = None
     p_value: float | None = None
-    reason: str = ""  # why it cannot tell
+    reason: str = ""  # reason for "cannot tell", or a remark
     step_name: str = ""  # of an inference engine's steps
 
     @property
@@ -78,7 +78,7 @@ class Verdict:
         return EXIT_CODES[self.outcome]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields and the sentence as JSON values."""
+        """Return the fields and the text as JSON values."""
         return {**asdict(self), "exit_code": self.exit_code, "text": self.text}
 
     @property
@@ -100,7 +100,7 @@ class Verdict:
 
 
 def parse_limit(text: str) -> float:
-    """Return the share of a limit such as ``5%`` or ``0.05``."""
+    """Parse a limit such as ``5%`` or ``0.05`` and return it as a share."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < value < 1:
@@ -111,10 +111,10 @@ def parse_limit(text: str) -> float:
 
 
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
-    """Return whether a metric is worse in the second run by more than a share of its value before.
+    """Return whether a metric got worse from the first run to the second by more than a limit.
 
-    Metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` followed by a regular
-    expression that is searched for in the names of device work.
+    The metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, and ``kernel:`` followed by a
+    regular expression that is searched for in the names of device work.
     """
     samples_of, unit = _samples_function(metric)
     before, after = (samples_of(diff, side) for side in diff.sides)
@@ -140,10 +140,10 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 
 
 def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
-    """Return the verdict on comparable steps, which became worse by the share `worse`."""
+    """Return the verdict on comparable steps that became worse by the share `worse`."""
     limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
-    # The change by more or less work is between 0 and in proportion to the work.
-    # A changed batch, repeated in another number of parts, is the same work.
+    # The part of the change that is due to more work is between zero and proportional to the work.
+    # A changed batch that is split into another number of parts is the same work.
     has_factor = verdict.metric != "mfu" and not shape_changes(diff)
     factor = repetition_factor(diff) if has_factor else 1.0
     least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
@@ -170,12 +170,12 @@ def _missing_text(metric: str) -> str:
     kernel, sign, pattern = metric.partition(":")
     if not sign:
         return f"the run before has no {METRIC_NAMES.get(metric, metric)}"
-    return f"no {kernel} name of the run before matches {pattern!r} (the search is case-sensitive)"
+    return f"no {kernel} name in the run before matches {pattern!r} (the search is case-sensitive)"
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
     """Return why the runs cannot be compared; empty if they can."""
-    # Profilers slow a run down to different degrees.
+    # Profilers differ in how much they slow down a run.
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
@@ -192,30 +192,31 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Return how the shapes in a step differ, with the time per sample or token; "" if equal.
+    """Describe how the work of a step differs, with the time per unit of work; "" if it is equal.
 
-    The MFU relates time to work, so it can be compared all the same.
+    The MFU can be compared in any case because it relates time to work.
     """
     changes, factor = shape_changes(diff), repetition_factor(diff)
     if not changes:
         return ""
     (change,) = changes
-    # Half of the batch, twice as often, is the same work: gradients of more parts add up.
+    # Half the batch twice as often is the same work, for example with gradient accumulation.
     if abs(factor * change.after / change.before - 1) < _SAME_WORK:
         return ""
     word, unit = _WORK_WORDS[change.measure]
-    text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
+    text = f"the work of a step differs: {word} {count(change.before)} → {count(change.after)}"
     if metric != "step" or factor != 1.0:
         return text
     times = before.mean() / change.before, after.mean() / change.after
-    # Without the batch size, only the change of the time per token is known.
+    # Without the batch size, only the relative change of the time per token is known.
     values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
     return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
-    """Return the p-value, and the smallest change that would be significant."""
-    # The steps after, scaled to the mean of the steps before; a change multiplies them by a factor.
+    """Return the p-value and the smallest change that would be significant."""
+    # Steps of the second run, scaled to the mean of the first. A change multiplies them by a
+    # factor.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -226,7 +227,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     if np.isnan(p_value):
         return None, None
     low, high = 0.0, _MAX_NOISE
-    if p_value_of(1 + high) >= _ALPHA:  # too few steps for any change to be significant
+    if p_value_of(1 + high) >= _ALPHA:  # no change is significant with so few steps
         return p_value, None
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
@@ -235,7 +236,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
 
 
 def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floats], str]:
-    """Return the function of a metric's values in the steps of a side, and the metric's unit."""
+    """Return the function that computes a metric per step, and the unit of the metric."""
     if metric == "step":
         return _step_samples, "ns"
     if metric in {"exposed_comm", "idle"}:
@@ -251,7 +252,7 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
 
 
 def _step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the length of each step, the mean over ranks; empty for runs without steps."""
+    """Return the length of each step, averaged over ranks; empty for runs without steps."""
     if not side.has_steps:
         return _engine_step_samples(diff, side)
     lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
@@ -259,16 +260,17 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 
 
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the times of an inference engine's steps, the mean over ranks; empty without any."""
+    """Return the step times of an inference engine, averaged over ranks; may be empty."""
     steps = _engine_steps(side)
     has_name = steps["name"] == _engine_step_name(diff)
     return steps[has_name].groupby("step")["time_ns"].mean().to_numpy(np.float64)
 
 
 def _engine_step_name(diff: Comparison) -> str:
-    """Return the name of the steps to compare, of those on both sides; "" without any.
+    """Return the name of the engine steps to compare, or "" if both sides share none.
 
-    Steps with equal names serve equally many tokens. Those that take the most time are compared.
+    Steps with equal names serve the same number of tokens. Of the names that occur on both sides,
+    the one with the longest total time is compared.
     """
     frames = [_engine_steps(side) for side in diff.sides]
     sums = pd.concat([steps.groupby("name")["time_ns"].sum() for steps in frames], axis=1).dropna()
@@ -276,13 +278,13 @@ def _engine_step_name(diff: Comparison) -> str:
 
 
 def _engine_steps(side: RunSide) -> pd.DataFrame:
-    """Return rank, step, name and time of an engine's steps; a step ends when the next begins."""
+    """Return the rank, step, name and time of each engine step except a rank's last."""
     first, last = side.envelope()
     window = int(first.min()), int(last.max())
     steps = analysis.serving_steps(side.traces, ranks=side.ranks, window=window)
     on_device_ns = steps["device_span_ns"] + steps["gap_ns"]
     time_ns = on_device_ns.where(steps["device_start_ns"] >= 0, steps["host_ns"])
-    # The time from the last step to the next one is unknown.
+    # The time of a rank's last step is unknown.
     is_last = ~steps.duplicated("rank", keep="last")
     return steps.assign(time_ns=time_ns)[~is_last]
 
@@ -294,7 +296,7 @@ def _mfu_samples(_: Comparison, side: RunSide) -> Floats:
 
 
 def _kernel_samples(side: RunSide, pattern: str) -> Floats:
-    """Return the device time of matching names in each step, the mean over ranks."""
+    """Return the device time of work with a matching name for each step, averaged over ranks."""
     sums = np.zeros(len(side.steps))
     order = np.argsort(side.steps, kind="stable")
     for part in side.parts.values():
@@ -302,7 +304,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
         is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
-        # The position of each row's step among `side.steps`, which need not be sorted.
+        # For each row, its index in `side.steps`, which may be unsorted.
         positions = order[np.searchsorted(side.steps[order], table.step[rows])]
         sums += np.bincount(positions, table.dur_ns[rows], len(sums))
     return sums / max(len(side.parts), 1)

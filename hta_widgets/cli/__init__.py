@@ -21,14 +21,14 @@ from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, short
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "run", "say"]
 
-#: The modules of the commands that are not in the module `commands`.
+#: Modules of the commands that are not in `commands`.
 _MODULES = {
     "view": "view",
     **dict.fromkeys(("tables", "table", "event", "sql"), "tables"),
     **dict.fromkeys(("diff", "baseline"), "comparison"),
     **dict.fromkeys(("mcp", "skill"), "agents"),
 }
-#: Replacements of characters that the encoding of an output lacks.
+#: Replacements for characters missing from the output encoding.
 _ASCII = {
     THIN: " ", MINUS: "-", UNKNOWN: "-", "→": "->", "…": "...", "µ": "u", "±": "+-", "×": "x",
     "·": "-", "≥": ">=", "≤": "<=", "█": "#", **dict.fromkeys("▏▎▍▌▋▊▉", ""),
@@ -38,9 +38,9 @@ _PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for errors, others of `diff --fail-above`."""
+    """Run a command and return its exit code: 0, 2 on errors, or that of `diff --fail-above`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # The encoding of the output may lack characters of names and units.
+        # The output encoding may lack characters that occur in names and units.
         codecs.register_error("spell-out", _spell_out)
         sys.stdout.reconfigure(errors="spell-out")
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TraceError as error:
         return _print_error(str(error), error, as_json=_has_json(words))
     except BrokenPipeError:
-        # The reader has closed the pipe, as ``head`` does; drop the remaining output.
+        # The reader closed the pipe, as ``head`` does. Drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -65,23 +65,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Run the command line as a program, and end it without freeing all modules one by one."""
+    """Run the command line as a program, and exit without unloading modules."""
     codes: list[int] = []
 
     def end() -> None:
-        if codes:  # not after an exception
+        if codes:  # empty after an exception
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(codes[0])
 
-    # Exit functions run after the threads, the first one last.
+    # Exit functions run after threads have ended; the first one registered runs last.
     atexit.register(end)
     codes.append(main())
     sys.exit(codes[0])
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    """Return ASCII for characters that an encoding lacks: ``−2 %`` stays negative."""
+    """Replace characters missing from an encoding by ASCII: ``−2 %`` becomes ``-2 %``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -89,8 +89,8 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    """Return the function of a command; `--help` does without this import of pandas."""
-    # Imports create objects that stay, so collections find nothing, and take a fifth of the time.
+    """Import the function of a command; `--help` avoids this import of pandas."""
+    # Garbage collection would take a fifth of the import time and free nothing.
     gc.disable()
     try:
         module = import_module(f"hta_widgets.cli.{_MODULES.get(name, 'commands')}")
@@ -102,7 +102,7 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
 
 
 def _has_json(words: Sequence[str]) -> bool:
-    """Return whether the words have `--json`, or an abbreviation that argparse accepts."""
+    """Return whether the arguments include `--json` or an abbreviation that argparse accepts."""
     return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
@@ -116,13 +116,13 @@ def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines, which may contain texts of traces: long words are cut, and controls escaped."""
+    """Print lines that may contain text from traces: cut long words, escape control characters."""
     safe_lines = (escape_controls(shorten_words(line)) for line in lines)
     print(*safe_lines, sep="\n", file=file, flush=True)
 
 
 def print_page(path: str, options: argparse.Namespace) -> None:
-    """Print the address and size of a page, and open it on request."""
+    """Print the address and size of a page, and open it if requested."""
     file = Path(path).resolve()
     say(f"{file.as_uri()} ({size(file.stat().st_size)})")
     if options.open and not import_module("webbrowser").open(file.as_uri()):
@@ -130,7 +130,7 @@ def print_page(path: str, options: argparse.Namespace) -> None:
 
 
 def parse_time(text: str) -> int:
-    """Return the ns of a time such as ``12.3ms``, ``1.5 s``, or ``250us``."""
+    """Parse a time such as ``12.3ms``, ``1.5 s`` or ``250us`` and return it in ns."""
     try:
         return as_ns(text)
     except TraceError as error:
@@ -138,7 +138,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_window(text: str) -> tuple[int, int]:
-    """Return the ns of two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``."""
+    """Parse two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``; return them in ns."""
     parts = re.split(r"(?<=s)\s*[-,:]\s*", text.strip(), maxsplit=1)
     if len(parts) != 2:
         raise argparse.ArgumentTypeError(f"{text!r} does not name two times, such as 12ms-18.5ms")
@@ -146,12 +146,12 @@ def parse_window(text: str) -> tuple[int, int]:
 
 
 def parse_words(text: str) -> list[str]:
-    """Return the words of a list such as ``slow_operator,extra_copy``."""
+    """Split a list such as ``slow_operator,extra_copy``."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def parse_ranks(text: str) -> list[int]:
-    """Return the ranks of a list such as ``0-3,5``."""
+    """Parse a list of ranks such as ``0-3,5``."""
     ranks: set[int] = set()
     for part in text.split(","):
         match = _RANKS.fullmatch(part.strip())
@@ -164,7 +164,7 @@ def parse_ranks(text: str) -> list[int]:
 
 
 class _PrintVersion(argparse.Action):
-    """Prints the version, which is looked up only for this option, as that takes a while."""
+    """Prints the version, which is slow to look up."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(parser.prog, import_module("hta_widgets").__version__)
@@ -172,15 +172,15 @@ class _PrintVersion(argparse.Action):
 
 
 class _Command(argparse.ArgumentParser):
-    """Parser of a command; its errors show the usage of the command, not the general one."""
+    """Parser of one command; its errors show the usage of this command."""
 
-    #: The arguments of the program.
+    #: The command-line arguments.
     words: Sequence[str] = ()
-    #: Adds the arguments of the command, once it is the one to parse: all of them take a while.
+    #: Adds the arguments of the command when it is parsed; adding those of all commands is slow.
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
+        """Report invalid arguments, as JSON if `--json` is given, and exit."""
         if _has_json(self.words):
             usage = " ".join(self.format_usage().split())
             _print_error("", TraceError(message, remedy=usage), as_json=True)
@@ -300,7 +300,7 @@ def _add_form(command: argparse.ArgumentParser) -> None:
     for form, words in (
         ("json", "as JSON, with units and meanings of the columns"),
         ("csv", "as CSV"),
-        ("markdown", "as a table of Markdown"),
+        ("markdown", "as a Markdown table"),
     ):
         forms.add_argument(
             f"--{form}", action="store_const", const=form, dest="form", help=f"print it {words}"
@@ -405,13 +405,13 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
-    straggler_words = "the slow rank, or the last one if there are fewer (%(default)s)"
-    uneven_words = "maximum delay of the start of recording, which differs between ranks"
+    straggler_words = "the slow rank; the last rank if the number is too large (%(default)s)"
+    uneven_words = "maximum delay of recording, which differs between ranks"
     change_words = (
-        "how this job differs from the usual one, for `hta-widgets diff` to find: slow_operator, "
+        "differences from the default job, to be found by `hta-widgets diff`: slow_operator, "
         "fused_kernel, moved_collective, extra_copy"
     )
-    factor_words = "how many times slower it is (%(default)s)"
+    factor_words = "slowdown of the slow rank (%(default)s)"
     add = command.add_argument
     add("--ranks", type=int, default=8, metavar="N", help="number of ranks (%(default)s)")
     add("--steps", type=int, default=5, metavar="N", help="number of steps (%(default)s)")
@@ -422,8 +422,8 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     add("--uneven", type=parse_time, default=0, metavar="TIME", help=uneven_words)
     add("--changes", type=parse_words, default=[], metavar="LIST", help=change_words)
     flags = {
-        "--healthy": "let no rank be slow, instead of --straggler",
-        "--modules": "record the calls of modules, as with_stack=True does",
+        "--healthy": "no slow rank; overrides --straggler",
+        "--modules": "record module calls, as with with_stack=True",
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
@@ -466,7 +466,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         "--steps",
         dest="step_ranges",
         metavar="REGEX",
-        help="names of the ranges that are steps, in files of profilers without steps",
+        help="names of ranges to use as steps, for profilers that do not record steps",
     )
 
 
@@ -482,23 +482,23 @@ def _add_page(
     add = parser.add_argument
     add("-o", "--out", default=out, metavar="OUT", help=words)
     add("--open", action="store_true", help="open the page in a browser")
-    size_words = "maximum size of the file; the page states what is left out (%(default)s)"
+    size_words = "maximum file size; the page states what is left out (%(default)s)"
     add("--max-mb", type=float, default=25, metavar="MB", help=size_words)
 
 
-#: By command: what it does or prints, and the function that adds its arguments.
+#: For each command: its help text, and the function that adds its arguments.
 _COMMANDS = {
     "view": ("show traces in a browser", _add_view),
-    "summary": ("the main findings, and a line for each rank", _add_summary),
+    "summary": ("the main findings and a line for each rank", _add_summary),
     "tables": ("the tables that a job has data for", _add_tables),
     "table": ("rows of one table of a job", _add_table),
     "event": ("one event with its args, callers and launches", _add_event),
     "sql": ("rows of a SELECT over the tables of a job", _add_sql),
-    "export": ("write a part of a job as a new trace file", _add_export),
+    "export": ("write part of a job as a new trace file", _add_export),
     "report": ("write a dashboard as one interactive page", _add_report),
-    "diff": ("what changed between two runs, and a verdict", _add_diff),
-    "baseline": ("runs under a name, for `diff baseline:NAME`", _add_baseline),
-    "demo": ("write a made-up job whose truth is known", _add_demo),
-    "mcp": ("tools for language models, on stdio", _add_mcp),
+    "diff": ("what changed between two runs, with a verdict", _add_diff),
+    "baseline": ("save runs by name, for `diff baseline:NAME`", _add_baseline),
+    "demo": ("write a synthetic job with a known truth", _add_demo),
+    "mcp": ("serve tools for language models on stdio", _add_mcp),
     "skill": ("instructions for language models", _add_skill),
 }

@@ -12,7 +12,7 @@ from hta_widgets.files import expand_home, write_text
 
 def mcp(options: argparse.Namespace) -> None:
     """Serve tools for language models."""
-    # Slow to import, and not for `skill`.
+    # Slow to import, and not needed by `skill`.
     from hta_widgets.answers.agents import AgentTools, make_server
 
     roots = [expand_home(root) for root in options.roots]

@@ -27,7 +27,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def summary(options: argparse.Namespace) -> None:
-    """Print the main findings of a job, one line per rank, stragglers and problems."""
+    """Print the main findings of a job, a line for each rank, stragglers and problems."""
     job = Job.open(options.paths, options.ranks)
     reply = summarize_job(job, efficiency=options.efficiency)
     if options.json:
@@ -40,7 +40,7 @@ def summary(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write a part of a job as a new trace."""
+    """Write part of a job as a new trace."""
     traces = load_events(options.paths, options.ranks)
     if options.fitted_clock:
         require_fitted_clock(traces)
@@ -75,12 +75,12 @@ def export(options: argparse.Namespace) -> None:
 
 def _drift_text(traces: TraceSet) -> str:
     drift_ns = drift_error_ns(traces)
-    return f" (clocks drift: ranks lie up to {duration(drift_ns)} apart)" if drift_ns else ""
+    return f" (clocks drift: ranks differ by up to {duration(drift_ns)})" if drift_ns else ""
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write a dashboard as one page."""
-    # Importing widgets takes a while, and the other commands need none.
+    """Write a dashboard as a single HTML page."""
+    # Widgets are slow to import, and the other commands do not need them.
     from hta_widgets.widgets.dashboard import Dashboard
     from hta_widgets.widgets.timeline import Timeline
 
@@ -96,7 +96,7 @@ def report(options: argparse.Namespace) -> None:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Write a made-up job; raise a `TraceError` if files of an earlier one remain in its folder."""
+    """Write a made-up job; raise a `TraceError` if the folder still has files of an earlier job."""
     folder = Path(options.directory)
     times_before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.json*")}
     _write_job(options)
@@ -134,7 +134,7 @@ def _write_job(options: argparse.Namespace) -> None:
     say(f"{truth['truth_path']}: ground truth of the job")
 
 
-#: The truth about a job, and the texts of its sizes.
+#: The ground truth of a job, and its sizes as text.
 _WrittenJob = tuple[dict[str, Any], list[str]]
 
 

@@ -24,7 +24,7 @@ from hta_widgets.trace.selection import Selection
 
 
 def diff(options: argparse.Namespace) -> int:
-    """Compare two runs: write a page, print what changed, and judge it if a limit is given."""
+    """Compare two runs: print what changed, judge it if a limit is given, and write a page."""
     limit = None if options.fail_above is None else parse_limit(options.fail_above)
     has_page = options.out is not None or (options.form == "text" and limit is None)
     before, after = open_run(options.before), open_run(options.after)
@@ -61,7 +61,7 @@ def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selecti
 def _write_comparison(
     before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
 ) -> None:
-    from hta_widgets.widgets.trace_diff import TraceDiff  # importing widgets takes a while
+    from hta_widgets.widgets.trace_diff import TraceDiff  # slow to import
 
     view = TraceDiff(*_sides(before, after, options))
     if options.svg:

@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table``, ``event`` and ``sql``, with few imports for a quick start."""
+"""The commands ``tables``, ``table``, ``event`` and ``sql``; few imports keep them fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hta_widgets.cli import say
 
 
 def tables(options: argparse.Namespace) -> None:
-    """Print the tables that a job has data for, and why the others have none."""
+    """Print the tables that have data for a job, and why the others have none."""
     reply = list_tables(Job.open(options.paths))
     _print_reply(reply, options)
     if options.form == "text" and (groups := reply.more["without_data"]):

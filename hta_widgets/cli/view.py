@@ -35,13 +35,13 @@ def view(options: argparse.Namespace) -> None:
         idle_minutes=options.idle,
     )
     try:
-        say(f"{offered.title}: open this address, which holds a secret, in a browser")
+        say(f"{offered.title}: open this address in a browser; it contains a secret")
         say(f"  {site.url}")
         is_over_ssh = bool(os.environ.get("SSH_CONNECTION"))
         if is_over_ssh:
-            say("From your own machine, first run there")
+            say("On the machine with the browser, first run")
             say(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
-        say("Ctrl+C ends it.")
+        say("Press Ctrl+C to stop.")
         # Over SSH without a display, only a text browser in this terminal could open the page.
         if not options.no_browser and (not is_over_ssh or os.environ.get("DISPLAY")):
             webbrowser.open(redirect_file(site.url).as_uri())

@@ -1,4 +1,4 @@
-"""Write BytePS jobs with known truth: workers' ``comm.json`` and servers' profiles."""
+"""Write BytePS jobs with a known truth: ``comm.json`` of workers, profiles of servers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _LATENCY_US = 20
 _BYTES_PER_US = 1250  # 10 Gbit/s
 _COPY_BYTES_PER_US = 6000
 _BETWEEN_GRADIENTS_US = 900
-_FLUSHED_BYTES = 8191  # buffer of a file stream: a killed server has written multiples of this size
-_IDS = (1 << 64) - 1  # servers divide these keys among them
+_FLUSHED_BYTES = 8191  # file buffer size; a killed server leaves a multiple of it
+_IDS = (1 << 64) - 1  # the key range that is divided among the servers
 
 
 @check_arguments
@@ -47,46 +47,48 @@ def write_byteps_job(
     killed: bool = False,
     truth_path: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Write workers' ``comm.json`` and servers' ``server_profile.json`` of a job, and its truth.
+    """Write the worker and server traces of a BytePS job, and the truth about it.
 
-    The files have BytePS's format: whole microseconds, ids as strings in workers' files and as
-    64-bit numbers in servers', tensors in arbitrary order, servers' lists not closed. The same
-    arguments give the same bytes.
+    The files have BytePS's format: times in whole µs, ids as strings (workers) or 64-bit numbers
+    (servers), tensors in arbitrary order, and unterminated JSON lists in server files. The output
+    depends only on the arguments.
 
     Parameters
     ----------
     path : path-like
-        Folder of ``worker<w>/traces/<local rank>/comm.json`` and
+        Folder for ``worker<w>/traces/<local rank>/comm.json`` and
         ``server<s>/server_profile.json``; created if missing.
     workers, local_ranks, servers : int
-        Numbers of machines, of GPUs on each, and of servers. Without servers there must be one
+        Number of machines, GPUs per machine, and servers. Without servers, there must be a single
         worker, and nothing is pushed.
     steps : int
-        Number of steps that workers trace.
+        Number of steps recorded by workers.
     slow_worker : int or None, default 1
-        The worker that starts every step 12 ms late; no worker if None, or if there are fewer.
+        Worker that starts every step 12 ms late. None, or a number beyond the workers, means no
+        slow worker.
     seed : int
-        Seed of sizes, noise, clocks and node ids.
+        Seed for sizes, noise, clocks and node ids.
     gradients : int, default 12
     first_step : int, default 3
-        Number of the first step that workers trace; servers record all steps.
+        Number of the first step that workers record. Servers record all steps.
     skew_us : int, default 200
-        Largest error of a clock; worker 0's clock is right.
+        Largest clock error. The clock of worker 0 is exact.
     category : bool, default True
-        Whether workers write ``"cat"``, as BytePS does since December 2019.
+        Write ``"cat"`` in worker files, as BytePS does since December 2019.
     killed : bool, default False
-        Whether servers are killed, which loses the unflushed end of their files.
+        Kill the servers before they flush the end of their files.
     truth_path : path-like, optional
-        File of the truth, by default ``<path>.truth.json`` next to the folder.
+        File for the truth. By default ``<path>.truth.json``, next to the folder.
 
     Returns
     -------
     dict
-        The truth, as in the file, and its ``truth_path``. Times are in µs. ``nodes`` is ps-lite's
-        id of each worker, ``clock_us`` the errors of the clocks of workers and servers, ``keys``
-        the key of each partition, ``stages`` per GPU (``"w0g1"``) and stage ``count, sum_us,
-        queue_us``, ``total_us`` per GPU, ``requests`` per server, ``lag_us`` and ``last`` per node
-        over all (key, iteration), and ``pull_waits_us`` per node.
+        The contents of the truth file, and its path in ``truth_path``. Times are in µs. ``nodes``
+        has the ps-lite id of each worker, ``clock_us`` the clock errors of workers and servers,
+        ``keys`` the key of each partition, ``stages`` for each GPU (``"w0g1"``) and stage ``count,
+        sum_us, queue_us``, ``total_us`` the total per GPU, ``requests`` their number per server,
+        ``lag_us`` and ``last`` the values per node over all pairs of key and iteration, and
+        ``pull_waits_us`` the waiting time per node.
     """
     if workers > 1 and not servers:
         raise TraceError("several workers need a server", remedy="Give servers=1 or more.")
@@ -121,7 +123,7 @@ def write_byteps_job(
 
 
 class _Partition(NamedTuple):
-    """A part of a tensor; BytePS sends tensors in parts of at most 1 MiB."""
+    """Part of a tensor. BytePS sends tensors in parts of at most 1 MiB."""
 
     tensor: str
     key: int
@@ -140,7 +142,7 @@ class _ServerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition's stages on one GPU in one step; `at` is when the last of them ends."""
+    """The stages of a partition on one GPU in one step; `at` is the end of the last stage."""
 
     enqueued: int
     at: int
@@ -157,7 +159,7 @@ _lists: Callable[[], Any] = partial(defaultdict, list)
 
 @dataclass(slots=True)
 class _BytepsJob:
-    """A job and the records of its steps; times are µs."""
+    """A job and the records of its steps. Times are in µs."""
 
     workers: int
     local_ranks: int
@@ -166,18 +168,18 @@ class _BytepsJob:
     partitions: list[_Partition]
     node_of: list[int]
     rng: random.Random
-    #: (start, duration) of each tensor by (worker, GPU, tensor), and of each of its stages
+    #: (start, duration) of tensors by (worker, GPU, tensor), and of stages by (…, key, stage)
     totals: dict[tuple[int, int, str], _Spans] = field(default_factory=_lists)
     stages: dict[tuple[int, int, int, str], _Spans] = field(default_factory=_lists)
-    #: waits before stages by (worker, GPU, stage)
+    #: waiting times before stages by (worker, GPU, stage)
     queues: dict[tuple[int, int, str], int] = field(default_factory=lambda: defaultdict(int))
     requests: list[_ServerRequest] = field(default_factory=list)
-    #: the current step: partitions in the order of their gradients; lanes by (worker, GPU, key)
+    #: current step: partitions in gradient order; lanes by (worker, GPU, key)
     _order: list[_Partition] = field(default_factory=list)
     _lanes: dict[tuple[int, int, int], _Lane] = field(default_factory=dict)
 
     def run_step(self, begin: int, *, traced: bool) -> int:
-        """Run a step from `begin`, record it if `traced`, and return the start of the next step."""
+        """Run a step, record it if `traced`, and return the start of the next step."""
         rng = self.rng
         tensors = list(dict.fromkeys(part.tensor for part in self.partitions))[::-1]
         ready = self._ready_times(begin, tensors)
@@ -229,7 +231,7 @@ class _BytepsJob:
                 free = stop
 
     def _copy_to_host(self, worker: int) -> None:
-        """Reduce among the worker's GPUs, and copy to the host."""
+        """Reduce on the GPUs of a worker and copy the result to the host."""
         rng, root = self.rng, self.local_ranks - 1
         for gpu in range(self.local_ranks):
             reduce_end = copy_end = 0
@@ -251,7 +253,7 @@ class _BytepsJob:
                     lane.add("COORDINATE_PUSH", start, start + rng.randrange(3))
 
     def _push_and_pull(self) -> None:
-        """Push to the servers and pull from them: a pull is answered when all have pushed."""
+        """Push to the servers and pull from them. A server answers a pull after all pushes."""
         rng, root = self.rng, self.local_ranks - 1
         arrivals = []
         for worker in range(self.workers):
@@ -283,7 +285,7 @@ class _BytepsJob:
             lane.add("PULL", sent_us, data)
 
     def _copy_to_devices(self, worker: int) -> None:
-        """Copy to the devices and broadcast there; the other GPUs wait for the root's signal."""
+        """Copy to the GPUs and broadcast; GPUs wait for a signal from the root GPU."""
         rng, root = self.rng, self.local_ranks - 1
         signal: dict[int, int] = {}
         for gpu in reversed(range(self.local_ranks)):
@@ -310,7 +312,7 @@ class _BytepsJob:
 
 
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
-    """Cut tensors as BytePS does, and spread the keys over the servers by its default hash."""
+    """Partition tensors, and assign keys to servers with the default hash of BytePS."""
     parts = []
     for place, (tensor, size) in enumerate(sizes.items()):
         for number in range(-(-size // _PARTITION_BYTES)):
@@ -341,7 +343,7 @@ def _write_files(
 
 
 def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
-    """Return the ``comm.json`` of a GPU, whose tensors are in arbitrary order."""
+    """Return the ``comm.json`` of a GPU, with tensors in arbitrary order."""
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
     random.Random(f"order {worker} {gpu}").shuffle(tensors)
     records: list[dict[str, Any]] = []
@@ -361,7 +363,7 @@ def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: boo
 def _spans(
     job: _BytepsJob, worker: int, gpu: int, tensor: str
 ) -> Iterator[tuple[str, int, int, str]]:
-    """Yield a tensor's spans on a GPU: name, start, duration, thread."""
+    """Yield the name, start, duration and thread of each span of a tensor on a GPU."""
     for start, dur in job.totals[worker, gpu, tensor]:
         yield tensor, start, dur, "total"
     for part in reversed(job.partitions):
@@ -372,7 +374,7 @@ def _spans(
 
 
 def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
-    """Return a server's profile: JSON without the closing brackets, which servers never write."""
+    """Return the profile of a server without the closing brackets, which BytePS never writes."""
     first_key = server * (_IDS // job.servers)
     stamps: list[tuple[int, str]] = []
     for request in job.requests:
@@ -383,7 +385,7 @@ def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
                 fields = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
                 stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {fields}}}'))
     if not stamps:
-        return ""  # the beginning of the file is still in the buffer
+        return ""  # nothing has been flushed yet
     stamps.sort(key=lambda stamp: stamp[0])
     return '{\n\t"traceEvents": [\n' + ",\n".join(text for _, text in stamps)
 
@@ -402,7 +404,7 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
     requests = Counter(request.server for request in job.requests)
     return {
         "keys": [
-            # The wire key as text: some JSON readers round 64-bit numbers.
+            # As text, because some JSON readers round 64-bit numbers.
             {**part._asdict(), "wire_key": str(part.key + part.server * stride)}
             for part in job.partitions
         ],
@@ -414,11 +416,11 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
-    """Return by node how late pushes are after the first one, and how long pulls wait for the last.
+    """Return how far each node's pushes lag behind the first push, and how long its pulls wait.
 
-    Requests are grouped by key and iteration.
+    Requests with the same key and iteration are compared.
     """
-    # The iteration of a request is the number of the node's earlier requests for the key.
+    # The iteration is the number of earlier requests from this node for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     iterations = Counter[tuple[int, int, bool]]()

@@ -1,15 +1,15 @@
-"""Work of the made-up job's device: kernels, copies and fills, as an A100 runs them."""
+"""Kernels, copies and fills of the made-up job, as an A100 runs them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_FLOPS_PER_NS = 190_000.0  # 190 TFLOP/s in matrix products of bf16; the peak is 312 TFLOP/s
+_FLOPS_PER_NS = 190_000.0  # matrix products in bf16 at 190 of 312 TFLOP/s
 _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0
 _NVLINK_BYTES_PER_NS = 230.0
 _MULTIPROCESSORS = 108
-#: Kernels of layer norms, by their part of the backward pass.
+#: Layer norm kernels, by the part of the backward pass.
 _LAYER_NORM = {
     "": "vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, c10::BFloat16 const*,"
     " c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)",
@@ -25,12 +25,12 @@ _LAYER_NORM = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceTask:
-    """One piece of work for a device stream."""
+    """A kernel, copy or fill for a device stream."""
 
     name: str
-    category: str  # kernel, gpu_memcpy or gpu_memset
-    base_ns: float  # duration without the rank's speed and noise; transfer time for collectives
-    details: str  # the args that are the same in each run, as JSON members
+    category: str  # "kernel", "gpu_memcpy" or "gpu_memset"
+    base_ns: float  # duration at speed 1 without noise; for collectives, the transfer time
+    details: str  # the constant args, as JSON members
 
 
 def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> DeviceTask:
@@ -47,7 +47,7 @@ def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int)
 
 
 def gemm(m: int, n: int, k: int, layout: str = "tn") -> DeviceTask:
-    """Return a product of matrices of (m, k) and (k, n) in bf16."""
+    """Return a bf16 matrix product of shapes (m, k) and (k, n)."""
     tile = (256, 128) if m * n >= 1 << 22 else (128, 64)
     name = f"ampere_bf16_s16816gemm_bf16_{tile[0]}x{tile[1]}_ldg8_f2f_stages_64x3_{layout}"
     grid = (-(-m // tile[0]), -(-n // tile[1]), 1)
@@ -55,7 +55,7 @@ def gemm(m: int, n: int, k: int, layout: str = "tn") -> DeviceTask:
 
 
 def elementwise(functor: str, size_bytes: int) -> DeviceTask:
-    """Return an elementwise kernel that reads and writes `size_bytes` in all."""
+    """Return an elementwise kernel that reads and writes `size_bytes` in total."""
     name = (
         f"void at::native::vectorized_elementwise_kernel<4, {functor}, at::detail::Array<char*, 3>"
         f" >(int, {functor}, at::detail::Array<char*, 3>)"
@@ -64,7 +64,7 @@ def elementwise(functor: str, size_bytes: int) -> DeviceTask:
 
 
 def reduce(operation: str, size_bytes: int) -> DeviceTask:
-    """Return a reduction of `size_bytes`."""
+    """Return a reduction that reads `size_bytes`."""
     name = (
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::"
         f"func_wrapper_t<float, at::native::{operation}<float, float, float, float> >, unsigned"
@@ -75,7 +75,7 @@ def reduce(operation: str, size_bytes: int) -> DeviceTask:
 
 
 def layer_norm(rows: int, width: int, *, backward: str = "") -> DeviceTask:
-    """Return a layer norm; `backward` is "", "input", "gamma" or "fused", which does both."""
+    """Return a layer norm. `backward` is "", "input", "gamma" or, for both, "fused"."""
     name = f"void at::native::(anonymous namespace)::{_LAYER_NORM[backward]}"
     passes = 1.9 if backward == "fused" else 1.4
     base_ns = 2_500 + passes * (rows * width * 4) / _BYTES_PER_NS
@@ -83,7 +83,7 @@ def layer_norm(rows: int, width: int, *, backward: str = "") -> DeviceTask:
 
 
 def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> DeviceTask:
-    """Return a flash attention kernel with `heads` heads over sequences of `tokens`."""
+    """Return a flash attention kernel with `heads` heads on sequences of `tokens` tokens."""
     way, sizes = ("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false")
     traits = f"Flash_{way}_kernel_traits<64, 128, 128, {sizes}, 0, cutlass::bfloat16_t>"
     kernel = "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel" if backward else "flash_fwd_kernel"
@@ -95,7 +95,7 @@ def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = Fal
 
 
 def softmax(rows: int, width: int, *, backward: bool = False) -> DeviceTask:
-    """Return a softmax of rows, as in the loss."""
+    """Return a row-wise softmax, as in the loss."""
     direction = "Backward" if backward else "Forward"
     name = (
         f"void at::native::(anonymous namespace)::cunn_SoftMax{direction}<4, float, float, float,"
@@ -106,7 +106,7 @@ def softmax(rows: int, width: int, *, backward: bool = False) -> DeviceTask:
 
 
 def multi_tensor(functor: str, size_bytes: int) -> DeviceTask:
-    """Return an update of many tensors in one launch of a fused optimizer."""
+    """Return a fused optimizer kernel that updates many tensors."""
     name = (
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
         f" namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double>(at::native::"
@@ -116,7 +116,7 @@ def multi_tensor(functor: str, size_bytes: int) -> DeviceTask:
 
 
 def nccl(operation: str, size_bytes: int, ranks: int) -> DeviceTask:
-    """Return a ring communication; its duration is the transfer after the last arrival."""
+    """Return a ring collective; its duration is the transfer time after the last arrival."""
     name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
     share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
     return _kernel(name, 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS, (24, 1, 1), 544)

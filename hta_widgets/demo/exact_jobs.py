@@ -1,7 +1,7 @@
-"""Small jobs without noise, with every figure known: a pipeline, experts, and a graph.
+"""Small jobs without noise and with known results: a pipeline, experts and a graph.
 
-`write_demo` makes a training job that looks like a real one. These are smaller, and their times are
-round, so that the truth is exact:
+`write_demo` writes a training job that looks real. The jobs here are smaller and have round times,
+so their truth is exact:
 
 ============  ==================================================================================
 ``pipeline``  4 stages on 2 nodes, 4 micro-batches in the order 1F1B, slower last stage
@@ -9,8 +9,8 @@ round, so that the truth is exact:
 ``graph``     a server with two layers: a prefill, and decodes that replay a captured graph
 ============  ==================================================================================
 
-The server's graph runs on two streams, and one of its calls launches nothing. Its capture is in a
-folder of its own: ``hw.load("DIR/replay", capture="DIR/capture")``.
+The graph of the server runs on two streams and includes a call that launches nothing. Its capture
+is in a separate folder: ``hw.load("DIR/replay", capture="DIR/capture")``.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ def write_exact_job(
     Parameters
     ----------
     directory : path-like
-        Folder of the files; created if missing.
+        Folder for the files; created if missing.
     kind : {"pipeline", "moe", "graph"}, default "pipeline"
-        A pipeline of 4 stages; 4 ranks with experts; a server that replays a graph, whose folder
-        has ``replay`` and ``capture``.
+        A pipeline of 4 stages; 4 ranks with experts; or a server that replays a graph, in
+        subfolders ``replay`` and ``capture``.
     truth_path : path-like, optional
-        File of the truth, by default ``<directory>_truth.json`` next to the directory.
+        File for the truth. By default ``<directory>_truth.json``, next to the directory.
 
     Returns
     -------
     dict
-        The truth, as in the file, and its ``truth_path``. All kinds have ``ranks, steps``.
-        ``pipeline``: by step and stage ``schedule_ns, forward_ns, backward_ns, bubble_ns`` and
-        ``flops``; ``sent_bytes`` by sender and receiver. ``moe``: ``matrix``, bytes of both
+        The contents of the truth file, and its path in ``truth_path``. All kinds have ``ranks`` and
+        ``steps``. ``pipeline``: ``schedule_ns, forward_ns, backward_ns, bubble_ns`` and ``flops``
+        by stage; ``sent_bytes`` by sender and receiver. ``moe``: ``matrix``, the bytes of the two
         all-to-alls by sender and receiver; ``inter_node_bytes``; ``flops`` by rank. ``graph``:
-        ``replays``, the operator and module of each replayed kernel; ``tokens`` and ``phases``
-        by step; ``flops``, all executed.
+        ``replays``, with operator and module of each replayed kernel; ``tokens`` and ``phases`` by
+        step; ``flops``, the total executed.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def write_exact_job(
 
 @dataclass(slots=True)
 class Recorder:
-    """The events of one rank. The host's clock advances by 1 µs at every begin, end and call."""
+    """The events of one rank. Each begin, end and call takes 1 µs on the host."""
 
     now_ns: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Recorder:
 
     @contextmanager
     def range(self, name: str, category: str = "cpu_op", **args: object) -> Iterator[None]:
-        """Open a host event around the block."""
+        """Record a host event around the block."""
         start = self.now_ns
         self.now_ns += _CALL_NS
         yield
@@ -108,7 +108,7 @@ class Recorder:
         self._add(category, name, start, self.now_ns, _HOST, _HOST, args)
 
     def call(self, name: str, **args: object) -> int:
-        """Add a call of the runtime, and return its correlation id."""
+        """Add a runtime call and return its correlation id."""
         self.calls += 1
         start = self.now_ns
         self.now_ns += _CALL_NS
@@ -125,12 +125,12 @@ class Recorder:
     def kernel(
         self, call: int, name: str, start_ns: int, end_ns: int, stream: int, **args: object
     ) -> None:
-        """Add the kernel of a call."""
+        """Add a kernel launched by `call`."""
         args = {"device": 0, "stream": stream, "correlation": call, **args}
         self._add("kernel", name, start_ns, end_ns, 0, stream, args)
 
     def multiply(self, m: int, n: int, k: int, start_ns: int, end_ns: int) -> int:
-        """Run a matrix product of an operator; return its FLOPs."""
+        """Record an operator with a matrix product and return its FLOPs."""
         with self.range("aten::mm", **_matrices([m, k], [k, n])):
             self.launch(gemm(m, n, k).name, start_ns, end_ns)
         return 2 * m * n * k
@@ -146,7 +146,7 @@ class Recorder:
         )  # fmt: skip
 
     def write(self, folder: Path, rank: int, **header: object) -> None:
-        """Write the rank's file."""
+        """Write the events to the file of a rank."""
         content = {
             "schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, **header,
             "traceEvents": self.events,
@@ -161,7 +161,7 @@ def _matrices(*dims: list[int]) -> dict[str, Any]:
 
 
 def _header(rank: int, ranks: int, description: str) -> dict[str, Any]:
-    """Return a rank's header in a job with 2 ranks per node and one process group."""
+    """Return the file header of a rank, with 2 ranks per node and one process group."""
     group = {
         "pg_name": "1", "pg_desc": description, "pg_size": ranks, "ranks": list(range(ranks)),
     }  # fmt: skip
@@ -186,12 +186,12 @@ _STAGES, _BATCHES, _STEPS = 4, 4, 2
 _WIDTH, _TOKENS = 1024, 512
 _FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # by stage; backward takes twice as long
 _MESSAGE_NS, _STEP_NS, _HOST_LEAD_NS = 5_000, 2_000_000, 200_000
-#: A pass: its direction and micro-batch.
+#: A pass: direction and micro-batch.
 Pass = tuple[Literal["forward", "backward"], int]
 
 
 def pass_order(stage: int) -> list[Pass]:
-    """Return the passes of a stage in the order 1F1B: it warms up, then alternates.
+    """Return the passes of a stage in 1F1B order: warm-up, then alternating.
 
     Examples
     --------
@@ -208,9 +208,9 @@ def pass_order(stage: int) -> list[Pass]:
 
 
 def pass_times() -> dict[tuple[int, Pass], tuple[int, int]]:
-    """Return start and end of each stage's passes within a step.
+    """Return the start and end of each pass of each stage within a step.
 
-    A pass begins once the stage is free and the message of its neighbour has arrived.
+    A pass begins when its stage is free and the message from the neighboring stage has arrived.
     """
     times: dict[tuple[int, Pass], tuple[int, int]] = {}
     passes_left = {stage: pass_order(stage) for stage in range(_STAGES)}
@@ -228,7 +228,7 @@ def pass_times() -> dict[tuple[int, Pass], tuple[int, int]]:
 def _arrival_ns(
     stage: int, done: Pass, times: Mapping[tuple[int, Pass], tuple[int, int]]
 ) -> int | None:
-    """Return when a pass has the message that it needs, 0 if it needs none; None if unknown."""
+    """Return when the input of a pass arrives: 0 without input, None if not known yet."""
     source = stage - 1 if done[0] == "forward" else stage + 1
     if not 0 <= source < _STAGES:
         return 0
@@ -292,7 +292,7 @@ def _pipeline_messages(
     times: dict[tuple[int, Pass], tuple[int, int]],
     zero: int,
 ) -> None:
-    """Send a pass's result to the neighbour, and receive what the stage's later passes need."""
+    """Send the result of a pass to the next stage, and receive the input for a later pass."""
     forward = done[0] == "forward"
     for sender, receiver in (
         (stage, stage + 1 if forward else stage - 1),
@@ -308,7 +308,7 @@ def _pipeline_messages(
         recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
-#: Number of tokens that each rank sends to each rank; a token has `_HIDDEN` values.
+#: Tokens sent by each rank (row) to each rank (column); a token has `_HIDDEN` values.
 _ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
 _HIDDEN, _INNER = 64, 128
 
@@ -321,7 +321,7 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         recorder = Recorder()
         tokens = sum(received[rank])
         with recorder.range("ProfilerStep#0", "user_annotation"):
-            # The last rank's list is cut; the receivers' lists are whole.
+            # The profiler cut the list of the last rank; those of the receivers are complete.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
             widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
@@ -355,7 +355,7 @@ def _exchange(
 
 
 _BATCH, _PROMPT = 4, 96
-#: Engine steps: annotation, phase and tokens. Decodes replay the graph.
+#: Engine steps: annotation, phase and tokens. Decode steps replay the graph.
 _ENGINE_STEPS: Final = (
     (f"execute_context_1({_PROMPT})_generation_0(0)", "prefill", _PROMPT),
     (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH),
@@ -366,7 +366,7 @@ _LAYERS = 2
 
 
 class _GraphNode(NamedTuple):
-    """A kernel of the graph; `module` is the path of the module that captured it."""
+    """A kernel in the graph; `module` is the path of the module that launched it during capture."""
 
     module: str
     operator: str
@@ -413,7 +413,7 @@ def _write_graph(folder: Path) -> dict[str, Any]:
 
 
 def _replay(recorder: Recorder, nodes: Sequence[_GraphNode], start_ns: int) -> int:
-    """Launch the graph, whose kernels run one after the other; return their FLOPs."""
+    """Launch the graph and return its FLOPs. Its kernels run one after another."""
     call = recorder.call("GraphLaunch")
     for node in nodes:
         end_ns = start_ns + node.length_ns
@@ -444,7 +444,7 @@ def _write_capture(folder: Path, nodes: Sequence[_GraphNode]) -> None:
 
 
 def _capture_node(recorder: Recorder, node: _GraphNode) -> None:
-    """Record the call of a node's operator; a linear layer is a module of its own in the block."""
+    """Record the operator of a node, inside a module if it belongs to a linear layer."""
     linear, rows = node.module.partition(".")[2], [_BATCH, _WIDTH]
     module = recorder.range(f"nn.Module: {linear}", "python_function") if linear else nullcontext()
     inputs = _matrices(rows, [_WIDTH, _WIDTH] if linear else rows)

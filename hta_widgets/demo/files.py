@@ -1,4 +1,4 @@
-"""Plan the ranks of a job, and write their Kineto files from the program of a step."""
+"""Plan the ranks of a job, and write the events of a step to their Kineto files."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from hta_widgets.trace.arrays import Bools, Ints
 
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
-_MIN_COUNTED_BYTES = 1 << 20  # smaller allocations have no counter sample
+_MIN_COUNTED_BYTES = 1 << 20  # smaller allocations are not recorded
 _FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Return the ids of a rank's threads; the process has the id of the main thread."""
+    """Return the thread ids of a rank; the process id equals the id of the main thread."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 
 
 def micros(time_ns: int) -> str:
-    """Return a time as Kineto writes it: µs with three decimals."""
+    """Format a time like Kineto: in µs with three decimals."""
     return f"{time_ns // 1000}.{time_ns % 1000:03d}"
 
 
 def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> str:
-    """Return the file's text up to the first event."""
+    """Return the text of a file up to the first event."""
     properties = [
         {
             "id": device, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712,
@@ -83,7 +83,7 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
 
 
 def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
-    """Return the names, the profiler's span and the file's end, and the number of records."""
+    """Return the end of a file, with the metadata, and its number of records."""
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
@@ -122,7 +122,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
 def _metadata(
     kind: str, ts: str, pid: int | str, tid: int, values: Mapping[str, object]
 ) -> list[str]:
-    """Return a record such as ``process_name`` for each of the values."""
+    """Return metadata records, such as ``process_name``, one per value."""
     return [
         f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
         f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
@@ -141,7 +141,7 @@ class DemoGroup:
 
 
 class JobPlan:
-    """A job, before it runs: the arguments of `write_demo`, and the ranks' clocks and starts."""
+    """The plan of a job: arguments of `write_demo`, and the clock and start of each rank."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class JobPlan:
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
         self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
         self.written = _ranks_with_files(ranks, missing, straggler)
-        # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
+        # Healthy ranks only differ in the noise of each step, so no seed makes one of them slow.
         self.speed = np.ones(ranks)
         self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
         if self.straggler is not None:
@@ -180,23 +180,23 @@ class JobPlan:
         rng = np.random.default_rng([seed, 0])
         skew_ns = np.rint(rng.uniform(-skew_us, skew_us, ranks) * 1000)
         skew_ns[0] = 0
-        #: per rank: error of the clock, start of the first step, and start of the profile
+        #: by rank: clock error, start of the first step, start of the recording
         self.skew_ns: Ints = skew_ns.astype(np.int64)
         self.start_ns = rng.exponential(150_000.0, ranks)
         record_from_ns = np.rint(rng.uniform(0, uneven_us, ranks) * 1000)
         self.record_from_ns: Ints = record_from_ns.astype(np.int64)
-        #: the process groups of each partition: "world" reduces gradients, "tensor" splits work
+        #: process groups by partition: "world" reduces gradients, "tensor" splits the work
         self.groups = _groups(ranks, tensor_ranks, strided=strided)
 
     def groups_of(self, rank: int) -> dict[str, DemoGroup]:
-        """Return a rank's group in each partition."""
+        """Return the group of a rank in each partition."""
         return {
             partition: next(group for group in groups if rank in group.ranks)
             for partition, groups in self.groups.items()
         }
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
-        """Return ``distributedInfo.pg_config`` of a rank."""
+        """Return the value of ``distributedInfo.pg_config`` for a rank."""
         groups = {"0": DemoGroup("0", "default_pg", tuple(range(self.ranks)))}
         groups |= {group.name: group for group in self.groups_of(rank).values()}
         return [
@@ -209,7 +209,7 @@ class JobPlan:
         ]  # fmt: skip
 
     def names_of(self, rank: int) -> dict[str, str]:
-        """Return a rank's values for the placeholders of a template."""
+        """Return the placeholder values of a rank for templates."""
         threads = thread_ids(rank)
         names = {f"TID{role}": str(tid) for role, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
@@ -222,7 +222,7 @@ class JobPlan:
 
 
 def _ranks_with_files(ranks: int, missing: Sequence[int], straggler: int | None) -> tuple[int, ...]:
-    """Return the ranks that are not missing, after checking the numbers of all named ranks."""
+    """Return the ranks that write a file; check `missing` and `straggler`."""
     written = tuple(rank for rank in range(ranks) if rank not in set(missing))
     if not written:
         raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
@@ -255,27 +255,27 @@ def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[
 
 @dataclass(slots=True)
 class StepTemplate:
-    """Records of one step: texts with ``%d``, and the numbers to fill in.
+    """The records of a step: texts with ``%d`` holes, and the numbers that fill the holes.
 
-    A hole is a time (tick, tick to subtract or -1, 0 for its µs or 1 for its ns digits, 0), or a
-    number (-1, -1, value in the first step, increase per step).
+    A hole is a time (tick, tick to subtract or -1, 0 for µs or 1 for the remaining ns, 0), or a
+    number (-1, -1, value in the first step, increment per step).
     """
 
     records: list[bytes]
-    first_tick: Ints  # tick at which each record begins
-    offsets: Ints  # holes of record i: offsets[i]:offsets[i+1]
+    first_tick: Ints  # start tick of each record
+    offsets: Ints  # record i has holes[offsets[i]:offsets[i + 1]]
     holes: Ints  # (holes, 4)
-    is_complete: Bools  # whether the record is a complete event
+    is_complete: Bools  # whether each record is a complete event
 
     def for_rank(self, names: dict[str, str]) -> StepTemplate:
-        """Replace the marks of devices, threads and groups by a rank's names."""
+        """Replace placeholders by the values of a rank."""
         joined = b"\0".join(self.records)
         for mark, value in names.items():
             joined = joined.replace(f"@{mark}@".encode(), value.encode())
         return replace(self, records=joined.split(b"\0"))
 
     def starting_at(self, times_ns: Ints, start_ns: int) -> StepTemplate:
-        """Leave out the records that begin before `start_ns`."""
+        """Omit the records that begin before `start_ns`."""
         is_later = times_ns[self.first_tick] >= start_ns
         counts = np.diff(self.offsets)
         return StepTemplate(
@@ -296,13 +296,13 @@ class StepTemplate:
 
 
 class _Writer:
-    """Writes records, and collects the holes of each in the order of its text."""
+    """Writes records, and collects the holes of each record in text order."""
 
     def __init__(self, program: Program, nodes: int) -> None:
         self.program, self.nodes = program, nodes
         self.records: list[str] = []
         self.holes: list[list[tuple[int, int, int, int]]] = [[]]
-        self.starts = len(program.costs) + len(program.side_costs)  # ticks of the device's events
+        self.starts = len(program.costs) + len(program.side_costs)  # first tick of device starts
         self.ends = self.starts + len(program.device)
 
     def time(self, tick: int, before: int = -1) -> str:
@@ -323,7 +323,7 @@ class _Writer:
         return self.number(_FIRST_CORRELATION + correlation, self.program.correlations)
 
     def text(self, raw: str) -> str:
-        """Escape text for ``%`` and turn its numbered marks into holes."""
+        """Escape ``%`` in text and turn ``@SEQ…@`` and ``@STEP@`` into holes."""
         raw = raw.replace("%", "%%")
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
         return re.sub("@STEP@", lambda _: self.number(0, 1), raw)
@@ -428,7 +428,7 @@ def _device(stream: int) -> str:
 
 
 def step_template(program: Program, nodes: int) -> StepTemplate:
-    """Return the records of a step's program, in the order in which Kineto lists them."""
+    """Return the records of a step, in the order used by Kineto."""
     writer = _Writer(program, nodes)
     launched = {event.call.correlation for event in program.device}
     flows: dict[int, tuple[int, str]] = {}
@@ -452,7 +452,7 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
         writer.annotation(note)
     for wait in program.waits:
         writer.wait(wait)
-    holes_by_record = writer.holes[:-1]  # the last list is empty, as no record follows
+    holes_by_record = writer.holes[:-1]  # the last list is for the next record and is empty
     first_ticks = [next(tick for tick, *_ in holes if tick >= 0) for holes in holes_by_record]
     return StepTemplate(
         records=[record.encode() for record in writer.records],

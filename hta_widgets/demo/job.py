@@ -1,4 +1,4 @@
-"""Write a training job as Kineto files: simulate its ranks, and collect the truth about them."""
+"""Simulate a training job, and write its Kineto files and the truth about it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from hta_widgets.trace.arrays import Floats, Ints
 _LAUNCH_LATENCY_NS = 1_300.0
 _STREAM_GAP_NS = 950.0
 _WAKE_NS = 2_200.0
-_RECORDING = 1.8  # the profiler's slowdown of the host
-_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the job's start: 60 days
-_MARGIN_NS = 400_000  # the profiler's span exceeds the steps by this much on both sides
-_FILES_AT_ONCE = 200  # below the usual limit of open files
+_RECORDING = 1.8  # slowdown of the host by the profiler
+_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the start of the job: 60 days
+_MARGIN_NS = 400_000  # recorded time before the first step and after the last one
+_FILES_AT_ONCE = 200  # less than the usual limit on open files
 
 
 @check_arguments
@@ -55,70 +55,72 @@ def write_demo(
 ) -> dict[str, Any]:
     """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
 
-    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer, and
-    waits for the device to read the loss. Gradients are reduced bucket by bucket during the
-    backward pass. A collective ends on all its members at the same time, one transfer time after
-    the last arrival. The same arguments give the same bytes.
+    The job trains a small transformer. In each step, every rank loads a batch, runs the forward and
+    backward pass and the optimizer, and waits for the device to read the loss. Gradients are
+    reduced in buckets during the backward pass. A collective ends on all members at the same time:
+    one transfer time after the last arrival. The output depends only on the arguments.
 
     Parameters
     ----------
     directory : path-like
-        Folder of the files ``rank-0.trace.json.gz`` …; created if missing.
+        Folder for ``rank-0.trace.json.gz`` and the other files; created if missing.
     ranks, steps : int
         Size of the job.
     seed : int
-        Seed of all noise.
+        Seed for all noise.
     kind : {"training", "data_loading", "launch_bound", "memory_bound"}
-        What takes the time of a step: the products of a transformer, or the loader, the launches
-        of a small model's kernels, or the memory that a wide batch of a narrow model moves.
+        What takes most time in a step: the matrix products of a transformer (default), the data
+        loader, the launches of many small kernels, or the memory traffic of a narrow model with a
+        large batch.
     straggler : int or None, default 5
-        The slow rank; the last rank if there are fewer, no rank if None.
+        The slow rank. The last rank is slow if the number is too large; None means no slow rank.
     factor : float, default 1.25
-        Factor by which the straggler's host and kernels are slower.
+        Factor by which the straggler is slower, on host and device.
     skew_us : float, default 200
-        Largest error of a clock; rank 0's clock is right.
+        Largest clock error. The clock of rank 0 is exact.
     tensor_ranks : int, optional
-        Number of neighbours that split sequences and gather them again in every layer, as a process
-        group. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
+        Number of adjacent ranks that split the sequences and gather them again in every layer, as a
+        process group. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
     strided : bool, default False
-        Reduce gradients among the ranks at the same position in their tensor group, not among all.
+        Reduce gradients only among ranks with the same position in their tensor group.
     missing : sequence of int
         Ranks that take part but write no file.
     uneven_us : float, default 0
-        Maximum time from the job's start to the start of a rank's recording, which differs by rank.
-        Earlier events are not in the file.
+        Maximum delay of the start of recording, which differs between ranks. Earlier events are not
+        written.
     events_per_step : int, optional
-        Approximate number of records per rank and step; determines the number of layers. The
-        default is 12 layers, about 5 000 records.
+        Approximate number of records per rank and step; determines the number of layers. By default
+        there are 12 layers, about 5 000 records.
     modules : bool, default False
-        Write the calls of modules, as files recorded with ``with_stack=True`` have them.
+        Write the calls of modules, as recorded with ``with_stack=True``.
     checkpoint : bool, default False
         Recompute each layer in the backward pass.
     changes : iterable of str, optional
-        Differences from the usual job, to be found by comparing the two:
-        ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
-        ``"fused_kernel"``: one kernel does what two do in the backward pass of layer norms;
-        ``"moved_collective"``: the first bucket of gradients is reduced last; ``"extra_copy"``:
-        the logits are copied on the device before the loss.
+        Differences from the default job, to be found by a comparison. ``"slow_operator"``:
+        ``aten::gelu`` takes twice as long on host and device. ``"fused_kernel"``: one kernel
+        replaces two in the backward pass of layer norms. ``"moved_collective"``: the first gradient
+        bucket is reduced last. ``"extra_copy"``: the logits are copied on the device before the
+        loss.
     format : {"json.gz", "json"}
         Compressed or plain.
     truth_path : path-like, optional
-        File of the truth, by default ``<directory>_truth.json`` next to the directory, in which
-        every JSON file is a trace.
+        File for the truth. By default ``<directory>_truth.json``, next to the directory, because
+        each JSON file in the directory is a trace.
 
     Returns
     -------
     dict
-        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (the
-        error of its clock), ``wait_us_total``, ``imposed_wait_us`` (the others' waits when it
-        arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
-        file. ``collectives`` is the number of collectives. ``observed`` has the same figures
-        over the events in the files. ``collective_list`` has members, arrivals and end of each,
-        ns since ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a
-        step on one rank: ``forward_flops``; ``backward_flops``, with the scores that attention
-        computes again; ``model_flops``, without these; and ``recompute_flops`` of checkpoints.
-        ``module_ns`` has the device time of each rank by module (``""`` for none) and phase,
-        without nested modules. ``changes`` lists what a comparison with the usual job should find.
+        The contents of the truth file, and its path in ``truth_path``. Lists by rank are ``speed``,
+        ``skew_us`` (clock error), ``wait_us_total``, ``imposed_wait_us`` (waits of other ranks for
+        the rank when it arrived last), ``last_arrivals``, ``records``, and ``events`` (complete
+        events in the file). ``collectives`` is the number of collectives. ``observed`` has these
+        figures for the events in the files. ``collective_list`` has the members, arrivals and end
+        of each collective, in ns since ``zero_ns``, the start of the job on the true clock.
+        ``step_flops`` has the FLOPs of a step on one rank: ``forward_flops``; ``backward_flops``,
+        with recomputed attention scores; ``model_flops``, without recomputation; and
+        ``recompute_flops`` of checkpoints. ``module_ns`` has the device time of each rank by module
+        (``""``: none) and phase, without nested modules. ``changes`` lists what a comparison with
+        the default job should find.
 
     Examples
     --------
@@ -160,7 +162,7 @@ def write_demo(
 
 
 def _layers_for(events_per_step: int, model: Model) -> int:
-    """Return the number of layers for about this many records; layers add equally many."""
+    """Return the number of layers that gives about this many records per step."""
     two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
@@ -176,7 +178,7 @@ def _write(
     template: StepTemplate,
     truth: Truth,
 ) -> None:
-    clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
+    clock_zero_ns = _JOB_NS + plan.skew_ns  # start of the job, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
         opened = {
@@ -202,7 +204,7 @@ def _write(
             end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
             tail, tail_records = document.footer(rank, int(start_ns), int(end_ns))
             file.write(tail.encode())
-            truth.counts[:, rank] += tail_records, 1  # the complete event is the profiler's span
+            truth.counts[:, rank] += tail_records, 1  # one complete event: the span of the profiler
 
 
 @contextmanager
@@ -211,7 +213,7 @@ def _open_file(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield raw
             return
-        # No time or name in the header, so the same job gives the same bytes.
+        # Omit time and name from the header, to make the files reproducible.
         with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
             yield cast("IO[bytes]", packed)
 
@@ -227,10 +229,10 @@ def simulate(program: Program, plan: JobPlan) -> Iterator[StepTimes]:
 
 
 class StepTimes:
-    """Times of one step of all ranks, from `begin`, in ns on the true clock.
+    """Times of a step on all ranks, in ns on the true clock.
 
-    `times_ns` has a row per rank, with ticks, side ticks, device starts and device ends.
-    `collectives` are device events; `arrival_ns` and `end_ns` have a row for each.
+    `times_ns` has a row per rank and columns for ticks, side ticks, device starts and device ends.
+    `collectives` has the indices of device events; `arrival_ns` and `end_ns` have a row for each.
     """
 
     def __init__(
@@ -263,7 +265,7 @@ class StepTimes:
         self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]
 
     def _run_streams(self, begin: Floats) -> None:
-        """Set the times of all device events, item by item in the host's order."""
+        """Set the times of all device events, in the order in which the host issues them."""
         runs = groupby(self.program.items, lambda item: (item.kind, item.stream))
         for (kind, stream), items in runs:
             numbers = [item.number for item in items]
@@ -280,12 +282,12 @@ class StepTimes:
                     self._synchronize(stream, number)
 
     def _ready(self, device: Ints) -> Floats:
-        """Return the times at which each rank has launched device events."""
+        """Return when the launches of device events reach the device of each rank."""
         launched: Floats = self.ticks[:, self.launches[device]]
         return launched + _LAUNCH_LATENCY_NS
 
     def _launch(self, stream: int, device: Ints) -> None:
-        """Run device events of a stream one after the other."""
+        """Run device events of one stream, one after another."""
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
         busy_ns = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
         before = busy_ns - (self.work[:, device] + _STREAM_GAP_NS)
@@ -296,7 +298,7 @@ class StepTimes:
         self.free[stream] = self.ends[:, device[-1]]
 
     def _collective(self, stream: int, device: int) -> None:
-        """Run a collective, which ends on all members of a group at the same time."""
+        """Run a collective, which ends at the same time on all members of a group."""
         partition = self.program.collectives[device].partition
         groups = np.array([group.ranks for group in self.plan.groups[partition]])
         ready = self._ready(np.array([device]))[:, 0]
@@ -309,24 +311,24 @@ class StepTimes:
         self.collectives.append(device)
 
     def _synchronize(self, stream: int, tick: int) -> None:
-        """Let the host wait at a tick until the stream is free; later ticks move, too."""
+        """Wait on the host until a stream is free; this shifts all later ticks."""
         reached = np.maximum(self.ticks[:, tick], self.free[stream] + _WAKE_NS)
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
 
 
 class Truth:
-    """Ground truth of a job, collected while it runs."""
+    """Ground truth of a job, collected during the simulation."""
 
     def __init__(self, plan: JobPlan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.collectives: list[dict[str, Any]] = []
-        #: number of records, and of complete events, by rank
+        #: number of records and number of complete events, by rank
         self.counts = np.zeros((2, plan.ranks), np.int64)
         self.owners = [event.owner for event in program.device]
         self.module_ns = {owner: np.zeros(plan.ranks, np.int64) for owner in self.owners}
 
     def add(self, step: int, times: StepTimes) -> None:
-        """Add the collectives of one step."""
+        """Add the collectives and module times of a step."""
         for owner, work_ns in zip(self.owners, times.work_ns.T, strict=True):
             self.module_ns[owner] += work_ns
         written = np.isin(np.arange(self.plan.ranks), self.plan.written)
@@ -348,7 +350,7 @@ class Truth:
                 })  # fmt: skip
 
     def _totals(self, members: Literal["ranks", "in_files"]) -> dict[str, Any]:
-        """Return sums of waits and last arrivals by rank, over collectives of two or more."""
+        """Return waits and last arrivals by rank, over collectives with at least two members."""
         wait_ns, imposed_ns, last = np.zeros((3, self.plan.ranks), np.int64)
         meetings = [collective for collective in self.collectives if len(collective[members]) > 1]
         for meeting in meetings:

@@ -1,4 +1,4 @@
-"""Write MPI jobs with known truth, as mpitrace records them: profiles and a time line."""
+"""Write MPI jobs with a known truth: profiles and a timeline in the formats of mpitrace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hta_widgets.formats.mpi.model import (
 )
 from hta_widgets.trace.arrays import Floats, Ints
 
-#: Sizes of the tensors that a step reduces with MPI and that the first step broadcasts.
+#: Sizes of the tensors that MPI reduces in each step and broadcasts in the first.
 _GRADIENT_BYTES = (1152, 128, 73728, 256, 4718592, 512, 5120, 40)
 _NEGOTIATION_BYTES = 8
 _NEGOTIATIONS = 12
@@ -37,13 +37,13 @@ _START_NS = 400_000
 _LATENCY_NS = 9_000
 _BYTES_PER_NS = 1.2
 
-#: mpitrace subtracts seconds since 1970, which are float64 multiples of about 0.24 µs.
+#: mpitrace subtracts float64 seconds since 1970, which have a resolution of 0.24 µs.
 _EPOCH_S = 1_600_000_000.0
 _RECORD = [
     ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
     ("target", "i4"), ("bytes", "i4"), ("caller", "u4"), ("callers_caller", "u4"), ("is_io", "i4"),
 ]  # fmt: skip
-#: mpitrace prints the histogram for jobs of at least this many ranks.
+#: Smallest number of ranks for which mpitrace prints a histogram.
 _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
 _WIDE, _NARROW = "-" * 71, "-" * 65
 
@@ -65,48 +65,49 @@ def write_mpi_job(
     job: int = 90001,
     truth_path: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Write mpitrace's profiles and time line of a data-parallel training job, and the truth.
+    """Write mpitrace files of a data-parallel training job, and the truth about it.
 
-    Ranks compute, negotiate as Horovod does with twelve all-reduces of 8 bytes per step, and reduce
-    gradients. The same arguments give the same bytes.
+    Ranks compute, negotiate like Horovod with twelve 8-byte all-reduces per step, and reduce
+    gradients. The output depends only on the arguments.
 
     Parameters
     ----------
     directory : path-like
-        Folder of ``mpi_profile.<job>.<rank>`` and ``<job>.trc``; created if missing. Earlier files
-        of the same job in it are deleted.
+        Folder for ``mpi_profile.<job>.<rank>`` and ``<job>.trc``; created if missing. Existing
+        files of the same job are deleted.
     ranks, steps : int
         Size of the job.
     slow_rank : int or None, default 3
-        The rank that computes longer; the last rank if there are fewer, no rank if None.
+        The slow rank, which computes longer. The last rank is slow if the number is too large; None
+        means no slow rank.
     factor : float, default 2.5
-        Factor by which this rank computes longer.
+        Factor by which the slow rank computes longer.
     hosts : int, default 2
-        Number of hosts that the ranks are spread over, in order.
+        Number of hosts. Consecutive ranks share a host.
     seed : int
-        Seed of all noise.
+        Seed for all noise.
     traces : bool, default True
-        Whether to write the time line as well.
+        Also write the timeline.
     files : {"all", "default"}
-        Profiles of all ranks, or, as is mpitrace's default, of rank 0 and of the ranks with the
+        Ranks with a profile: all or, as is the default of mpitrace, rank 0 and the ranks with the
         least, the median and the most time in MPI.
     gpu : bool, default False
-        Whether gradients go through another library, so that MPI only negotiates.
+        Reduce gradients with another library, so that MPI is only used to negotiate.
     swapped : bool, default False
-        Whether the time line is written in the other byte order, as SWAP_BYTES=yes does.
+        Write the timeline in the other byte order, like mpitrace with SWAP_BYTES=yes.
     job : int
-        Number of the batch job.
+        Batch job number.
     truth_path : path-like, optional
-        File of the truth, by default ``DIR_truth.json`` next to the directory.
+        File for the truth. By default ``DIR_truth.json``, next to the directory.
 
     Returns
     -------
     dict
-        The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (the start of its clock, relative to rank 0's), the numbers of
-        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` with
-        ``wait_ns``, ``imposed_ns`` and ``last`` by rank for the calls in which all ranks meet;
-        ``files`` and ``truth_path``.
+        The contents of the truth file: ``slow_rank``; ``hosts`` by rank; ``comm_s`` and
+        ``elapsed_s`` of each rank; ``zero_ns``, the start of each rank's clock relative to rank 0;
+        the numbers of ``calls`` and ``events``; ``negotiation``, the shares of calls and bytes;
+        ``waits``, with ``wait_ns``, ``imposed_ns`` and ``last`` by rank, for calls that synchronize
+        all ranks; ``files`` and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:
         raise TraceError(
@@ -143,12 +144,12 @@ def write_mpi_job(
 def _rank_rows(
     calls: _Calls, host: list[str], per_host: int, rng: np.random.Generator
 ) -> tuple[_RankTimes, list[RankRow]]:
-    """Return the times that ranks record, and the rows of the summary of all ranks."""
+    """Return the recorded times of calls, and the rows of the summary of all ranks."""
     ranks = len(host)
     rss_mib = rng.uniform(1500, 1900, ranks).round(3)
     switches = rng.integers(8_000, 12_000, ranks)
     user_share = rng.uniform(0.9, 0.99, ranks).round(3)
-    zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
+    zero_ns = rng.integers(0, 150_000, ranks)  # end of MPI_Init, where the clock of a rank starts
     end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
     zero_s = _EPOCH_S + zero_ns / 1e9
     begin_s = (_EPOCH_S + calls.begin_ns / 1e9) - zero_s
@@ -161,7 +162,7 @@ def _rank_rows(
         np.arange(ranks) % per_host,
         times.spent_s.sum(axis=0),
         elapsed_s,
-        elapsed_s * user_share,  # MPI polls, so a processor is busy while it waits
+        elapsed_s * user_share,  # MPI polls, so waits count as user time
         elapsed_s * (1 - user_share),
         rss_mib,
         switches,
@@ -173,7 +174,7 @@ def _rank_rows(
 def _write_files(
     folder: Path, job: int, texts: Mapping[str, str], records: bytes | None
 ) -> list[str]:
-    """Write the job's files, delete its earlier ones, and return the names."""
+    """Write the files of a job, delete its older files, and return the names."""
     earlier = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
     names = list(texts)
     for name, text in texts.items():
@@ -204,7 +205,7 @@ def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
 
 
 class _Calls(NamedTuple):
-    """Calls of a job by number, and their times by call and rank on the job's clock."""
+    """The calls of a job; begin and end are by call and rank, on the clock of the job."""
 
     routine: Ints
     size_bytes: Ints
@@ -214,7 +215,7 @@ class _Calls(NamedTuple):
 
 
 class _RankTimes(NamedTuple):
-    """Times of calls as ranks record them: seconds since each rank's own start, `zero_ns`."""
+    """Recorded times of calls in seconds since the start of each rank, `zero_ns`."""
 
     begin_s: Floats
     end_s: Floats
@@ -275,7 +276,7 @@ def _simulate(
     *,
     gpu: bool,
 ) -> _Calls:
-    """Return the calls of a Horovod training job: compute, negotiate, reduce."""
+    """Simulate a Horovod training job that computes, negotiates and reduces."""
     job = _MpiRun(ranks, rng)
     for name in ("Comm_rank", "Comm_size"):
         job.local(name)
@@ -328,7 +329,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
     records["source"] = np.where(sends, calls.root, -1)
     records["target"] = np.where(sends, -1, calls.root)
     records["bytes"] = calls.size_bytes
-    # Each process loads the program at another address: only differences of addresses are equal.
+    # Load addresses differ between processes; only address differences are comparable.
     base = 0x5500_0000 + 0x1000 * rank
     records["caller"] = base + 0x2000 + 16 * calls.routine
     records["callers_caller"] = base + 0x1A0
@@ -338,7 +339,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
-    """Yield the profile of each rank; rank 0's profile has the summary of all ranks."""
+    """Yield the profile of each rank. The profile of rank 0 includes a summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]
@@ -363,7 +364,7 @@ def _profiles(
 
 
 def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
-    """Return evenly spaced times, each with the number of ranks whose time in MPI is nearest."""
+    """Return evenly spaced times in MPI, each with the number of ranks nearest to it."""
     edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
     nearest = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
     counts = np.bincount(nearest, minlength=_HISTOGRAM_BINS)
@@ -371,7 +372,7 @@ def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
 
 
 def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
-    """Return one rank's calls by routine, and by bin of size for routines that move bytes."""
+    """Return the calls of a rank by routine and, if bytes are moved, by routine and size bin."""
     size = calls.size_bytes
     high = np.array([bin_bounds(size_bytes)[1] for size_bytes in size.tolist()])
     routines: list[CallRow] = []
@@ -389,7 +390,7 @@ def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[
 
 
 def profile_text(profile: MpiProfile) -> str:
-    """Return the file of one rank, without the sections that are off by default."""
+    """Return the profile file of one rank, without sections that are off by default."""
     return "".join(f"{line}\n" for line in _profile_lines(profile))
 
 

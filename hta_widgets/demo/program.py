@@ -1,7 +1,7 @@
-"""The events of one training step: calls of the host, and the work that they enqueue on streams.
+"""The events of one training step: host calls and the device work that they enqueue.
 
-A program has no times: host events begin and end at numbered ticks, whose costs `demo/job.py` turns
-into ns, differently for each rank and step. ::
+A program has no times. Its host events begin and end at numbered ticks, and `demo/job.py` converts
+the costs of ticks to ns, with noise for each rank and step. ::
 
     program = Program()
     with program.op("aten::mm"):  # a host event around the launch
@@ -22,10 +22,10 @@ from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
-DEVICE = -1  #: the stream of waits for all streams
-_SEGMENT_BYTES = 1 << 29  # the caching allocator reserves memory in segments of this size
+DEVICE = -1  #: pseudo-stream of device-wide waits
+_SEGMENT_BYTES = 1 << 29  # size of the segments reserved by the caching allocator
 
-#: Kineto's numbers of runtime calls.
+#: CUPTI callback ids of runtime calls.
 CALLBACKS = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaMemcpyAsync": 41,
     "cudaMemsetAsync": 51, "cudaGraphLaunch": 311, "cudaStreamWaitEvent": 147,
@@ -35,15 +35,15 @@ CALLBACKS = {
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """A call of a process group."""
+    """A collective call of a process group."""
 
-    partition: str  # "world" or "tensor": which process group of each rank
+    partition: str  # the kind of process group: "world" or "tensor"
     name: str  # of c10d
     in_elements: int
     out_elements: int
     dtype: str
     element_bytes: int
-    sequence: int  # position among the partition's collectives of a step
+    sequence: int  # index among the collectives of the partition in a step
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class HostEvent:
     end: int
     external: int  # External id within the step
     correlation: int = -1  # within the step; runtime calls only
-    details: str = ""  # further members of args, as JSON
+    details: str = ""  # more args, as JSON members
     collective: CollectiveCall | None = None
 
 
@@ -68,14 +68,14 @@ class DeviceEvent:
     work: DeviceTask
     stream: int
     call: HostEvent
-    launch: int  # tick at which the call hands the work over
+    launch: int  # tick at which the launch completes
     graph_node: int = -1
-    owner: tuple[str, str] = ("", "forward")  # path of the module that it works for, and phase
+    owner: tuple[str, str] = ("", "forward")  # module path and phase
 
 
 @dataclass(slots=True)
 class Annotation:
-    """The device's side of a host annotation: from the first to the last of its kernels."""
+    """A host annotation on a device stream, from the first of its kernels to the last."""
 
     name: str
     stream: int
@@ -86,7 +86,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class StreamWait:
-    """A record of category cuda_sync: a wait for a stream or the device."""
+    """A cuda_sync record: a wait for a stream or for the device."""
 
     name: str
     stream: int
@@ -95,7 +95,7 @@ class StreamWait:
 
 @dataclass(slots=True)
 class Instant:
-    """An allocation of memory, or a release of a negative size."""
+    """A memory allocation, or a release if the size is negative."""
 
     tick: int
     thread: int
@@ -106,10 +106,10 @@ class Instant:
 
 
 class Item(NamedTuple):
-    """An action on a stream; actions are listed in the order in which the host issues them.
+    """An action on a stream, in the order in which the host issues actions.
 
-    `number` is the device event of a "launch" or "collective", the other stream of a "wait" between
-    streams, or the tick of the host's "sync" with a stream.
+    `number` is the device event of a "launch" or "collective", the awaited stream of a "wait", or
+    the tick at which the host ends a "sync".
     """
 
     kind: str
@@ -119,27 +119,27 @@ class Item(NamedTuple):
 
 @dataclass(slots=True)
 class Program:
-    """The events of one step, in the host's order, at numbered ticks."""
+    """The events of one step at numbered ticks, in host order."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of the ticks of a second thread, which are numbered after the first thread's, and the
-    #: tick of the first at which it starts
+    #: costs of the ticks on a second thread, which follow those of the first thread; the second
+    #: thread starts at the tick `side_anchor`
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
-    #: ticks of the data loader, whose costs vary much more than others
+    #: ticks of the data loader, which have much more noise than others
     noisy: list[int] = field(default_factory=list)
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     waits: list[StreamWait] = field(default_factory=list)
-    #: host events of forward operators and of their backward nodes
+    #: pairs of host events: a forward operator and its backward node
     flows: list[tuple[int, int]] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     collectives: dict[int, CollectiveCall] = field(default_factory=dict)  # by device event
     externals: int = 0
     correlations: int = 0
-    sequences: Counter[str] = field(default_factory=Counter)  # collectives a step, by partition
+    sequences: Counter[str] = field(default_factory=Counter)  # number of collectives by partition
     thread: int = MAIN
     owner: tuple[str, str] = ("", "forward")
     allocated_bytes: int = 0
@@ -147,11 +147,11 @@ class Program:
 
     @property
     def now(self) -> int:
-        """The tick that the host has reached."""
+        """The current tick of the host."""
         return len(self.costs) - 1
 
     def spend(self, cost_ns: float, *, noisy: bool = False) -> int:
-        """Add host time, and return the tick at its end."""
+        """Add host time and return the tick at its end."""
         self.costs.append(cost_ns)
         if noisy:
             self.noisy.append(self.now)
@@ -168,7 +168,7 @@ class Program:
         details: str = "",
         collective: CollectiveCall | None = None,
     ) -> Iterator[int]:
-        """Open a host event around the block; yield its position in `host`."""
+        """Record a host event around the block; yield its index in `host`."""
         self.externals += 1
         index, start = len(self.host), self.spend(400)
         event = HostEvent(name, category, self.thread, start, -1, self.externals)
@@ -181,13 +181,13 @@ class Program:
         event.end = self.spend(after_ns)
 
     def leaf(self, name: str, cost_ns: float = 1_500) -> None:
-        """Add a CPU operator that calls nothing."""
+        """Add a CPU operator without calls."""
         with self.op(name, before_ns=cost_ns):
             pass
 
     @contextmanager
     def annotation(self, name: str, *streams: int) -> Iterator[int]:
-        """Open a user annotation around the block; `streams` get its device annotations."""
+        """Record a user annotation around the block, and its device annotations on `streams`."""
         earlier = len(self.device)
         with self.op(name, category="user_annotation", before_ns=600, after_ns=500) as index:
             yield index
@@ -200,7 +200,7 @@ class Program:
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
-        """Open a Python function around the block, for the work of a module."""
+        """Record a Python function around the block; work in it belongs to the module `path`."""
         outer, self.owner = self.owner, (path, phase)
         with self.op(name, category="python_function", before_ns=700, after_ns=500):
             yield
@@ -208,7 +208,7 @@ class Program:
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
-        """Run the block on another thread, while this one waits for it."""
+        """Run the block on another thread while the current one waits."""
         self.thread, waiting = thread, self.thread
         self.spend(9_000)  # waking a thread
         yield
@@ -224,7 +224,7 @@ class Program:
         return event
 
     def join_thread(self, other: Program, anchor: int) -> None:
-        """Add a thread that starts at tick `anchor`; call this last."""
+        """Add a thread that starts at tick `anchor`; no ticks may be added after this."""
         ticks = len(self.costs)
         self.side_costs, self.side_anchor = other.costs, anchor
         for event in other.host:
@@ -235,13 +235,13 @@ class Program:
         self.externals += other.externals
 
     def launch(self, work: DeviceTask, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
-        """Launch one piece of work."""
+        """Launch a kernel, copy or fill."""
         copying = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}
         call = self._call(copying.get(work.category, "cudaLaunchKernel"), cost_ns)
         self._enqueue("launch", work, stream, call)
 
     def launch_graph(self, works: Sequence[DeviceTask]) -> None:
-        """Launch a captured graph: one call, one correlation, many kernels."""
+        """Launch a captured graph: many kernels with one call and correlation id."""
         call = self._call("cudaGraphLaunch", 11_000)
         for node, work in enumerate(works):
             self._enqueue("launch", work, COMPUTE, call, node)
@@ -255,7 +255,7 @@ class Program:
     def collective(
         self, work: DeviceTask, collective: CollectiveCall, stream: int, annotation: str
     ) -> None:
-        """Run a collective on a communication stream, after the queue of `COMPUTE`."""
+        """Run a collective on a communication stream, after the work queued on `COMPUTE`."""
         with (
             self.op(f"c10d::{collective.name}_", before_ns=4_500, after_ns=1_500),
             self.op("record_param_comms", before_ns=3_500, after_ns=1_200, collective=collective),
@@ -268,24 +268,24 @@ class Program:
             self._call("cudaEventRecord", 700)
 
     def next_sequence(self, partition: str) -> int:
-        """Return the number of the next collective of a partition."""
+        """Return the sequence number of the next collective of a partition."""
         self.sequences[partition] += 1
         return self.sequences[partition] - 1
 
     def wait(self, stream: int, on: int) -> None:
-        """Let a stream wait for the queue of another."""
+        """Make `stream` wait for the work queued on the stream `on`."""
         self._call("cudaEventRecord", 800)
         self._call("cudaStreamWaitEvent", 700)
         self.items.append(Item("wait", stream, on))
 
     def synchronize(self) -> None:
-        """Let the host wait for the whole device."""
+        """Make the host wait for the device."""
         call = self._call("cudaDeviceSynchronize", 2_500)
         self.items.append(Item("sync", COMPUTE, call.end))
         self.waits.append(StreamWait("Context Sync", DEVICE, call))
 
     def read_back(self, work: DeviceTask) -> None:
-        """Copy to pageable memory, which returns when the copy is done, and wait for it."""
+        """Copy to pageable memory, which blocks until the copy is done, and synchronize."""
         call = self._call("cudaMemcpyAsync", 3_000)
         self._enqueue("launch", work, COMPUTE, call)
         self.device[-1].launch = call.start
@@ -294,7 +294,7 @@ class Program:
         self.waits.append(StreamWait("Stream Sync", COMPUTE, call))
 
     def allocate(self, size_bytes: int) -> None:
-        """Allocate memory from the caching allocator, or free it if the size is negative."""
+        """Allocate memory from the caching allocator; free memory if the size is negative."""
         self.allocated_bytes += size_bytes
         reserved = math.ceil(self.allocated_bytes / _SEGMENT_BYTES) * _SEGMENT_BYTES
         address = 0x7F00_0000_0000 + 512 * len(self.instants)

@@ -1,7 +1,7 @@
-"""One step of the made-up job: forward, loss, backward and optimizer of a transformer.
+"""One training step of a transformer: forward, loss, backward and optimizer.
 
-`Operators` adds an operator's calls to the program, and puts its backward half on a tape, which
-`training_step` plays backwards, as autograd does.
+`Operators` adds the calls of operators to a program and their backward functions to a tape. Like
+autograd, `training_step` runs the tape in reverse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hta_widgets.demo.program import (
 )
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
-#: Effect of each change, in the terms of `hta_widgets.diff.changes`.
+#: For each change: the expected row of `hta_widgets.diff.changes`.
 TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
     "fused_kernel": {
@@ -65,7 +65,7 @@ _LOOK_UP = (
     " unsigned int)"
 )
 ExchangeDirection = Literal["gather", "scatter"]
-#: Names of the collective that gathers or scatters a sequence: c10d's, annotation, kernel.
+#: Names of the collectives that gather or scatter a sequence: c10d, annotation, kernel.
 _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
@@ -76,7 +76,7 @@ _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The shape of the model and of the groups that train it."""
+    """The sizes of a model and its process groups."""
 
     layers: int = 12
     width: int = 1024
@@ -84,12 +84,12 @@ class Model:
     batch: int = 1
     tokens: int = 2048  # per sequence
     words: int = 32_000
-    loading_ns: int = 900_000  # until the loader has a batch
-    ranks: int = 8  # in the group that reduces gradients
-    tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
-    modules: bool = False  # whether files have the calls of modules
-    checkpoint: bool = False  # whether layers are recomputed in the backward pass
-    changes: frozenset[ChangeName] = frozenset()  # compared with the usual job
+    loading_ns: int = 900_000  # time to load a batch
+    ranks: int = 8  # size of the groups that reduce gradients
+    tensor_ranks: int = 2  # size of the groups that split sequences; 1: no split
+    modules: bool = False  # record the calls of modules
+    checkpoint: bool = False  # recompute layers in the backward pass
+    changes: frozenset[ChangeName] = frozenset()  # differences from the default job
 
     @property
     def rows(self) -> int:
@@ -106,7 +106,7 @@ class Model:
         weights = self.layers * 12 * self.width**2 + self.width * self.words
         products = 2 * self.rows * weights
         pairs = self.tokens * (self.tokens + 1) // 2
-        # By query and key: 2 FLOPs for the score, 2 for the output, by element of a head.
+        # 2 FLOPs for the score and 2 for the output, for each query, key and head element.
         attention = 2 * self.layers * self.batch * pairs * self.width
         again = products - 2 * self.rows * self.width * self.words + 2 * attention
         return {
@@ -118,16 +118,16 @@ class Model:
 
     @property
     def activation_bytes(self) -> int:
-        """Size in bytes of one activation with the width of the model."""
+        """Size in bytes of an activation with the width of the model."""
         return self.rows * self.width * 2
 
     @property
     def parameters(self) -> int:
-        """Number of weights, without the small ones."""
+        """Number of weights, excluding biases and layer norms."""
         return self.layers * 12 * self.width * self.width + 2 * self.words * self.width
 
 
-#: The model of each kind of job.
+#: Models by kind of job.
 KINDS: dict[JobKind, Model] = {
     "training": Model(),
     "data_loading": Model(loading_ns=60_000_000),
@@ -138,29 +138,29 @@ KINDS: dict[JobKind, Model] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The backward half of a forward operator."""
+    """The backward function of an operator."""
 
-    name: str  # autograd's; empty for a collective, which has no node
-    op: int  # the forward operator, a host event
-    backward: Callable[[], int]  # returns the number of parameters whose gradients it computed
-    module: str = ""  # path of the module that made it
+    name: str  # autograd name; empty for collectives, which have no node
+    op: int  # the host event of the forward operator
+    backward: Callable[[], int]  # returns the number of parameters with new gradients
+    module: str = ""  # path of the module that called the operator
 
 
 @dataclass(slots=True)
 class Operators:
-    """Adds operators to a step's program, and their backward halves to a tape."""
+    """Adds operators to a program, and their backward functions to a tape."""
 
     program: Program
     model: Model
     tape: list[Node] = field(default_factory=list)
-    ready: int = 0  # parameters whose gradients wait for their bucket
-    held: int = 0  # parameters whose gradients are reduced last
+    ready: int = 0  # parameters with gradients that are not yet reduced
+    held: int = 0  # parameters with gradients that are reduced last
     is_again: bool = False  # within the recomputation of a layer
-    again: int = 0  # operators that were recomputed
+    again: int = 0  # number of recomputed operators
 
     @contextmanager
     def module(self, class_name: str, number: int) -> Iterator[None]:
-        """Run the block as the call of a module."""
+        """Run the block as a module call."""
         if not self.model.modules:
             yield
             return
@@ -171,7 +171,7 @@ class Operators:
 
     @contextmanager
     def recomputation(self) -> Iterator[None]:
-        """Run the block as the forward pass of a checkpoint, below a node of autograd."""
+        """Run the block as the recomputed forward pass of a checkpoint."""
         self.is_again = True
         name = "torch/utils/checkpoint.py(1123): recompute_fn"
         top = "Transformer_0" if self.model.modules else ""
@@ -180,9 +180,9 @@ class Operators:
         self.is_again = False
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
-        """Put a node on the tape; its position there is autograd's sequence number."""
+        """Add a node to the tape; its index there is autograd's sequence number."""
         if self.is_again:
-            # The recomputing thread has sequence numbers of its own, so numbers occur twice.
+            # Recomputed operators are numbered separately, so their numbers are not unique.
             self.again += 1
         else:
             self.tape.append(Node(name, op, backward, self.program.owner[0]))
@@ -359,14 +359,14 @@ class Operators:
         return 0
 
     def exchange(self, way: ExchangeDirection) -> None:
-        """Gather or scatter the sequence now, and do the opposite in the backward pass."""
+        """Gather or scatter the sequence, and do the reverse in the backward pass."""
         opposite: ExchangeDirection = "scatter" if way == "gather" else "gather"
         self._exchange(way)
         if not self.is_again:
             self.tape.append(Node("", -1, partial(self._exchange, opposite)))
 
     def _exchange(self, way: ExchangeDirection) -> int:
-        """Add the collective; return 0, as no parameter's gradients are computed."""
+        """Add the collective; return 0, since no gradients are computed."""
         p, m = self.program, self.model
         if m.tensor_ranks < 2:
             return 0
@@ -380,7 +380,7 @@ class Operators:
         return 0
 
     def reduce_gradients(self) -> int:
-        """Reduce one bucket over all ranks, during the rest of the backward pass."""
+        """Reduce a gradient bucket over all ranks, overlapping with the backward pass."""
         p, m = self.program, self.model
         count, self.ready = self.ready, 0
         if count == 0:
@@ -394,14 +394,14 @@ class Operators:
         return 0
 
     def all_reduce(self, count: int) -> None:
-        """Reduce the gradients of some parameters."""
+        """Reduce the gradients of `count` parameters."""
         number = self.program.next_sequence("world")
         call = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
         work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
         self.program.collective(work, call, GRADIENTS, "nccl:all_reduce")
 
     def contiguous(self, size_bytes: int) -> None:
-        """Copy within the device's memory."""
+        """Copy within device memory."""
         p = self.program
         with p.op("aten::contiguous", before_ns=1_400), p.op("aten::clone", before_ns=2_200):
             self._empty(size_bytes)
@@ -411,9 +411,9 @@ class Operators:
 
 
 def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
-    """Return args of an operator: dims of a tensor, dims of a list of tensors, or a value.
+    """Format the inputs of an operator: tensor shapes, lists of tensor shapes, and values.
 
-    Tensors are BF16; `types` has other types by position: ``a1="long int"``.
+    Tensors are BF16. `types` overrides types by position: ``a1="long int"``.
     """
     dims = [[] if isinstance(value, str) else value for value in inputs]
     kinds = [types.get(f"a{index}", _input_type(value)) for index, value in enumerate(inputs)]
@@ -426,7 +426,7 @@ def _input_type(value: list[int] | list[list[int]] | str) -> str:
     if isinstance(value, str):
         scalar = "ScalarList" if value.startswith("[") else "Scalar"
         return scalar if value else ""
-    # Profilers write a list of more than 30 tensors as empty.
+    # Profilers write lists of more than 30 tensors as empty lists.
     is_list = not value or isinstance(value[0], list)
     return "TensorList" if is_list else "c10::BFloat16"
 
@@ -436,10 +436,10 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Return the program of one step, and its number of autograd nodes."""
+    """Return the program of a step, and its number of autograd nodes."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
-    # Weights, gradients and the optimizer's state stay from step to step.
+    # Weights, gradients and optimizer state stay in memory between steps.
     resident_bytes = program.allocated_bytes = 16 * model.parameters
     program.spend(2_000)
     with program.annotation("ProfilerStep#@STEP@", COMPUTE):
@@ -489,7 +489,7 @@ def _forward(operators: Operators) -> None:
             _layer(operators, number)
             if model.checkpoint:
                 _checkpoint(operators, number)
-            # The bucket's gradients are reduced at this point of the backward pass.
+            # The backward pass reduces the gradient bucket here.
             operators.tape.append(Node("", -1, operators.reduce_gradients))
         with operators.module("LayerNorm", 2 * model.layers):
             operators.layer_norm()
@@ -522,7 +522,7 @@ def _layer(operators: Operators, number: int) -> None:
 
 
 def _checkpoint(operators: Operators, number: int) -> None:
-    """Let the layer's last node recompute the layer before its gradients."""
+    """Recompute a layer in the backward pass, before its first gradients."""
     last = operators.tape.pop()
 
     def backward() -> int:
@@ -534,7 +534,7 @@ def _checkpoint(operators: Operators, number: int) -> None:
 
 
 def _loss(program: Program, model: Model) -> None:
-    # The loss is a captured CUDA graph: one launch runs several kernels.
+    # The loss is a captured CUDA graph, which launches several kernels at once.
     rows, logits_bytes = model.rows, model.rows * model.words * 4
     works = [
         elementwise(CAST, logits_bytes * 3 // 2),
@@ -610,7 +610,7 @@ def _read_loss(program: Program) -> None:
 
 
 def _pinner(model: Model) -> Program:
-    """Return the calls of the thread that pins the next batch while this one trains."""
+    """Return the calls of the thread that pins the next batch during training."""
     program = Program(thread=PINNER)
     for _ in range(2):
         with (

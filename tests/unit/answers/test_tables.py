@@ -66,7 +66,7 @@ def test_meanings_come_from_the_docstring():
     names = "job server key iteration node start_ns lag_ns last imposed_wait_ns"
     arrivals = column_meanings("byteps_arrivals", tuple(names.split()))
     assert arrivals["iteration"] == "iteration, from 0 in the file"
-    assert arrivals["lag_ns"] == "after the first"
+    assert arrivals["lag_ns"] == "after the first arrival"
     names = "count communication_ns overlapped_ns exposed_ns overlap_share sum_ns max_ns"
     same = column_meanings("communication_by_group", tuple(names.split()))
     assert same["exposed_ns"] == "the rest"
@@ -128,7 +128,7 @@ def test_tables_of_dumps_are_few(tmp_path, capsys):
     table, _, reasons = capsys.readouterr().out.partition("\nNo data for:\n")
     names = [line.split()[0] for line in table.splitlines()]
     assert names == ["table", "events", "ranks", "collective_hangs", "collective_states"]
-    assert "- critical_path, job_critical_path, rank_clusters: dumps hold no work" in reasons
+    assert "- critical_path, job_critical_path, rank_clusters: dumps contain no host" in reasons
     snapshot = Job.open([str(write_snapshot(tmp_path / "snapshot.pickle"))])
     assert {"step_efficiency", "critical_path"} <= {*reasons_of(list_tables(snapshot))}
 
@@ -336,7 +336,7 @@ def test_names_from_traces_are_no_markup(tmp_path):
         (["table", "{job}", "critical_path"], "critical_path needs rank"),
         (["table", "{job}", "stragglers", "--sort", "nope"], "no column 'nope' to sort by"),
         (["table", "{job}", "stragglers", "--option", "nope=1"], "stragglers takes no nope"),
-        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit takes a number from 0"),
+        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit must be 0 or more"),
         (["table", "{job}", "memory_events", "--query", "step == 1"], "memory_events takes no"),
         (["table", "{job}", "operators", "--query", "nope =="], "the query 'nope ==' does not"),
         (["table", "{job}", "operators", "--ranks", "9"], "no rank 9"),

@@ -95,7 +95,7 @@ def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us,
     after = layered_run(tmp_path / "b", shape, layers=layers, step_us=step_us)
     verdict = judge(diff.compare(before, after), 0.05)
     assert (verdict.outcome, verdict.exit_code) == ("cannot tell", 3)
-    assert verdict.reason.replace("\u202f", " ") == f"a step does other work: {work}"
+    assert verdict.reason.replace("\u202f", " ") == f"the work of a step differs: {work}"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_metrics_are_judged_by_themselves(tmp_path):
     assert verdicts["kernel:^ge"].outcome == "regressed"
     assert verdicts["kernel:^ge"].before == pytest.approx(500_000)
     assert verdicts["kernel:^ge"].after == pytest.approx(600_000)
-    assert "no kernel name of the run before matches 'conv'" in verdicts["kernel:conv"].reason
+    assert "no kernel name in the run before matches 'conv'" in verdicts["kernel:conv"].reason
     assert verdicts["mfu"].outcome == "cannot tell"
 
 

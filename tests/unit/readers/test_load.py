@@ -317,9 +317,7 @@ def test_a_profiler_that_recorded_nothing(torch):
 
 def test_what_takes_no_calls_is_no_executor(write):
     path = write([event()])
-    with pytest.raises(
-        hw.TraceError, match=r"3 is not an executor\. Give an executor of concurrent"
-    ):
+    with pytest.raises(hw.TraceError, match=r"3 is not an executor\. Pass a concurrent"):
         hw.load(path, executor=3)
     with pytest.raises(hw.TraceError, match="not an executor"):
         hw.load(path).on("threads")
