@@ -1,4 +1,4 @@
-"""Damaged files through the whole package: every call succeeds or raises a `TraceError`.
+"""Run the whole package on damaged files: every call succeeds or raises a `TraceError`.
 
 `make fuzz` does the same with new inputs and all steps; see run.py.
 """
@@ -17,11 +17,11 @@ from .inputs import (
 )
 from .journey import journey, run
 
-#: Numbers of inputs by kind; `make fuzz` tries thousands of new ones.
+#: Number of inputs of each kind; `make fuzz` tries thousands of new ones.
 INPUTS, STRUCTURAL, CASES, AT_ONCE = (160, 40, 40, 20) if ALL else (30, 10, 10, 10)
-#: Share of the steps after loading that an input takes; all of them would take minutes.
+#: Share of the steps after loading that are run; all of them would take minutes.
 SHARE = 0.1
-#: Share of the charts that inputs of `FAILED_ONCE` are drawn in; none of them failed in one.
+#: Share of charts drawn for inputs in `FAILED_ONCE`; none of these inputs failed in a chart.
 DRAWN = 1.0 if ALL else 0.2
 
 

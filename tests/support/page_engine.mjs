@@ -9,7 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
-// Who asks for several pages names a bundle, which the first of them builds.
+// A caller that queries several pages passes the path of a bundle, which the first run builds.
 const [page, bundle = join(tmpdir(), `hta-page-engine-${process.pid}.mjs`)] = process.argv.slice(2);
 
 const options = {

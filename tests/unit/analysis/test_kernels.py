@@ -1,4 +1,4 @@
-"""Statistics and hardware counters of kernels, by hand."""
+"""Statistics and hardware counters of kernels, checked by hand."""
 
 from functools import partial
 
@@ -75,7 +75,7 @@ def test_durations_by_rank_put_the_dearest_kernels_first(job):
 
 
 def host_event(name, ts, dur, category="cpu_op", tid=1, **args):
-    """An event of a host thread, times in microseconds."""
+    """Return an event on a host thread, with times in microseconds."""
     return event(category, name, 1000 * ts, 1000 * (ts + dur), pid=7, tid=tid, **args)
 
 
@@ -139,7 +139,7 @@ def test_calls_of_the_driver_count_where_that_makes_the_numbers_equal(tmp_path):
     assert "note" not in frame.attrs
     two = cupti_counters(load(tmp_path, [*OPERATORS, triton, *kernels[:2]]))
     assert two["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu"]
-    # Other numbers of launches are paired as far as they go.
+    # If the numbers of launches differ, as many as possible are paired.
     frame = cupti_counters(load(tmp_path, [*OPERATORS, *kernels]))
     assert frame["launch_id"].tolist()[2] == -1
     assert frame["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu", ""]

@@ -1,4 +1,4 @@
-"""SQL over a job: the same as in pandas, and nothing but its tables."""
+"""SQL on a job: the same results as pandas, and access to its tables only."""
 
 import json
 import re
