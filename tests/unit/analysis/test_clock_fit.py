@@ -29,7 +29,7 @@ def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000
 
 
 def turns(lates, **args):
-    """A collective of 100 µs per millisecond; each ends later by the given number of µs."""
+    """Return a collective of 100 µs per millisecond; `lates` delays their ends, in µs."""
     for k, late in enumerate(lates):
         end = k * 1000 + 100 + late
         yield collective(k * 1000 * US, end * US, seq=k, **args)

@@ -97,7 +97,7 @@ def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
 def test_a_large_share_of_device_time_without_an_operator_is_noted(
     tmp_path, alone_ns, outside_ns, share
 ):
-    """Beside the 50 ns of `LINEAR`: work without a launch, and work launched in no operator."""
+    """Besides the 50 ns of `LINEAR`: work without a launch, and work outside of operators."""
     work = [
         kernel(400, 400 + alone_ns),
         call(210, 215, 9),

@@ -161,7 +161,7 @@ def test_a_selection_without_steps_is_told_from_a_trace_without(job):
 
 
 def steps(*, slow: int = 0):
-    """Two steps of 1000 ns with a data loader, a forward pass within a frame, and noise."""
+    """Return two steps of 1000 ns: a data loader, a forward pass in a frame, other events."""
     for number, at in ((0, 100), (1, 1100)):
         yield mark(f"ProfilerStep#{number}", at, at + 990)
         yield mark("enumerate(DataLoader)#_Iter.__next__", at + 5, at + 50)

@@ -790,7 +790,7 @@ def test_calls_that_launch_kernels_are_not_communication_of_the_host(tmp_path):
 
 
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
-    """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
+    """In steps of 10 ms, 0.3 ms is 3 %, too little for a straggler; 0.08 ms is under 1 %."""
     result = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
     assert result.stragglers == []
     (last,) = result.last_ranks

@@ -1,4 +1,4 @@
-"""HTA's symbol table, parser configuration and helpers for frames."""
+"""HTA's symbol table, parser configuration and frame helpers."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Files with async intervals only, and ends in another order than their begins."""
+"""Files with only async intervals, and ends in a different order than begins."""
 
 from pathlib import Path
 

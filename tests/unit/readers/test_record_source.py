@@ -1,4 +1,4 @@
-"""The file's own bytes of any record, from any place, later."""
+"""Reading the original bytes of any record from any position, later."""
 
 import gzip
 import json
