@@ -12,7 +12,7 @@ TRACES = [
     f"{group}/{folder.name}"
     for group in ("hta_tests", "kineto", "tracelens")
     for folder in sorted((golden.SHARED / "traces" / group).glob("*"))
-    if folder.name != "memory_analysis"  # no trace
+    if folder.name != "memory_analysis"  # contains no trace
 ]
 pytestmark = pytest.mark.skipif(not TRACES, reason=golden.MISSING)
 every_trace = pytest.mark.parametrize("name", TRACES)

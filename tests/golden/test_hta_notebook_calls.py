@@ -306,6 +306,6 @@ def test_no_call_fails(path, include_last, tmp_path):
     analyzer.critical_path_analysis(rank, "", None)
     assert len(analyzer.generate_trace_with_counters(output_dir=tmp_path)) == 1
     if f"{path.parent.name}__{path.name}" in golden.names("call_graph.json"):
-        return  # `test_hta_call_graph`
+        return  # see `test_hta_call_graph`
     CallGraph(t)
     assert {"parent", "depth"} <= set(t.get_trace(rank).columns)

@@ -10,7 +10,7 @@ IDS = [
     if name not in {"heatmap", *WHOLE_JOB_FRAMES, *(panel.id for panel in format_panels())}
 ]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
-#: Of a heatmap.
+#: Number of heatmap bins.
 BINS = 37
 
 

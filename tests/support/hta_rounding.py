@@ -20,7 +20,6 @@ def rounded(traces: TraceSet) -> TraceSet:
 
 
 def _rounded(trace: Trace) -> Trace:
-    """Round one rank."""
     table = trace.table
     base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
     ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])

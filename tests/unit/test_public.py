@@ -131,7 +131,7 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob(
 
 @cache
 def imports(file: str) -> tuple[tuple[str, int], ...]:
-    """Every imported name in full and its line, also in functions and for type checkers only."""
+    """Return imported names with their lines, including those in functions or type checks."""
     return tuple(_find_imports(file))
 
 

@@ -51,8 +51,8 @@ def test_one_gradient_by_hand(load):
     traces = load(
         worker0=[
             stage(None, 0, 100),
-            stage("PUSH", 10, 20),  # queue 10
-            stage("PULL", 35, 40),  # queue 5
+            stage("PUSH", 10, 20),  # waits 10 in the queue
+            stage("PULL", 35, 40),  # waits 5 in the queue
             stage("BROADCAST", 75, 10),  # waits 0 in the queue, so it ends at 85
             stage("PUSH", 12, 30, KEY + 1),
             stage("PULL", 42, 50, KEY + 1),  # ends at 92, so it is the critical one

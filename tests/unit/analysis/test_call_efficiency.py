@@ -72,7 +72,7 @@ def test_a_device_that_is_added_again_has_its_new_peaks(traces):
 
     assert shares() == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
     hw.devices.reset()
-    hw.devices.add("Card", pattern="", bf16=10.0, memory_gb_s=1_000.0)  # still FLOPs limit
+    hw.devices.add("Card", pattern="", bf16=10.0, memory_gb_s=1_000.0)  # FLOPs are still the limit
     assert shares() == {1_000: pytest.approx(0.0524288), 4_000: pytest.approx(0.0131072)}
 
 

@@ -46,7 +46,7 @@ def test_copies_can_be_left_out_and_durations_clipped(job):
     assert frame.attrs["matched"] == {"compute": 5, "communication": 2}
     assert "Memcpy HtoD" not in set(kernel_duration_by_rank(job, include_memory=False)["name"])
     frame = kernel_breakdown(job, window=(5, 40), ranks=[0]).set_index("name")
-    # Members are counted.
+    # Each member counts.
     assert frame.loc["gemm", ["count", "sum_ns", "min_ns"]].tolist() == [3, 5 + 20 + 10, 5]
     assert frame.loc[NCCL, "sum_ns"] == 35
 

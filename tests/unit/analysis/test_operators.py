@@ -111,8 +111,8 @@ def test_a_large_share_of_device_time_without_an_operator_is_noted(
 def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
     events = [
         *LINEAR,
-        kernel(400, 403),  # no launch
-        call(210, 215, 9),  # in no operator
+        kernel(400, 403),  # without a launch
+        call(210, 215, 9),  # outside of operators
         copy(420, 431, launch=None),
         kernel(440, 460, launch=9),
         event("cuda_sync", "Stream Sync", 300, 500, pid=0, tid=7, stream=7),

@@ -79,7 +79,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
     case("diff_changes", {"diff_ns": [1e6, -2e5, 0], "fill": [DELTA[5], DELTA[1], DELTA[3]]},
          ["slower · device and host | removed | moved"]),
     case("diff_changes", {}, words=["2 smaller changes not drawn"], top=1),
-    # One step alone.
+    # A single step.
     case("diff_names", {"diff_ns": [-450, 300, 250], "before_count": [3, 0, 2.5]}),
     case("diff_icicle", {
         # Widths are means of both runs: 400 and 100, with 200 and 100 below the first.

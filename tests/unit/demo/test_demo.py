@@ -50,7 +50,7 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(params=range(RANKS))
 def document(request, demo):
-    """One rank's file."""
+    """The file of one rank."""
     return demo[1][request.param]
 
 

@@ -204,7 +204,7 @@ def test_a_trace_that_comes_later_is_listed_when_it_is_written(write, tmp_path):
     write("b.json", 1, '{"traceEvents": [')
     assert not folder.refresh()
     write("b.json", 2)
-    assert not folder.refresh()  # it still changes
+    assert not folder.refresh()  # the file is still changing
     assert folder.refresh()
     assert listed(folder) == [("b.json", 1), ("a.json", 1)] or listed(folder) == [(".", 2)]
     (tmp_path / "a.json").unlink()

@@ -244,7 +244,7 @@ def test_a_cancel_ends_the_load_and_nothing_else(hosted, endless, in_background)
     page.put(type="text", key="k")
 
     def cancel():
-        page.put(type="cancel", id=2)  # of another request
+        page.put(type="cancel", id=2)  # cancels another request
         host.page().put(type="cancel", id=3)  # from a page that does not wait for this load
         page.put(type="cancel", id=3)
         page.put(type="cancel", id=3)

@@ -859,7 +859,7 @@ def test_gpus_of_two_machines_in_one_export_are_those_of_their_processes(tmp_pat
 
 
 def equal_ids_on_two_machines(path, uuids):
-    """Give the processes of two machines one id and one ordinal; their GPUs have these UUIDs."""
+    """Give the processes of two machines the same id and ordinal, but GPUs with these UUIDs."""
     change(
         two_machines(path),
         *(f"update {table} set {column} = {column} - (1 << 24) where {column} >> 48 = 2"

@@ -157,7 +157,7 @@ def test_devices_by_the_names_of_processes_and_threads(write, case):
         ("NVIDIA driver", ""),
         ("AMD EPYC 9654", ""),
         ("nvidia-smi", ""),
-        ("GPU Process", ""),  # of a browser
+        ("GPU Process", ""),  # a browser's process
         ("Device Manager 2", ""),
     ],
 )

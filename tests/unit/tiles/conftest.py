@@ -129,7 +129,7 @@ def _lateness_of(case, shift):
 
 @pytest.fixture(scope="session")
 def lateness_of():
-    """Make the lateness of a case of the vectors; a rank's own times are less by `shift`."""
+    """Return a function that builds a case's lateness; own times are less by `shift`."""
     return _lateness_of
 
 

@@ -215,7 +215,7 @@ def test_names_of_a_megabyte_are_short_and_stay_different(head, part):
     text = head + part * (10**6 // len(part))
     short = short_name(text)
     assert 0 < len(short) <= 212
-    if len(short) == 212:  # cut
+    if len(short) == 212:  # shortened
         assert short != short_name(f"{text[:2000]}!{text[2001:]}")
     assert len(set(disambiguate([short, short], [text, f"{text}b"]))) == 2
 

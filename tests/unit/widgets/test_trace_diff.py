@@ -406,7 +406,7 @@ def test_other_formats_have_their_own_words_for_kinds(view, tmp_path):
 
 
 def test_classes_are_those_of_tested_changes_by_how_much_they_changed():
-    """``a`` is slower by a third; ``b`` came; what else differs is noise, however much."""
+    """``a`` is a third slower and ``b`` is new; other differences are noise, even large ones."""
     rows = [
         ("a", "cpu", "", 0, 0, "changed", "slower_2"),
         ("k", "compute", "a", 1, 1, "same", "slower_2"),
