@@ -81,7 +81,6 @@ def item(page, name):
 
 
 def choose(page, name, entry):
-    """Choose an entry of a file's context menu."""
     item(page, name).click(button="right")
     page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
 

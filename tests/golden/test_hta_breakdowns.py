@@ -27,9 +27,8 @@ KERNELS = "gpu_kernel_breakdown_all.kernels.csv"
 NO_COPIES = "gpu_kernel_breakdown_nomem.types.csv"
 SHARES = "comm_comp_overlap.csv"
 
-#: The analysis of each file, the key of a row, and our columns by HTA's; HTA's times are in us.
-#: Rows that are empty in the first column count as missing, because HTA also lists rows without any
-#: time.
+#: The analysis of each file, the key of a row, and our columns by HTA's (in us). Rows that are
+#: empty in the first column count as missing, because HTA also lists rows without any time.
 FILES = {
     TEMPORAL: (
         analysis.temporal_breakdown,
@@ -107,8 +106,7 @@ MTIA_TRACE = "hta_tests__mtia_inference_trace"
 TRITON_TRACE = "hta_tests__triton_example"
 DIFF_TEST = "hta_tests__trace_diff__test"
 
-#: All deliberate differences, one line per file: one cell, HTA's value, ours (in us) and the
-#: reason.
+#: All deliberate differences, one per file: a cell, HTA's value, ours (in us) and the reason.
 DIFFERENCES = {
     (ALEXNET, TEMPORAL): ((0, "non_compute_ns"), 55690, 55511, SYNC),
     (EVENT_SYNC, TEMPORAL): ((0, "non_compute_ns"), 7, 2, SYNC),

@@ -124,8 +124,7 @@ def test_queue_length_summary(name):
         times = [time for rank, stream, _, time, _ in steps_of(name) if (rank, stream) == key]
         # Changes at the same instant are in arbitrary order.
         ties = len(times) - len(set(times))
-        # If two of them swap places, one value differs by 2, which changes the mean and the
-        # deviation.
+        # If two of them swap places, one value differs by 2, which changes mean and deviation.
         of_mean, of_std = 2 * ties / len(times), 2 * (ties / max(len(times) - 1, 1)) ** 0.5
         assert row["mean"] == pytest.approx(their["mean"], rel=1e-9, abs=of_mean + 1e-9)
         assert row["std"] == pytest.approx(their["std"], rel=1e-9, abs=of_std + 1e-9)

@@ -74,8 +74,7 @@ def test_sequences_where_hta_fails(name):
         traces, operator, min_pattern_len=1, ranks=traces.ranks[:1], every_depth=True
     )
     assert not ours.empty
-    # Matched by time instead of nesting: kernels whose calls are within an operator on the same
-    # thread.
+    # Matched by time instead of nesting: kernels whose calls overlap an operator on its thread.
     events = trace.events
     calls = events.loc[trace.launch_of[trace.launch_of >= 0]]
     work = events.index[trace.launch_of >= 0]

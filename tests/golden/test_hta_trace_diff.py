@@ -256,8 +256,7 @@ def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
     events = sum(int(count) for count, _ in expected.values()), int(frame.iloc[:, 0].sum())
     differs = DIFFERENCES.get((name, device.name))
     assert events == (differs[:2] if differs else (events[0], events[0]))
-    # HTA rounds both ends of an event inward to whole microseconds, which shortens it by up to 2
-    # us.
+    # HTA rounds both ends of an event inward to whole microseconds, so it loses up to 2 us.
     full = golden.resolution_ns(f"hta_tests__{name}") == 1000
     equal = 0
     for key in expected.keys() & got.keys():

@@ -19,8 +19,7 @@ def cells(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path):
-    # Runs in a separate process: nbclient needs an event loop, and this thread may already have
-    # one.
+    # Runs in a separate process: nbclient needs an event loop, and this thread may have one.
     copy = shutil.copytree(path.parent, tmp_path / "notebooks") / path.name
     script = REPO / "scripts/run_notebook.py"
     result = subprocess.run(

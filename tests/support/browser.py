@@ -60,9 +60,8 @@ class Guard:
         page.on("websocket", lambda socket: self._note(socket.url))
 
     def _note_error(self, error: Error) -> None:
-        # Notebook 7 raises two errors of its own at each start, and JupyterLab removes its splash
-        # screen twice when themes change quickly. Our errors come from Blob URLs, files, or our
-        # extension.
+        # Notebook 7 raises two errors of its own at each start, and JupyterLab one if themes change
+        # quickly. Our errors come from Blob URLs, files, or our extension.
         stack = error.stack or ""
         is_theirs = "/static/notebook/" in stack or "/static/lab/" in stack
         if not is_theirs or "blob:" in stack or "hta-widgets" in stack:
@@ -183,7 +182,6 @@ _COLORS = """el => {
 
 
 def colors_of(stage: Locator) -> set[str]:
-    """Return the colors of all pixels of a stage."""
     return set(stage.evaluate(_COLORS))
 
 

@@ -448,7 +448,6 @@ def mpi_ranks() -> pd.DataFrame:
 
 
 def mpi_message_sizes() -> pd.DataFrame:
-    """Many small messages and few large ones."""
     return table(
         "job rank routine size_lo size_hi calls time_s bytes",
         ("job", 0, "MPI_Allreduce", 5, 8, 900, 0.6, 7_200.0),

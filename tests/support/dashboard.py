@@ -146,7 +146,6 @@ class Dash:
         return started.value.path().read_bytes()
 
     def share(self, text: str) -> None:
-        """Choose an entry of the Share menu."""
         self.root.get_by_role("button", name=re.compile("^Share what")).click()
         self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
 

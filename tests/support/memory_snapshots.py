@@ -20,7 +20,6 @@ def block(address: int, size: int, state: str = "active_allocated", stack: str =
 
 
 def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Return a memory segment that consists of `blocks`."""
     used = sum(each["size"] for each in blocks if each["state"] != "inactive")
     total = sum(each["size"] for each in blocks)
     return {

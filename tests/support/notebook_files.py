@@ -6,7 +6,6 @@ from pathlib import Path
 
 
 def write_notebook(path: Path, cells: Iterable[str]) -> None:
-    """Write a notebook that consists of code cells."""
     code: dict[str, object] = {
         "cell_type": "code",
         "metadata": {},

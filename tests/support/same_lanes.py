@@ -27,7 +27,6 @@ def assert_same_lane(one, other, place="lane"):
 
 
 def fresh_lanes(table):
-    """Rebuild the folded lanes of a table."""
     device = device_rows(table)
     return {ref: folded_lane(table, ref, device) for ref in folded_lanes(table)}
 

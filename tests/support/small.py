@@ -11,7 +11,6 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 
 def event(cat: str, name: str, start: int, end: int, *, pid=0, tid=1, **args: Any) -> dict:
-    """Return a complete event from `start` to `end`."""
     return {
         "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid,
         "ts": start / 1000, "dur": (end - start) / 1000, "args": args,
@@ -31,7 +30,6 @@ def nccl(start: int, end: int, *, stream=20, **args: Any):
 
 
 def copy(start: int, end: int, *, stream=7, **args: Any):
-    """A copy."""
     return kernel(start, end, name="Memcpy HtoD", stream=stream, cat="gpu_memcpy", **args)
 
 

@@ -307,8 +307,7 @@ def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path)
 
 
 def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path):
-    # Each clock is five steps later than the one before, so a shift by five steps would make the
-    # clocks agree.
+    # Clocks of ranks are five steps apart; a shift by five steps would make them agree.
     def rank(number):
         ends = [step * 10_000 + number * 50_000 for step in range(8)]
         return [nccl((end - 100) * US, end * US) for end in ends]

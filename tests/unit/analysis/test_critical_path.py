@@ -184,8 +184,7 @@ def test_a_host_waits_for_the_work_that_ends_last_not_only_for_the_last_launch(
     [(300, 1_950_000, True), (300, 1_800_000, False), (1_500_000, 1_950_000, False)],
 )
 def test_a_thread_waits_for_the_thread_that_launches_for_it(tmp_path, begin, end, waits):
-    # The first thread hands over its work. Other events end too early or fill too little of the
-    # pause.
+    # The first thread hands over its work. Other events end too early or fill too little time.
     result = path(
         tmp_path, step(90, 2_500_000), op(95, 2_000_000, "merge", tid=1),
         op(begin, end, "run", tid=2),

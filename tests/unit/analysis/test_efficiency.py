@@ -401,8 +401,7 @@ def test_args_that_are_not_shapes_are_unknown(tmp_path, dims):
     [
         # (2, 3, 5) × (2, 5, 4): 2 · 2 · 3 · 5 · 4 FLOPs, (30 + 40 + 24) elements of 2 bytes.
         ("aten::bmm", [[2, 3, 5], [2, 5, 4]], [], 240, 188),
-        # Causal attention of 3 tokens has 6 pairs: 2 · 6 · (4 + 4) FLOPs, plus 3 floats of
-        # logsumexp.
+        # Causal attention of 3 tokens: 6 pairs, so 2 · 6 · (4 + 4) FLOPs; 3 floats of logsumexp.
         (
             "aten::_scaled_dot_product_flash_attention",
             [[1, 1, 3, 4]] * 3 + [[]] * 4, ["", "", "", "0.", "True", "False", ""], 96, 108,

@@ -133,8 +133,7 @@ def test_patterns_by_frequency(tmp_path):
     assert found(traces) == [["layer|a|b|c", 2, 60, 200], ["layer|a|c|b|b", 1, 40, 100]]
     assert found(traces, top_k=1) == found(traces)[:1]
     assert patterns(traces) == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]
-    # The first operator has 50 ns in the window, and its kernels at 1110 have 5 ns; all other
-    # kernels start later.
+    # Of the first operator, 50 ns are in the window, and 5 ns of its kernels at 1110.
     cut = found(traces, window=(150, 1115))
     assert cut == [["layer|a|b|c", 2, 5, 150], ["layer|a|c|b|b", 1, 0, 100]]
     two = load(tmp_path, TWICE, TWICE[:7])

@@ -349,8 +349,7 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
 @pytest.mark.parametrize(
     ("name", "call_args", "flops", "size"),
     [
-        # 3 indices into a table of 100 rows, loops of 12 elements; the result is unknown without
-        # loops.
+        # 3 indices into a table of 100 rows; the result is unknown without loops of 12 elements.
         ("triton_poi_fused_embedding_0",
          args(_0=((3,), LONG), _1=((100, 4), FLOAT), _2=((3, 4), FLOAT), _3="12"),
          math.nan, 24 + 48 + 48),

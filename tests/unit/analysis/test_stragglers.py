@@ -406,8 +406,7 @@ def pair_then_all(tmp_path, lates, *, busy=False):
 def test_only_waits_in_which_a_rank_does_nothing_excuse_it(tmp_path):
     assert stragglers(pair_then_all(tmp_path, [2_000])).cause[0] == "waiting elsewhere"
     frame = stragglers(pair_then_all(tmp_path, [2_000], busy=True))
-    # Rank 1 is also 2 000 µs late on its own: if rank 0 were faster, the others would wait for rank
-    # 1.
+    # Rank 1 is 2 000 µs late by itself, too: the others would wait for it if rank 0 were faster.
     assert frame.is_straggler.tolist() == [True, True, False, False]
     # In each of five steps, ranks 2 and 3 wait 2 005 µs and rank 1 waits 5.
     assert frame.lost_ns[0] == frame.imposed_wait_ns[0] == 5 * (2 * 2_005 + 5) * US
@@ -1113,8 +1112,7 @@ def test_compute_hides_waits_but_not_the_transfers_that_they_delay(tmp_path):
             ]  # fmt: skip
     traces = load(tmp_path, *events)
     frame = stragglers(traces)
-    # On time, it would end at 6 900 µs and not delay the others; it delays them by 900 of 10 000
-    # µs.
+    # On time, it would end at 6 900 µs and not delay the others; it delays them by 900 µs.
     assert frame.lost_ns.tolist() == [0, 0, 8 * 3 * 900 * US, 0]
     assert frame.is_straggler.tolist() == [False, False, True, False]
     assert analysis.exposed_waits(traces).exposed_wait_ns.tolist() == [0, 0, 0, 0]

@@ -51,7 +51,6 @@ def in_ns(times_us):
 
 
 def groups_of(reply, key="group"):
-    """Return the ranks by group."""
     groups = {}
     for row in rows(reply):
         groups.setdefault(row[key], set()).add(row["rank"])

@@ -31,7 +31,6 @@ OPTIONS = {"rank": 0, "operator_name": "aten::linear"}
 
 
 def rows_of(envelope):
-    """Return the rows as dicts."""
     names = [column["name"] for column in envelope["columns"]]
     return [dict(zip(names, row, strict=True)) for row in envelope["rows"]]
 

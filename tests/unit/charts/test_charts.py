@@ -558,8 +558,7 @@ LONG = ["x" * 60, "y" * 60, "z" * 60]
          ["add (operator)", "add (x)", "add (compute)"]),
         (["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"],
          ["a (operator)", "a (compute, int)", "a (compute, long)"]),
-        # Within a kind, the first different word is enough; a longer name shows its additional
-        # words.
+        # Within a kind, the first different word is enough; a longer name shows its extra words.
         (["add"] * 3, [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)],
          ["compute"] * 3, ["add (float, 1)", "add (Half)", "add (float, 2)"]),
         (["a", "a"], ["f", "f<int>"], None, ["a", "a (int)"]),

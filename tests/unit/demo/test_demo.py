@@ -50,7 +50,6 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(params=range(RANKS))
 def document(request, demo):
-    """The file of one rank."""
     return demo[1][request.param]
 
 

@@ -32,8 +32,7 @@ def test_bubbles_of_every_stage_and_step(pipeline):
         stage = truth["stages"][row["stage"]]
         assert [row[name] for name in names] == [stage[name] for name in names]
     assert len(frame) == truth["ranks"] * truth["steps"]
-    # By hand: the last stage waits for three forward passes, three backward passes and six
-    # messages.
+    # By hand: the last stage waits for three forward and three backward passes and six messages.
     assert truth["stages"][3]["bubble_ns"] == 3 * 40_000 + 3 * 80_000 + 6 * 5_000
 
 

@@ -118,8 +118,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
         "by 40 ns: that time counts for the later step only"
     ]
     assert hd.findings(diff) == []
-    # A step inside another: the rest of the outer step, after the inner one, belongs to the inner
-    # one.
+    # A step inside another: the rest of the outer step counts for the inner one.
     within = hd.compare(apart, side((0, 200), (50, 100)))
     assert times(hd.waterfall(within)) == expected
     assert hd.steps(within)["after_ns"].tolist() == [50, 150]
@@ -151,8 +150,7 @@ def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     before = side((1200, 2200), (2210, 3200), (3210, 4200))
     after = side((1200, 2400), (2410, 3600), (3610, 4800))
     diff = hd.compare(before, after)
-    # Each step lasts from the end of one kernel to the end of the next; the first starts at its
-    # copy at 1050.
+    # Each step lasts until a kernel ends; the first starts at its copy at 1050.
     assert diff.before.windows[0].tolist() == [[1050, 2200], [2200, 3200], [3200, 4200]]
     assert hd.steps(diff)["after_ns"].tolist() == [1350, 1200, 1200]
     # The first kernel hides the third copy.

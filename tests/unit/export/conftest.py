@@ -28,7 +28,6 @@ def trace_file(tmp_path):
 
 @pytest.fixture
 def load():
-    """Load without a progress bar."""
     return lambda source: hw.load(source, progress=False, cache=False)
 
 

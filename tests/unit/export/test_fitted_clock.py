@@ -95,7 +95,6 @@ def times_of(traces, rank):
 
 
 def by_time_without(records):
-    """Return the records without their times, and the times."""
     rest = [{key: value for key, value in record.items() if key != "ts"} for record in records]
     return rest, [record.get("ts") for record in records]
 

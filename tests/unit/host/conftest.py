@@ -72,7 +72,6 @@ def hosted(monkeypatch):
 
 @pytest.fixture
 def in_background():
-    """Run a function in another thread once a condition is true."""
     threads = []
 
     def start(condition, function):

@@ -171,8 +171,7 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     result = headline(traces)
     assert not hw.analysis.stragglers(traces).is_straggler.any()
     assert [finding for finding in result.findings if finding.kind == "waiting"] == []
-    # Between arrivals, all ranks compute for 8 700 µs in equally many kernels, so no cause is
-    # stated.
+    # Between arrivals, all ranks compute 8 700 µs in as many kernels, so no cause is stated.
     text = "Rank 2 arrives last at 8 of 8 collectives; compute hides all waits."
     assert (text in said(traces)) == named
     assert ranks_named(result) == ({2} if named else set())

@@ -30,8 +30,7 @@ def traces(tmp_path):
 
 
 def test_memory_before_the_ring_counts(traces):
-    # 4,500 bytes are in use at the end and the events add up to −500, so 5,000 were in use at the
-    # start.
+    # At the end 4,500 bytes are in use, −500 by the events, so it was 5,000 at the start.
     memory = analysis.memory_events(traces)
     assert memory["total_allocated_bytes"].tolist() == [7000, 9500, 7500, 6500, 7000, 4500]
     assert set(memory["total_reserved_bytes"]) == {7000}

@@ -38,7 +38,6 @@ def lines(order="<"):
 
 @pytest.fixture
 def load(tmp_path):
-    """Return a function that writes and loads a timeline."""
 
     def _load(contents, name="42.trc"):
         (tmp_path / name).write_bytes(contents)

@@ -37,7 +37,6 @@ def load(path, **options):
 
 @pytest.fixture
 def opened(tmp_path):
-    """`opened(data)` loads a profile."""
     return lambda data, **options: load(
         write_profile(tmp_path / "node0.xplane.pb", data), **options
     )

@@ -137,7 +137,6 @@ def put(value, path, new):
 
 
 def args_of(traces):
-    """Return the args of all events by rank."""
     return {rank: [trace.args(row) for row in range(len(trace))] for rank, trace in traces.items()}
 
 
@@ -257,8 +256,7 @@ def test_false_values_of_a_manifest_are_refused_or_answered(store, tmp_path):
     forged = Forged(store, tmp_path / "a")
     original = json.dumps(forged.body)
     for count, path in enumerate(list(leaves(forged.body))[1:]):
-        # In `make test`, each field takes a third of them, in rotation; one goes through more
-        # calls.
+        # In `make test`, each field takes a third of them in rotation; one goes through more calls.
         values = NASTY if ALL else NASTY[count % 3 :: 3]
         longest = count // 3 % len(values)
         for place, nasty in enumerate(values):

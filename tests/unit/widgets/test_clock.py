@@ -153,8 +153,7 @@ def test_a_view_of_the_whole_job_still_shows_it(job):
 
 def test_the_events_that_a_view_shows_are_exported_with_recorded_times(job, tmp_path):
     view = hw.Timeline(job, clock="fitted")
-    # The first collective of both ranks on the fitted clock. On the recorded one, rank 1 has none
-    # there.
+    # The first collective of both ranks on the fitted clock; the recorded one has none of rank 1.
     ends = view.traces.events().query("kind == 'communication'").eval("start_ns + dur_ns")
     end = int(ends.min())
     view.select(start_ns=end - 100, end_ns=end)

@@ -36,7 +36,6 @@ def bundle(view):
 
 
 def texts_of(html):
-    """Return the texts in the picture of the HTML."""
     (data,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     return list(ET.fromstring(base64.b64decode(data)).itertext())
 
