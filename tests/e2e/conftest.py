@@ -194,7 +194,7 @@ def perfetto(perfetto_url, new_context):
 
     `perfetto.query(sql)` queries the last opened trace.
     """
-    # No guard here: Perfetto's page requests its user's account and gets no reply.
+    # Not guarded, because Perfetto's own page requests user data (and gets no reply).
     page = new_context().new_page()
 
     def open_trace(path):

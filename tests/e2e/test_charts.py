@@ -118,7 +118,7 @@ def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colors(page, tmp_
     compute = tuple(bytes.fromhex(charts.LIGHT.kind["compute"][1:]))
     column = [picture.getpixel((200, down)) for down in range(picture.height)]
     assert column.count(compute) == 1024
-    # Between the middle of the scale, where the other bars end, and the end of this bar.
+    # A column beyond the middle of the scale, where all other bars end.
     beyond = [picture.getpixel((420, down)) for down in range(picture.height)]
     assert beyond.count(compute) == 1
 
@@ -149,7 +149,7 @@ def pixels_of(page):
 
 
 def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, tmp_path):
-    # Neither the font's width nor the column's is what the charts assume.
+    # Neither the font nor the column has the width that charts assume.
     page.set_viewport_size({"width": 900, "height": 900})
     many = pd.concat([frames.launches()] * 785, ignore_index=True)
     for width in (None, 480):

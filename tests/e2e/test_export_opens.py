@@ -94,7 +94,7 @@ def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):
 
 
 def test_arrows_leave_from_launches(shared, perfetto, tmp_path):
-    """The file has two notations for thread ids; a part of it has only one."""
+    """The file mixes two notations of thread ids; an exported part uses only one."""
     traces = hw.load(shared / "traces" / RESNET, progress=False)
     report = export_trace(traces, tmp_path / "window.json", list(_windows(traces))[1])
     perfetto(report.path)

@@ -78,7 +78,7 @@ def answers_alone(page, known):
 def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
     page = notebook(probe)
     expected = holding_data(page)
-    # A running cell may not block replies, as newer kernels reply meanwhile.
+    # Newer kernels reply while a cell is running.
     process = kernel.value("os.getpid()")
     os.kill(process, signal.SIGSTOP)
     try:
@@ -101,7 +101,7 @@ def test_a_kernel_that_died(request, fixture, kernel, probe):
     page = request.getfixturevalue(fixture)(probe)
     expected = holding_data(page)
     kernel("threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()")
-    # JupyterLab starts another kernel, which does not know this view.
+    # JupyterLab starts another kernel, without this view.
     page.wait_for_function("liveProbe.state().status === 'none'", timeout=60_000)
     answers_alone(page, expected)
     # A server cannot end a kernel that is about to start.

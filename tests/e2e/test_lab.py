@@ -336,7 +336,7 @@ def test_what_does_not_open_says_why(browse, lab, files, screenshot):
     expect(view).to_contain_text(re.compile(r"Reading [1-9].* of"))
     screenshot(page, "lab_loading")
     view.get_by_role("button", name="Cancel").click()
-    # Not the error for a file that ends in whitespace.
+    # Canceling prevents the error about a file that ends in whitespace.
     expect(view).to_contain_text("Cancelled.", timeout=30_000)
     (files / "long.trace.json.gz").unlink()
 

@@ -92,7 +92,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
 
     def is_in_window(selector):
         expect(page.locator(selector).first).to_be_visible()
-        # Pages scroll and shrink to opened content one frame later.
+        # The page scrolls to opened content and shrinks one frame later.
         wait_until(
             page,
             lambda: (
@@ -368,7 +368,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
 
 
 def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, screenshot):
-    """Ranks are in two rows, rank 5 alone; the button, `U` and undo affect the whole page."""
+    """Two rows, one of them for rank 5; the button, `U` and undo affect the whole page."""
     others = [rank for rank in job.ranks if rank != 5]
     view = hw.Dashboard(job, folded=True)
     page.set_viewport_size({"width": 1440, "height": 1000})

@@ -418,7 +418,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
         " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
     )
 
-    # Alignment set in Python reaches the page; unlinked sides move independently.
+    # An alignment set in Python reaches the page; unlinked sides move independently.
     kernel("view.align = 'collectives'")
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()

@@ -1,4 +1,4 @@
-"""Generated jobs with known clocks, arrivals, straggler and straggler cost."""
+"""Generated jobs with known clocks, arrivals, stragglers and straggler costs."""
 
 import json
 

@@ -1,6 +1,6 @@
 """Calls from HTA's published notebooks, with only the import changed; they run on every trace.
 
-Those of trace_diff_demo are in `test_hta_trace_diff`, the filters in `unit/compat/test_filters`.
+Calls from trace_diff_demo are in `test_hta_trace_diff`, filters in `unit/compat/test_filters`.
 """
 
 import os

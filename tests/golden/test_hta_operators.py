@@ -1,4 +1,4 @@
-"""Differences between HTA's kernels of operators and ranges and ours, and analyses HTA lacks.
+"""Kernels of operators and ranges that differ from HTA's, and analyses that HTA lacks.
 
 `test_hta_facade` compares all other numbers of these files.
 """

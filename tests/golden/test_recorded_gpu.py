@@ -41,7 +41,7 @@ def test_coalesced_sends_match_nothing():
 
 
 def test_messages_include_the_sends_of_batches():
-    """Per step a rank sends 1 MiB to the next rank in a batch and 256 KiB to all others."""
+    """In each step, a rank sends 1 MiB to the next in a batch, and 256 KiB to all others."""
     dash = hw.Dashboard(hw.load(DATA / "p2p"), panels=["messages"])
     frame = dash.panel_frame("messages")
     kib = frame.pivot_table("bytes", "rank", "peer", "sum", fill_value=0) / 1024

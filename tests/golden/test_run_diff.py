@@ -12,7 +12,7 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 
-#: Pairs of runs, of which one calls an operator more often.
+#: Pairs of runs that differ in the number of calls of an operator.
 CASES = golden.GOLDEN.parent / "cases/diff-gone"
 
 needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
@@ -63,7 +63,7 @@ RECORDINGS = golden.GOLDEN / "efficiency/recorded"
 
 
 def moved(document, what):
-    """Change a recording in place to that of the same program with its code at other lines."""
+    """Rewrite a recording in place as if its code had moved to other lines."""
     for event in document["traceEvents"]:
         name = event["name"]
         if event.get("cat") != "python_function":

@@ -95,7 +95,7 @@ def test_the_path_is_the_longest_phase_of_each(job):
     summary = job_path_summary(frame).groupby("bound_by", observed=True)["dur_ns"].sum()
     assert summary["gpu_compute_bound"] == sum(max(phase) for phase in phases)
     assert summary.get("gpu_communication_bound", 0) == sum(transfers)
-    # Each phase of the path is on a slowest rank, and so is the end.
+    # In each phase, the path is on one of the slowest ranks, and so is its end.
     compute = frame[frame["bound_by"] == "gpu_compute_bound"]
     for phase, rank, dur in zip(phases, compute["rank"], compute["dur_ns"], strict=True):
         assert phase[rank] == max(phase) == dur

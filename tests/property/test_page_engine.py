@@ -490,7 +490,7 @@ def test_an_export_from_a_page_loads_again(tmp_path, paired):
         stated = flows.source_record >= 0
         inside += int((member[flows.source] & member[flows.target] & stated).sum())
     assert sum(map(len, again.values())) == reply["events"]
-    # The file states what it is a part of and has the arrows with both ends in it.
+    # The file states that it is a part, and contains the arrows with both ends inside.
     assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
     assert again[0].stated_work_ns is not None
     assert reply["flows"] >= inside > 0

@@ -30,7 +30,7 @@ _TABLES = {
 def write_ascend_database(
     path: Path, *, rank: int = 0, late_ns: int = 0, marks: bool = True
 ) -> Path:
-    """Write one step: a matrix product, a copy, and an all-reduce with one end on all ranks."""
+    """Write one step: a matrix product, a copy, and an all-reduce that ranks end together."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:

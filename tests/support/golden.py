@@ -22,7 +22,7 @@ LISTED = {
     "runFunction - job_prep_and_submit_for_execution",
 }  # fmt: skip
 
-#: Reason for which tests of these numbers are skipped.
+#: Reason for skipping tests without reference numbers.
 MISSING = f"no reference numbers at {GOLDEN}: set HTA_SHARED to the folder that holds golden/"
 
 

@@ -12,7 +12,7 @@ from hta_widgets.trace.traceset import TraceSet
 def rounded(traces: TraceSet) -> TraceSet:
     """Return the events with starts rounded up and ends rounded down to microseconds, as floats.
 
-    HTA rounds files that have any fraction of a microsecond. All other files stay unchanged.
+    HTA rounds times in files that contain fractions of a microsecond, and no others.
     """
     if min((trace.resolution_ns for trace in traces.values()), default=1000) >= 1000:
         return traces

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hta_widgets.readers.load import read_trace
 
-#: Environment variable with the name of a file that the dying process creates.
+#: Environment variable with the path of a file that the dying process creates.
 FLAG = "HTA_WIDGETS_TEST_FLAG"
 
 

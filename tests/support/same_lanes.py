@@ -32,7 +32,7 @@ def fresh_lanes(table):
 
 
 def assert_kept_lanes_are_right(table):
-    """Compare the lanes stored with a table with its events; return the number of stored lanes."""
+    """Compare the stored lanes of a table with its events; return the number of stored lanes."""
     remaining = stored_lanes(table)
     if remaining:
         fresh = fresh_lanes(table)

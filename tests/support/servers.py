@@ -42,7 +42,7 @@ class Lab:
         return json.loads(body) if body else None
 
     def end_sessions(self, *, kept: bool = False) -> None:
-        """End kernels so that the next test imports modules afresh; `kept`: the shared ones."""
+        """End kernels, so that modules are imported afresh; with `kept`, only the shared ones."""
         for session in self.api("sessions"):
             if session["path"].startswith("kept-") == kept:
                 self.api(f"sessions/{session['id']}", "DELETE")

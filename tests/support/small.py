@@ -40,7 +40,7 @@ def call(start: int, end: int, launch=None, *, name="cudaLaunchKernel", tid=1, *
     return event("cuda_runtime", name, start, end, pid=10, tid=tid, **args)
 
 
-#: The time at which jobs that state a base time start.
+#: Start time in ns of jobs with a base time.
 EPOCH_NS = 1_700_000_000_000_000_000
 
 #: A host event at time 0, so that times in frames are those written in the test.

@@ -19,8 +19,7 @@ ODD_PHRASES = re.compile(
 #: Number of lines with such a phrase. The number may only fall.
 ODD_LINES = 13
 
-# Package hosts are configured on each machine. They are assembled here so that this file does not
-# contain them either.
+# Each machine configures its package hosts. They are assembled so that this file omits them.
 HOSTS = [
     ".".join(parts)
     for parts in (

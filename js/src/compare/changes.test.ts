@@ -220,7 +220,7 @@ describe("the list of changes", () => {
     );
     expect(spreadText(steps)).toMatch(/^A step: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
     expect(spreadText(swapSides(steps))).toMatch(/^A step: 22\.0.µs ± 2\.83.µs → 11\.0/);
-    // The sentence above gives the verdict; two on one page could differ.
+    // The sentence above gives the verdict, and a second one could differ.
     expect(spreadText(steps)).toMatch(/deviation of 2 steps \(p\u00a00\.03\)\.$/);
     expect(spreadText(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
   });

@@ -51,9 +51,9 @@ def test_one_gradient_by_hand(load):
     traces = load(
         worker0=[
             stage(None, 0, 100),
-            stage("PUSH", 10, 20),  # waits 10 in the queue
-            stage("PULL", 35, 40),  # waits 5 in the queue
-            stage("BROADCAST", 75, 10),  # waits 0 in the queue, so it ends at 85
+            stage("PUSH", 10, 20),  # queued for 10
+            stage("PULL", 35, 40),  # queued for 5
+            stage("BROADCAST", 75, 10),  # not queued, so it ends at 85
             stage("PUSH", 12, 30, KEY + 1),
             stage("PULL", 42, 50, KEY + 1),  # ends at 92, so it is the critical one
             stage("BROADCAST", 94, 3, KEY + 1),  # ends at 97
@@ -143,7 +143,7 @@ def call(name, traces, **narrowed):
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"byteps_clock"}))
 def test_parts_add_up(name, job):
-    """For rows of one rank, single ranks together give the same rows as all ranks at once."""
+    """If each row belongs to one rank, single ranks add up to the frame of all ranks."""
     full = call(name, job)
     if "rank" not in full or name == "byteps_pulls":  # depends on other workers' pulls
         return

@@ -44,7 +44,7 @@ def test_offsets_of_one_group(tmp_path):
     assert frame.collectives.tolist() == [9, 9, 9, 9]
     assert frame.part.tolist() == [0, 0, 0, 0]
     assert frame.drift_ppm.isna().all()
-    # Ranks 1 to 3 end 250, -180 and 40 µs off, and so on.
+    # The ends of ranks 1 to 3 are off by 250, -180 and 40 µs, and so on.
     assert frame.recorded_residual_ns[1] > 200 * US
     assert "note" not in frame.attrs
     # Ranks without a common group are compared through other ranks.
@@ -185,7 +185,7 @@ def test_no_event_comes_to_lie_before_zero(tmp_path):
     fitted = traces.with_clock("fitted")
     assert fitted.start_ns == 0
     assert traces[0].start_ns == 0
-    # All ranks are moved, rank 0 by the offset of the origin.
+    # All ranks are shifted, rank 0 by the offset of the origin.
     assert fitted[0].start_ns == clock_fit(traces).origin_offset_ns > 0
     assert collectives(traces, clock="fitted").equals(collectives(fitted))
     assert collectives(fitted, clock="host").equals(collectives(traces))

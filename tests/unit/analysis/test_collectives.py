@@ -295,7 +295,7 @@ def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path)
     # The events of ranks 2 and 3.
     assert frame.attrs["matched"]["unmatched"] == 24
     assert "24 events have no match on another rank" in frame.attrs["note"]
-    # One of twenty that does not fit does not invalidate the others.
+    # One mismatch in twenty does not invalidate the others.
     ends = [k * 1_000 + k * k * 10 for k in range(20)]
     first, second = (
         [nccl((end - 50) * US, end * US) for end in own]
@@ -336,7 +336,7 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
         return sum(compared)
 
     few, many = pairs(20_000), pairs(40_000)
-    # Comparing all pairs for all shifts would take 300 million, then four times as many.
+    # All pairs for all shifts would be 300 million, then four times as many.
     assert few < 20_000 * 64 * 8
     assert many / few < 2.5
 

@@ -81,7 +81,7 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
         (235, 65, NCCL, COMM),
     ]
     assert result["stream"].tolist() == [-1, 7, 7, 7, 7]
-    # Unless the call took until the stream was idle, as the first launch of a module does.
+    # Not if the call lasted until the stream was idle, like the first launch of a module.
     result = path(
         tmp_path, step(90, 150), call(100, 110, 1), call(110, 400, 2),
         kernel(130, 230, launch=1), kernel(410, 500, launch=2, name="relu"),
@@ -468,6 +468,6 @@ def test_a_wait_for_work_that_is_not_in_the_file_is_no_work_of_the_host(tmp_path
     causes = by_cause(result)
     assert causes["cpu_blocked"] >= 9 * ms
     assert CPU not in causes
-    # Waits while the device mostly works and short waits are unchanged.
+    # Short waits, and waits while the device mostly works, are unchanged.
     result = path(tmp_path, step(0, ms), call(0, 900_000, name=name))
     assert by_cause(result)[CPU] == 900_000

@@ -1,4 +1,4 @@
-"""Differences between operators and kernels, counted by hand."""
+"""Differences in operators and kernels between two traces, counted by hand."""
 
 import pytest
 from support import recorded, small

@@ -111,7 +111,7 @@ def triton_experts(up_grid, down_grid, *, prefix="_", gate="_swiglu"):
         (32, (1748, 912), 4, 5888),  # 38 = 32 + (128 - 32) // 16 tiles, times 46 and 24
         (2, (368, 192), 4, 5888),  # 8 pairs, fewer than experts
         (32, (646, 912), 4, 2176),  # 17 tiles of columns
-        (31, (1748, 912), 0, 0),  # in 128 to 143, 4 · 31 = 124 is missing
+        (31, (1748, 912), 0, 0),  # 128 to 143 contains no multiple of 31
         (4, (1748, 912), 0, 0),  # 32 to 35 experts per token
         (32, (1749, 912), 0, 0),  # not a multiple of 38 tiles
     ],
@@ -348,7 +348,7 @@ def test_the_note_names_unknown_devices_and_those_without_a_name(tmp_path):
         ("AMD Instinct MI250X/MI250", 104, 64.0, "MI210; MI250, one GCD", 1),
         ("AMD Instinct MI250X/MI250", 110, 64.0, "MI250X, one GCD", 1),
         ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", 60, 39.4, "H100 SXM", 60 / 132),
-        # Different devices whose names begin like listed ones.
+        # Other devices whose names start like listed names.
         ("NVIDIA GeForce RTX 3090 Ti", 84, 23.7, "", 1),
         ("NVIDIA GeForce RTX 5090 D", 170, 31.8, "", 1),
         ("NVIDIA L40", 142, 44.5, "", 1),

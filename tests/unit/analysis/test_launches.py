@@ -77,7 +77,7 @@ def test_copies_can_be_left_out_and_a_window_selects_and_cuts_nothing(job):
 
 def test_outliers_by_kernel(job, tmp_path):
     frame = launch_outliers(job, runtime_cutoff_ns=30, launch_delay_cutoff_ns=40)
-    # calls of at most 30: 1, 3, 4, 5; none launches less, the graph (3) 50 in 30, the copy's 10
+    # calls of at most 30: 1, 3, 4, 5, none with less device time (graph: 50, copy: 10)
     columns = ["outlier", "rank", "kernel", "count", "launches"]
     assert sorted(frame[columns].to_numpy().tolist()) == [
         ["late start", 0, NCCL, 1, 1],
@@ -124,7 +124,7 @@ def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_pa
     rest = analysis.kernel_breakdown(traces, selection="prelaunched == False")
     assert rest.sum_ns.tolist() == [600]
     assert analysis.temporal_breakdown(traces, window=(300, 400)).attrs["note"].startswith("1 of")
-    # Files without launches do not have such figures.
+    # Files without launches lack these figures.
     traces = load(tmp_path, [kernel(0, 200), kernel(300, 400)])
     assert not traces[0].prelaunched.any()
     assert "note" not in analysis.temporal_breakdown(traces).attrs
@@ -134,7 +134,7 @@ def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_pa
 def queues(tmp_path):
     # stream 7:  +100 +120 -130 -200       +300 (two of a graph) -320 -340
     # stream 0:       +150 -150 (starts as it is launched)
-    # stream 9: according to its clock, a kernel starts before its call and never waits
+    # stream 9: a kernel that seems to start before its call never waits
     rank = [
         call(100, 110, 1), kernel(130, 190, launch=1),
         call(120, 125, 2, name="cudaMemcpyAsync"), copy(200, 210, launch=2),

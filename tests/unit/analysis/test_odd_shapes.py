@@ -126,7 +126,7 @@ def test_peaks_are_known_or_a_note_says_that_they_are_not(tmp_path, name):
 
 
 def test_a_slice_has_a_part_of_the_peaks(tmp_path):
-    """14 of 108 units, so a bandwidth of 264.3 of 2039 GB/s."""
+    """14 of 108 units give a bandwidth of 264.3 of 2039 GB/s."""
     row = hw.devices.of(load_on(tmp_path, DEVICES["a MIG slice"], job(PRODUCT))).iloc[0]
     assert (row["scaled"], row["certainty"]) == (14 / 108, "uncertain")
     assert row["memory_gb_s"] == pytest.approx(264.3, abs=0.1)

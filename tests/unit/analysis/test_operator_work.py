@@ -143,7 +143,7 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         # Each element holds two values, so 16 elements per row are 32 values.
         ("aten::_scaled_mm", args(_0=((4, 16), FP4), _1=((16, 16), FP4), _2=((4, 2), E4M3),
          _3=((16, 2), E4M3), _6="15"), 64 + 256 + 8 + 32 + 128),
-        # The result is FP8; then AMD's form, which has fewer number formats.
+        # The result in FP8, then in AMD's variant of FP8.
         ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="24"),
          128 + 512 + 16 + 64 + 64),
         ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="26"),

@@ -197,7 +197,7 @@ def test_clocks_share_what_does_not_depend_on_them(stored):
     assert matching(moved).collective is matching(stored).collective
     times = analysis.collectives(stored, clock="fitted")
     pd.testing.assert_frame_equal(analysis.collectives(moved), times)
-    # A subset is another set, which lacks other ranks.
+    # A subset is another set, without the other ranks.
     assert moved.subset(ranks=[0, 1]).memo == {}
 
 

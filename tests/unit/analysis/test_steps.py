@@ -119,7 +119,7 @@ def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     clusters = analysis.rank_clusters(job)
     assert clusters["step_ns"].tolist() == pytest.approx([8100 / 4, 8100 / 4])
     assert clusters["own_ns"].tolist() == pytest.approx([7500 / 4, 8100 / 4])
-    # Both depend on the whole job, not on the selected ranks or window.
+    # Both analyses use the whole job, not only the selected ranks or window.
     alone = step_times(job, ranks=[1], window=(1000, 2000))
     assert cells(alone, "own_ns") == {(1, 0): (800,), (1, 1): (0,), (1, 2): (800,)}
 

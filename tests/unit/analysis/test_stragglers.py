@@ -423,7 +423,7 @@ def test_an_excuse_ends_when_the_others_have_caught_up(tmp_path):
 
 
 def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
-    """Gradients are reduced in three parts; its pair makes rank 0 2 000 µs late for all.
+    """Gradients are reduced in three parts; rank 0 is 2 000 µs late because of its pair.
 
     Ranks 2 and 3 have finished computing when rank 0 arrives for the first part. Their next parts
     follow in stream order, each only 960 µs before rank 0's.
@@ -802,7 +802,7 @@ def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
 
 
 def test_one_long_wait_does_not_hide_who_is_always_last(tmp_path):
-    """In steps of 10 ms, rank 2 is 10 µs late, once 3.9 ms: 4.3 of 410 ms."""
+    """In steps of 10 ms, rank 2 is 10 µs late and once 3.9 ms, in total 4.3 of 410 ms."""
     delays = [[0, 0, 3_900, 0]] + [[0, 0, 10, 0]] * 40
     (last,) = straggler_report(job(tmp_path, delays, before=longer)).last_ranks
     assert (last.rank, last.last, last.collectives) == (2, 41, 41)
@@ -838,7 +838,7 @@ def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
-    """One clock is an hour ahead, which does not add to the duration of 80 ms."""
+    """One clock is an hour ahead, which must not count toward the run of 80 ms."""
     traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
     path = Path(traces[rank].path)
     document = json.loads(path.read_text())
@@ -938,11 +938,11 @@ def test_edges_are_rounded_down_and_lose_nothing(pair):
     ("delays", "late"),
     [
         ([[0, 1_500, 0, 1_490, 0, 0]] * 4, [1, 3]),
-        # They take turns at being last, so each is charged with half of the waits.
+        # Two ranks take turns at being last, so each is charged with half of the waits.
         ([[0, 900, 0, 0, 0, 890], [0, 890, 0, 0, 0, 900]] * 3, [1, 5]),
         # A rank that is half as late would delay the others if the last rank were on time.
         ([[0, 1_500, 0, 700, 0, 0]] * 4, [1, 3]),
-        # It is not named if this costs the others less than 5 %.
+        # The second rank is not named if it costs less than 5 %.
         ([[0, 1_500, 0, 300, 0, 0]] * 4, [1]),
     ],
 )

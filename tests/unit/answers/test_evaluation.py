@@ -1,4 +1,4 @@
-"""A script puts 40 questions on demo jobs to the tools; truth files hold the answers.
+"""A script asks the tools 40 questions about demo jobs; truth files hold the answers.
 
 Each question takes one call with a reply of at most `MAX_REPLY` bytes. The script reads the answer
 from the columns, as a model would, and compares it with the changes made to the job.

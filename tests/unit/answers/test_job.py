@@ -12,7 +12,7 @@ from hta_widgets.analysis.cross_rank import clock_fit
 from hta_widgets.answers.job import on_view_clock
 from hta_widgets.readers import cache
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 
 @pytest.fixture(autouse=True)

@@ -216,7 +216,7 @@ def test_runs_without_steps_have_no_step_time(tmp_path):
     verdict = judge(both, 0.05)
     assert (verdict.exit_code, verdict.steps, verdict.before) == (3, 0, None)
     assert verdict.text == "Cannot tell: step time; the runs have no steps to compare."
-    # Five kernels of half a step, from 3 µs after the first step starts.
+    # Five kernels that take half of a step each.
     assert judge(both, 0.05, "kernel:gemm").before == pytest.approx(2_500_000)
 
 

@@ -370,7 +370,7 @@ def test_work_that_moves_into_operators_makes_their_caller_no_faster(tmp_path, t
 
     sides = [job(eager=True), job(eager=False)]
     table = hd.changes(hd.compare(*(sides[::-1] if turned else sides)))
-    # The range itself takes at most 20 µs in one run; in the other, 100 µs of a shorter total.
+    # The range itself takes up to 20 µs in one run, and 100 µs in the other, which is shorter.
     assert "aten::mm" in table["name"].tolist()
     assert not table["change"].isin(["slower", "faster"]).any()
 

@@ -125,7 +125,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     # A step has the same time if it is compared alone.
     alone = hd.compare(apart, overlapping, steps={1: 1})
     assert hd.steps(alone)["after_ns"].tolist() == [80]
-    # 200..240 is work of the last step, but outside of all steps unless that ends later.
+    # 200..240 is work of the last step, but outside of all steps unless this step ends later.
     later = hd.compare(apart, side((0, 100), (100, 250)))
     assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
     assert [caution.text.replace("\u202f", " ") for caution in later.cautions] == [

@@ -93,7 +93,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert list(tables) == ["waterfall", "steps", *(f"byteps_{name}" for name in names)]
     workers = tables["byteps_workers"].set_index("worker")
     assert workers["after_straggler"].tolist() == [False, True]
-    # It comes 12 ms late, plus up to 2 ms.
+    # The worker comes 12 to 14 ms late.
     assert 11e6 < workers["diff_step_ns"].min() < workers["diff_step_ns"].max() < 14.5e6
     assert (tables["byteps_lag"]["after_straggler"].sum()) == 1
     assert len(tables["byteps_tensors"]) == 12

@@ -1,4 +1,4 @@
-"""Runs from other profilers than PyTorch's, from two profilers, and from inference engines."""
+"""Runs from profilers other than PyTorch's, from two profilers, and from inference engines."""
 
 import pytest
 from support.nsight_export import MS, write_export

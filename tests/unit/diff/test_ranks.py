@@ -150,7 +150,7 @@ def meeting_job(tmp_path, ranks, steps, work_ns, *, idle_ns=lambda *_: 100_000):
 
 @pytest.mark.parametrize(("slow_rank", "factor"), [(1, 1_000), (0, 600)])
 def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor):
-    """The times that two hosts load data in three steps are from the same distribution."""
+    """The data loading times of two hosts in three steps come from the same distribution."""
 
     def side(*loading):
         return meeting_job(
@@ -165,7 +165,7 @@ def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor
 
 
 def test_a_rank_of_many_is_named_after_three_steps(tmp_path):
-    """Times vary by 1 %, so the p-value of 12 % is 0.001."""
+    """Times vary by 1 %, so a change of 12 % has a p-value of 0.001."""
     scatter = (-9_000, 0, 9_000, -9_000)
 
     def side(rank_3_ns):
@@ -247,7 +247,7 @@ def test_a_late_rank_without_a_file_before_is_in_the_first_sentence(tmp_path):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
-    """Its device waits in the collective instead of idling before its kernel."""
+    """The rank's device waits in the collective instead of idling before its kernel."""
 
     def idle_ns(rank, number):
         return (200_000 if rank == ahead else 300_000) + 300 * (number % 3)

@@ -67,7 +67,7 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     assert [caution.text for caution in diff.cautions] == [f"{expected}, {calls}"]
     assert hd.compare(job(tmp_path, 0), two).cautions[0].text.startswith("1 rank against 2: ")
     # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle time, both
-    # sides add up to 300; if two parts end in one half, the first is rounded up.
+    # sides add up to 300; of two halves, the first is rounded up.
     result = hd.waterfall(diff).set_index("cause")
     assert result.loc["compute", ["before_ns", "after_ns"]].tolist() == [8, 5]
     assert result.loc["idle", ["before_ns", "after_ns"]].tolist() == [292, 295]
@@ -192,7 +192,7 @@ def test_nothing_to_compare(tmp_path):
     ]
     for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
         each_finding, text = hd.compare(*sides), f"no events in {word}"
-        # It has no device work either, which is not reported.
+        # The missing device work is not reported separately.
         assert [caution.kind for caution in each_finding.cautions if caution.kind != "steps"] == [
             "empty"
         ]

@@ -20,7 +20,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine, TileEngine
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ ARGUMENTS = {
     "critical_path": {"rank": 1},
     "frequent_kernel_sequences": {"operator_name": "aten::mm"},
 }
-#: These work on frames, files or two sets, or return a set.
+#: Functions that work on frames, files or two sets, or return a set.
 OTHERS = {
     "critical_path_summary", "diff_ops", "job_path_summary", "memory_timeline", "mpi_compare",
     "path_selection", "with_counters", "with_critical_path",

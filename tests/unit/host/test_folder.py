@@ -1,4 +1,4 @@
-"""Jobs and files in a folder, what pages may open of it, and traces added later."""
+"""Jobs and files in a folder, what pages may open, and traces added later."""
 
 import asyncio
 import json

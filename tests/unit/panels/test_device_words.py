@@ -13,7 +13,7 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.headline import headline
 from tests.support import small
 
-#: The word, and the device work that implies it (name and category).
+#: The word, then the name and category of device work that implies it.
 JOBS = {
     "GPU": ("GPU 0", "kernel"),
     "NPU": ("NPU 3", "kernel"),

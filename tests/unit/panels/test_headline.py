@@ -154,7 +154,7 @@ def test_the_headline_states_which_part_of_the_waiting_is_for_the_late_rank(tmp_
 
 @pytest.mark.parametrize(("late_us", "named"), [(300, True), (80, False)])
 def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, late_us, named):
-    """In steps of 10 ms, rank 2 computes longer than the others, which compute on meanwhile."""
+    """In steps of 10 ms, rank 2 computes longer than the others, which keep computing."""
     ranks = []
     for rank in range(4):
         late = late_us if rank == 2 else 0
@@ -171,7 +171,7 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     result = headline(traces)
     assert not hw.analysis.stragglers(traces).is_straggler.any()
     assert [finding for finding in result.findings if finding.kind == "waiting"] == []
-    # Between arrivals, all ranks compute 8 700 µs in as many kernels, so no cause is stated.
+    # Between arrivals, all ranks compute 8 700 µs in equally many kernels: no cause is stated.
     text = "Rank 2 arrives last at 8 of 8 collectives; compute hides all waits."
     assert (text in said(traces)) == named
     assert ranks_named(result) == ({2} if named else set())
@@ -658,7 +658,7 @@ def test_bus_bandwidth_where_communication_leads(tmp_path):
     text = said(small.load(tmp_path, all_reduces()))  # in 40 µs
     assert "; all-reduce of 4.00 MB at 100 GB/s bus bandwidth, waits included. " in text
     both = [all_reduces(rank=rank, late_us=20) for rank in (0, 1)]
-    # The 20 µs start when the last rank arrives.
+    # The transfer takes 20 µs from the last arrival.
     assert "; all-reduce of 4.00 MB at 200 GB/s bus bandwidth. " in said(
         small.load(tmp_path, *both)
     )

@@ -32,7 +32,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def load_one(write):
-    """Write and load one trace; return it and its problems, except that its rank is a guess."""
+    """Write and load one trace; return it and its problems without the guess of its rank."""
 
     def _load(contents, name="trace.json", **top):
         traces = hw.load(write(contents, name, **top), progress=False)

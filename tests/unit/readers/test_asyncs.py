@@ -1,4 +1,4 @@
-"""Files with only async intervals, and ends in a different order than begins."""
+"""Files with async intervals only, and interval ends in another order than starts."""
 
 from pathlib import Path
 

@@ -168,7 +168,7 @@ def test_interleaved_requests_are_paired_first_in_first_out(write):
     ]
     for column in ("pid", "tid"):
         assert events[column].unique().tolist() == [str(key)]
-    # The excerpt lacks the begin of the first request and the end of the last.
+    # The excerpt lacks the start of the first request and the end of the last.
     result = traces.problems
     assert result["count"][result["kind"] == "unpaired"].tolist() == [1, 1]
 

@@ -24,7 +24,7 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 
 

@@ -243,7 +243,7 @@ def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
 
 
 def _bare_entries(number):
-    """Return entries before PyTorch 2.3: numbers in `seq_id`, times in µs, no group name."""
+    """Return entries from before PyTorch 2.3: numbers in `seq_id`, times in µs, no group name."""
     keys = ("frames", "record_id", "pg_id", "profiling_name", "input_sizes", "state", "retired")
     states = ["completed", "completed", "started"][:number]
     whole = [entry("0", place + 1, state) for place, state in enumerate(states)]

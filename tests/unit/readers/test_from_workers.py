@@ -1,4 +1,4 @@
-"""Results of workers are passed in files, or sent if files are not possible."""
+"""Workers pass results in files, or send them if files are not possible."""
 
 import concurrent.futures
 import contextlib

@@ -1,4 +1,4 @@
-"""Impossible times do not reach the figures, and are reported with number, name and place."""
+"""Impossible times are left out of the figures and reported with number, name and place."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Executors, progress, what is kept of a file, and profilers that are still in memory."""
+"""`load`: executors, progress, what is kept of a file, and profilers still in memory."""
 
 import errno
 import importlib
@@ -34,7 +34,7 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 
 @pytest.fixture

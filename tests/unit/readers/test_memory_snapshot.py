@@ -30,7 +30,7 @@ def traces(tmp_path):
 
 
 def test_memory_before_the_ring_counts(traces):
-    # At the end 4,500 bytes are in use, −500 by the events, so it was 5,000 at the start.
+    # 4,500 bytes are in use at the end. The events add up to −500, so it was 5,000 before.
     memory = analysis.memory_events(traces)
     assert memory["total_allocated_bytes"].tolist() == [7000, 9500, 7500, 6500, 7000, 4500]
     assert set(memory["total_reserved_bytes"]) == {7000}

@@ -149,7 +149,7 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
 @pytest.mark.parametrize(
     ("old", "new", "kind", "count", "words"),
     [
-        # The bytes lack messages of two gigabytes.
+        # Messages of two gigabytes are missing from the byte counts.
         ("MPI_Isend                       100 ", "MPI_Isend                       102 ",
          "overflow", 2, "MPI_Isend"),
         # Values that no program can reach are unknown.

@@ -23,7 +23,7 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-loading = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+loading = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 TRACE = json.dumps({"traceEvents": [event(), event("b", 5)]})
 
 

@@ -1,4 +1,4 @@
-"""Devices of other tools than Kineto count separately, and so do ranks merged into a file."""
+"""Devices of tools other than Kineto count separately, and so do ranks merged into a file."""
 
 import json
 from collections import Counter

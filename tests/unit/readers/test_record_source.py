@@ -1,4 +1,4 @@
-"""Reading the original bytes of any record from any position, later."""
+"""The original bytes of any record can be read later."""
 
 import gzip
 import json

@@ -192,7 +192,7 @@ def test_false_positions_of_records_in_a_cache_are_not_used(cached, tmp_path):
     assert len(original) == 15
     for count, (name, values) in enumerate(original.items()):
         forgeries = (values - 10**9, values + 10**9, values[::-1], values[1:], values / 2)
-        # In `make test`, each column takes one or two of them, in rotation.
+        # In `make test`, each column takes one or two forgeries, in rotation.
         for forgery in forgeries if ALL else forgeries[count % 3 :: 3]:
             forged.columns[name] = forgery
             traces = load_forged(path, entry, forged)
@@ -226,7 +226,7 @@ def test_false_texts_are_refused_or_answered(name, store, tmp_path):
 def test_false_fields_of_tracks_are_refused_or_answered(store, tmp_path):
     tracks = json.loads(bytes(Forged(store, tmp_path / "a").columns["tracks"].data))
     for place in range(len(tracks[0])):
-        # In `make test`, each field takes a third of them, in rotation.
+        # In `make test`, each field takes a third of the values, in rotation.
         for count, nasty in enumerate(NASTY if ALL else NASTY[place % 3 :: 3]):
             shutil.rmtree(tmp_path / "a")
             forged = Forged(store, tmp_path / "a")
@@ -256,7 +256,7 @@ def test_false_values_of_a_manifest_are_refused_or_answered(store, tmp_path):
     forged = Forged(store, tmp_path / "a")
     original = json.dumps(forged.body)
     for count, path in enumerate(list(leaves(forged.body))[1:]):
-        # In `make test`, each field takes a third of them in rotation; one goes through more calls.
+        # In `make test`, each field takes a third of the values; one goes through more calls.
         values = NASTY if ALL else NASTY[count % 3 :: 3]
         longest = count // 3 % len(values)
         for place, nasty in enumerate(values):

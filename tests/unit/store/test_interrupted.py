@@ -138,7 +138,7 @@ def test_a_killed_cache_write_is_not_seen(traces, job, tmp_path, monkeypatch):
 
 
 def test_two_that_save_at_once_leave_the_store_of_one(traces, tmp_path, monkeypatch):
-    """One stops when its files but not its manifest are in place; these files must stay."""
+    """One writer stops with its files in place but without a manifest; the files must stay."""
     pytest.importorskip("fcntl")
     path = tmp_path / "both.store"
     traces.save(path)

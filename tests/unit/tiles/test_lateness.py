@@ -45,7 +45,7 @@ def lateness():
 
 
 def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
-    """Drawn and added waits are those of `exposed_waits` and the heatmap."""
+    """The waits drawn and added up equal those of `exposed_waits` and the heatmap."""
     traces = small.load(
         tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]
     )

@@ -1,4 +1,4 @@
-"""Arrivals in bins, compared with vectors that the page's engine is tested with, too."""
+"""Arrivals in bins, compared with vectors that also test the page's engine."""
 
 import json
 from pathlib import Path

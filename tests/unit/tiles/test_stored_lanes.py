@@ -22,7 +22,7 @@ from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
 pytestmark = pytest.mark.slow
 
-loading = importlib.import_module("hta_widgets.readers.load")  # the package shadows it
+loading = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 COLUMNS = ("lanes.ns", "lanes.rows", "lanes.kinds")
 

@@ -1,4 +1,4 @@
-"""A kernel with a name of a megabyte takes few steps, and the name is short where it is shown."""
+"""A kernel name of 1 MB takes few steps, and is shortened where it is shown."""
 
 import json
 import random

@@ -488,7 +488,7 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     changes = answers.frame("changes@1")["columns"]
     row = changes["name"].index("aten::gelu")
     before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})[0]["events"]
-    # Half as often as on both ranks in the test above.
+    # Half as many as on both ranks in the test above.
     assert len(before) == len(after) == 12 * 3 * 2
     assert {rank for rank, _ in before + after} == {1}
     tree = answers.frame("icicle@1")["columns"]
@@ -497,7 +497,7 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     calls = pairs[(pairs["name"] == "aten::gelu") & (pairs["before_rank"] == 1)]
     assert 0 < len(reply[0]) <= len(calls)
     assert {rank for rank, _ in reply[0] + reply[1]} == {1}
-    # Such a call belongs to that node in every tree that the page shows.
+    # The call belongs to this node in every tree on the page.
     request = {"op": "partner", "of": 0, "rank": 1, "id": reply[0][0][1]}
     of_all, of_pair = (answers.answer({**request, **more})[0] for more in ({}, {"pair": 1}))
     assert of_pair["node"] == node
