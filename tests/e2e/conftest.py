@@ -88,7 +88,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """The files of a job of eight ranks, of which the sixth is slow."""
+    """The files of a job of eight ranks; the sixth is slow."""
     path = tmp_path_factory.mktemp("job") / "demo"
     write_demo(path, ranks=8, steps=3, seed=0, events_per_step=900)
     return path

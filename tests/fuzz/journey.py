@@ -1,4 +1,4 @@
-"""The steps of a user with a trace set, and conditions that hold for any file contents."""
+"""What a user does with a trace set, and conditions that hold for any file contents."""
 
 from __future__ import annotations
 

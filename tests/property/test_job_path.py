@@ -1,4 +1,4 @@
-"""Job paths of random jobs, compared with a plain account of which rank was waited for."""
+"""Job paths of random jobs, compared with a plain list of the ranks waited for."""
 
 import tempfile
 from pathlib import Path

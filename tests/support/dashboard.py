@@ -125,7 +125,7 @@ class Dash:
 
     @property
     def selection(self) -> Selection | None:
-        """Return the selection in the offered code; None if there is no code yet."""
+        """Return the selection in the offered code; None before any code is offered."""
         match = re.search(r"traces(\.with_clock\(.\w+.\))?\.select\(.*\)", self.code, re.DOTALL)
         return eval(match[0], {"traces": self.traces, "hw": hw}) if match else None
 

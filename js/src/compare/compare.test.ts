@@ -381,7 +381,7 @@ test.each([
   ],
   [[90, 100], [100, 130], ["slower"]],
   [[90, 100], [80, 90], ["faster"]],
-  // Enough ranks that each cell stands for several, of which one is drawn.
+  // Too many steps to draw: each has a cell, and only one is drawn.
   [Array(13).fill(100), [90, ...Array(12).fill(130)], ["faster", "slower"]],
 ])("the legend of steps has the directions from %j to %j: %j", async (before, after, expected) => {
   const strip = new Strip(contextOf({}), () => {});

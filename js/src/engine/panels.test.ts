@@ -135,7 +135,7 @@ test("times of each set of kinds, and of no other kinds", () => {
 });
 
 describe("queues", () => {
-  // Two wait from 1 on, one from 3 to 6; at 6, another one enters before this one leaves.
+  // Two kernels wait from 1 on, one from 3 to 6; at 6, another one enters before this one leaves.
   const rank = rankOf([
     [3, 5, 0, 0, 1],
     [6, 8, 0, 1, 2],

@@ -188,7 +188,7 @@ def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
         ("aten::_flash_attention_forward",
          {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_7": "0.", "_8": "True",
           "_13": ((2,), INT)}, "data-dependent"),
-        # The window of efficient attention uses a different format.
+        # Efficient attention has a window argument of its own.
         ("aten::_efficient_attention_forward",
          {"_8": "0.", "_9": "1", "_10": "True", "_13": "4"}, "arguments of an unknown version"),
         # An AITER version with an additional number before the flags.

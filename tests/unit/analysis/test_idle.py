@@ -292,7 +292,7 @@ def test_a_wait_before_the_next_launch_is_for_work_outside_of_the_file(tmp_path,
             call(end + 50, end + 60, 2), kernel(end + 100, end + 200, launch=2),
         ]  # fmt: skip
 
-    # 500 ms, of which the device works 0.5 us.
+    # 500 ms; the device works for 0.5 us.
     blocked = load(tmp_path, rank(500_000_000))
     after = {"host_nothing": 50, "launch_call": 10, "launch_latency": 40}
     assert causes(blocked) == {"unrecorded": 499_999_000, **after}

@@ -93,7 +93,7 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         ("_C::gptq_gemm", args(_0=X, _1=PACKED, _2=ZEROS, _3=SCALES, _4=((32,), INT), _5="True",
          _6="4"), 256 + 256 + 16 + 64 + 128 + 128),
         ("_C::machete_mm", args(_0=X, _1=PACKED, _2="4", _3="15", _4=SCALES), 256 + 256 + 64 + 128),
-        # Three versions of Marlin, none of which reads the workspace.
+        # Three versions of Marlin. None of them reads the workspace.
         ("_C::marlin_gemm", args(_0=X, _1=((2, 32), INT), _2=SCALES, _3=((128,), INT), _4="4",
          _5="16", _6="32"), 256 + 256 + 64 + 128),
         ("_C::gptq_marlin_gemm",

@@ -297,7 +297,7 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     assert data[2].tolist() == ["0 · 0", "0 · 1", "0 · 2", "0 · 3"], "all"
     heads = figure.xaxis[0].major_label_overrides
     assert list(heads.values()) == ["tensor", "data ?", "all"]
-    # The time of the ranks in a group is at the right.
+    # The time of a group's ranks is shown at the right.
     assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
     assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
     text = words_of(figure)

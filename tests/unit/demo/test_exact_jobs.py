@@ -1,4 +1,4 @@
-"""Figures of small jobs, compared with their truth exactly."""
+"""Figures of small jobs, compared exactly with the known truth."""
 
 import json
 

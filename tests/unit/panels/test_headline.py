@@ -50,7 +50,7 @@ def test_the_slow_rank_of_a_demo_job(tmp_path):
 
 @pytest.fixture(scope="module")
 def slow_job(tmp_path_factory):
-    """A job of 4 ranks, of which rank 3 is slow."""
+    """A job of 4 ranks; rank 3 is slow."""
     folder = tmp_path_factory.mktemp("slow") / "job"
     write_demo(folder, ranks=4, steps=4, seed=4, straggler=3, factor=1.4, events_per_step=900)
     return folder

@@ -1,4 +1,4 @@
-"""Cached copies: the same data, faster, and never from another file."""
+"""Cached copies return the same data faster, and never that of another file."""
 
 import dataclasses
 import errno

@@ -134,7 +134,7 @@ def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
     assert not view.undo()
     assert view.redo()
     assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
-    # The page undoes and redoes steps of both sides, each of which remains one step.
+    # The page undoes and redoes steps of both sides; each remains one step.
     for way in ("undo", "redo"):
         for timeline in view.sides:
             getattr(timeline.state, way)()
