@@ -1,7 +1,7 @@
 """Breakdowns of device time that differ from HTA's on purpose.
 
-They are tested twice. With our rules, each difference is listed in a table with its reason. With
-HTA's rounding and its event classes, the numbers must be equal.
+Each breakdown is tested twice. With our rules, each difference is listed in a table with its
+reason. With HTA's rounding and its event classes, the numbers must be equal.
 """
 
 import functools
@@ -162,7 +162,7 @@ def classes():
         taxonomy.add("compute", "^event_", category="mtia_ccp_events")
         taxonomy.add("compute", "^triton_", category="cpu_op")
         if file == TEMPORAL:
-            # Such waits are busy time, but not compute.
+            # In HTA, these waits are busy time, but not compute.
             taxonomy.add("memory", "", category="cuda_sync")
         if not file.startswith("idle"):
             taxonomy.add("compute", "^Stream Wait Event$", category="cuda_sync")

@@ -100,8 +100,8 @@ RANGES = (
     "iteration",
 )  # fmt: skip
 
-#: For each file: the call, the key columns, half a unit of HTA's last digit and, if not all columns
-#: are compared, those that are.
+#: For each file: the call, the key columns, half a unit of HTA's last digit and, unless all columns
+#: are compared, the compared ones.
 FILES = {
     "temporal_breakdown.csv": (
         lambda facade: facade.get_temporal_breakdown(visualize=False), "rank", 0.00501),

@@ -23,7 +23,7 @@ def test_the_rank_that_slept_is_the_straggler():
 
 
 def test_coalesced_sends_match_nothing():
-    """These kernels record neither group nor peers, unlike those of all other collectives."""
+    """The kernels of all other collectives record a group or peers, but these do not."""
     frame = analysis.collectives(hw.load(DATA / "p2p"))
     assert frame.attrs["matched"] == {
         "communication": 42,

@@ -1,5 +1,5 @@
-// Answers requests from what a saved page holds, as its own script would: one JSON request per line.
-//   node page_engine.mjs PAGE.html < requests > replies
+// Answers requests (one JSON object per line) from a saved page's data, with the page's own code.
+// Usage: node page_engine.mjs PAGE.html < requests > replies
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";

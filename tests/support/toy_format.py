@@ -1,6 +1,6 @@
 """A minimal format: text with one line ``rank start_us dur_us name`` per event.
 
-It is the example in docs/formats.md, and tests register it.
+The format is the example in docs/formats.md, and tests register it.
 """
 
 from pathlib import Path

@@ -81,7 +81,7 @@ def test_the_path_changes_over_where_the_last_rank_arrives(job):
 
 def test_a_window_starts_in_what_runs_at_its_end(job):
     frame = job_critical_path(job, window=(300, 650))
-    # Rank 0 ended the last event and is in a collective, in which it waits.
+    # Rank 0 ended the last event and is waiting in a collective.
     assert adds_up(frame)
     assert frame.attrs["span_ns"] == (300, 650)
     later = job_critical_path(job, window=(400, 800))

@@ -118,7 +118,7 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
 def test_a_costly_rank_of_a_time_line_is_stated_even_if_it_may_be_chance(tmp_path):
     """Because of the single all-reduce of 40 bytes, the run has only one step.
 
-    In 42 ms, the other ranks wait 1.2 ms for rank 1 five times.
+    In a run of 42 ms, the other ranks wait five times for rank 1, 1.2 ms each.
     """
     rounds = [(0, 8), (10, 8), (20, 40), (30, 8), (40, 8)]
     traces = line(

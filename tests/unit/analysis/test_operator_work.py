@@ -171,7 +171,7 @@ def test_products_of_libraries(name, call_args, size):
 
 @pytest.mark.parametrize("rows", [(4, 32), (2, 2, 32)])
 def test_weights_of_onednn_have_no_strides(rows):
-    """They are transposed to (32, 16), with a scale and a zero point per column."""
+    """The weights are transposed to (32, 16), with a scale and a zero point per column."""
     places = {"_0": (rows, BYTE), "_1": "0.1", "_2": "3", "_3": ((32, 16), "signed char"),
               "_4": ((16,), FLOAT), "_5": ((16,), INT), "_6": ((16,), FLOAT), "_7": "1.",
               "_8": "0", "_9": "15"}  # fmt: skip

@@ -168,7 +168,7 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
         assert len(rows)
         result = event_args(trace, rows, COMMUNICATION_KEYS)
         assert result == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
-        # This does not read records of the files.
+        # Reading the args does not read records of the files.
         assert not trace.source._blocks.values()
         others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
         assert others == event_args(in_memory[rank], np.arange(20), COMMUNICATION_KEYS)

@@ -35,7 +35,7 @@ def profiler_step(step):
 def job(tmp_path, delays, *, ranks=4, before=idling, has_calls=True):
     """Load steps in which every rank computes, waits in an all-reduce, and continues.
 
-    `delays` holds how late each rank is in each step, in µs. `before` returns the work on the
+    `delays` gives the lateness of each rank in each step, in µs. `before` returns the work on the
     device and host in that time.
     """
     events = [[] for _ in range(ranks)]
@@ -360,7 +360,7 @@ def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
                            seq=step, correlation=number + 1),
             ]  # fmt: skip
     frame = stragglers(load(tmp_path, *events))
-    # By definition, the imposed wait of rank 0 includes that of all four ranks ...
+    # By definition, rank 0 imposes the waits of all four ranks ...
     assert frame.imposed_wait_ns.tolist() == [5 * (5 + 2 * 2_005) * US, 5 * 2_000 * US, 0, 0]
     # ... but rank 1 is the one that costs time.
     assert frame.is_straggler.tolist() == [False, True, False, False]
@@ -831,7 +831,7 @@ def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late
                                ranks=(0, 1, 2, 3), seq=8 * step + number + 1)
                 )  # fmt: skip
     (last,) = straggler_report(load(tmp_path, *ranks)).last_ranks
-    # It is last by chance at a quarter of the other collectives.
+    # The rank is last by chance at a quarter of the other collectives.
     assert (last.rank, last.last, last.collectives) == (late, 8 + 2 * followers, 8 + 8 * followers)
     assert last.cause == "slower kernels"
 

@@ -116,7 +116,7 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     full = json.dumps(
         {"distributedInfo": {"rank": 0}, "traceEvents": [event("op", i) for i in range(100)]}
     )
-    # Its name sorts first, but the copy is incomplete.
+    # The copy's name sorts first, but the copy is incomplete.
     write(full[: len(full) // 4], "a.json")
     write(full, "b.json")
     traces = hw.load(tmp_path)

@@ -105,7 +105,7 @@ def test_two_jobs_have_its_table(jobs):
 def test_two_jobs_have_its_finding(jobs):
     findings = diff.findings(diff.compare(*jobs))
     total = next(finding for finding in findings if finding.kind == "total")
-    # 5 and 9 - 4 + 4 µs on each of two ranks.
+    # 5 µs, then 9 - 4 + 4 = 9 µs, on each of two ranks.
     assert total.text == "b differs most in total: 10.0\u202fµs → 18.0\u202fµs."
     assert (total.before, total.after, total.diff_ns) == (10_000, 18_000, 8000)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 #: Share of the charts that are drawn; their analyses already refuse most forgeries.
 DRAWN = 1.0 if ALL else 0.2
 TOO_LOW, TOO_HIGH = -(2**31), 2**31 - 1
-#: Columns whose length determines that of others, or is not checked.
+#: Columns whose length sets the length of others or is not checked.
 UNCOUNTED = ("lanes.", "args.", "comm.record", "records.first")
 #: Misplaced JSON.
 NASTY = (None, -1, 2**62, 2**70, 1.5, "x", [], {}, [[]], True)

@@ -119,7 +119,7 @@ def test_counters(ask, lane):
     assert (low[9], high[9]) == (5, 5)
     assert (low[48], high[48]) == (5, 9)
     assert (low[97], high[97]) == (9, 9)
-    assert np.isnan(low[98])  # data of the rank ends at 100 µs
+    assert np.isnan(low[98])  # the rank's data ends at 100 µs
 
 
 def test_too_much_at_once(ask, scene):

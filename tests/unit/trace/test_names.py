@@ -163,7 +163,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
             ),
             "gelu_backward",
         ),
-        # Names that only begin like those of a library.
+        # Names that start like a library's names.
         ("ampere_something_else", "something_else"),
         ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
         ("PyTorch Profiler (0)", "PyTorch Profiler (0)"),
