@@ -182,7 +182,7 @@ def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
 
 
 def same_ribbons(pair, rng):
-    """Compare arrivals of all and some ranks in windows of all lengths; return those of the job."""
+    """Compare arrivals of all and some ranks in windows of any length; return the job's."""
     low, high = pair.low, pair.high
     numbers = [rank["rank"] for rank in pair.scene["ranks"]]
     for _ in range(12):

@@ -9,9 +9,7 @@ import { RowsDrawing } from "./rows";
 
 const NOTHING: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
-/**
- * Return the number of outlines in a chart with one outlined bar per rank and one in its legend.
- */
+/** Count the outlines in a chart with one outlined bar per rank and one in the legend. */
 function outlineCount(rows: number): number {
   const ranks = Array.from({ length: rows }, (_, rank) => rank);
   const sameForAll = (value: number): number[] => ranks.map(() => value);

@@ -60,10 +60,7 @@ async function draw(events: GivenEvent[], given: Drawing = {}) {
   };
 }
 
-/**
- * Return how close a pixel is to the kernel color: 0 at the lane color, 1 at the kernel color. Only
- * the channel that differs most counts.
- */
+/** Return how close a pixel is to the kernel color: 0 at the lane color, 1 at the kernel color. */
 function coverage(pixel: number): number {
   const lane = rgb(theme.lane).r;
   const kernel = rgb(theme.kind.compute).r;
