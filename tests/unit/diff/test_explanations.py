@@ -292,7 +292,7 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     assert kinds.loc["compute", columns].tolist() == [300_000, 712_500]
     ranks = "4 ranks against 2" if turned else "2 ranks against 4"
     assert texts["caution"].startswith(f"{ranks}: times are means over all ranks of each side")
-    # Only ranks 0 and 1 are compared, which also wait for rank 3.
+    # The comparison is restricted to ranks 0 and 1, which also wait for rank 3.
     some = hd.compare(*sides, ranks="number", labels=labels)
     assert texts["straggler"] in [
         finding.text.replace("\u202f", " ") for finding in hd.findings(some)
@@ -412,7 +412,7 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
         "The step takes the same time, 1.00 µs a step, but "
     )
     assert texts(side(300), side(110)) == []
-    # If the step times differ, there are a headline and kinds instead.
+    # If step times differ, the findings are a headline and kinds of time instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))
     assert longer[0].kind == "headline"
     assert texts(before, side(200, 203, 197, length=2000)) == []

@@ -77,7 +77,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert texts["straggler"].startswith("Worker 1 is now the one that the others wait for")
     stages = [text for kind, text in said(diff) if kind == "stage"]
     assert [text.split(" takes")[0] for text in stages] == ["PULL", "Waiting for the root GPU"]
-    # Only one GPU per worker pulls, and the mean includes only these.
+    # Only one GPU per worker pulls, and no other GPU is in the mean.
     pulls = []
     for part in diff.before.parts.values():
         events = part.trace.events.query("name.str.endswith('.PULL') and tid != 'total'")
