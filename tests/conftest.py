@@ -1,4 +1,4 @@
-"""Fixtures of all tests: paths to shared data, and markers for tests that need it."""
+"""Fixtures for all tests: paths of shared data, and markers for tests that need it."""
 
 import gc
 import json
@@ -14,8 +14,8 @@ from support.examples import examples
 
 REPO = Path(__file__).resolve().parent.parent
 
-# Shared machines are sometimes slow for reasons other than the code: no deadlines.
-# In CI a change is judged by the same examples each time; elsewhere each run looks at new ones.
+# Shared machines may be slow for other reasons than the code, so examples have no deadlines. In CI,
+# all runs use the same examples; elsewhere, each run tries new ones.
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
 )
@@ -28,9 +28,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Leave modules and collected tests out of all later collections of garbage.
+    """Exclude modules and collected tests from later garbage collections.
 
-    A full collection that also looks at their 400,000 objects takes four times as long.
+    A full collection that includes these 400,000 objects takes four times as long.
     """
     gc.disable()
     try:
@@ -41,9 +41,9 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    # Quick tests come first. And Playwright leaves its event loop running in this thread, which
-    # other tests cannot share. Of those in browsers the longest files start first, so that all
-    # workers end at about the same time.
+    # Quick tests run first. Playwright leaves its event loop running in this thread, which other
+    # tests cannot share. Among browser tests, the longest files start first, so that all workers
+    # end at about the same time.
     sizes = {path: path.stat().st_size for path in {item.path for item in items}}
     items.sort(key=lambda item: -sizes[item.path] if "e2e" in item.path.parts else -math.inf)
     for item in items:
@@ -53,7 +53,6 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def repo() -> Path:
-    """The root of the checkout."""
     return REPO
 
 
@@ -68,7 +67,7 @@ def shared(repo) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """Keep what is loaded here out of the user's cache, and the user's cache out of here."""
+    """Keep the user's cache separate from that of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HTA_WIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -76,7 +75,7 @@ def _own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_imports():
-    """Import jsonschema without its grammars here and in all processes that tests start."""
+    """Import jsonschema without its grammars, here and in all processes started by tests."""
     folder = str(REPO / "tests/support/without_grammars")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
@@ -95,7 +94,7 @@ def hta_python(repo) -> Path:
 
 @pytest.fixture(scope="session")
 def ask_hta(hta_python):
-    """`ask_hta(script, *arguments)` runs a script with HTA, and returns the JSON after "RESULT"."""
+    """`ask_hta(script, *arguments)` runs a script with HTA and returns the JSON after "RESULT"."""
 
     def ask(script, *arguments):
         command = [hta_python, "-c", script, *arguments]
@@ -118,7 +117,7 @@ def perfetto_dir(repo) -> Path:
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """Node, for the tests that need it."""
+    """The Node executable, for tests that need it."""
     path = shutil.which("node")
     if path is None:
         pytest.skip("Node is not installed")
@@ -127,6 +126,6 @@ def node() -> str:
 
 @pytest.fixture(scope="session")
 def built(repo) -> None:
-    """Skip if the front end is not built."""
+    """Skip tests if the front end is not built."""
     if not (repo / "hta_widgets/static/page.js").exists():
         pytest.skip("the front end is not built (`make build` does it)")

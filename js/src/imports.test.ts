@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
-/** By layer, a folder, the layers directly below it; it may import all layers below. */
+/** For each layer (a folder), the layers directly below it; it may import all layers below. */
 const LAYERS: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   facts: ["protocol"],
@@ -26,17 +26,17 @@ const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
   (name) => /\.tsx?$/.test(name) && !name.includes(".test."),
 );
 
-/** The folder of a module, or the name of a module without one. */
+/** Return the folder of a module, or its name if it has no folder. */
 function layerOf(module: string): string {
   return module.split(/[/.]/)[0]!;
 }
 
-/** A layer, and all layers below it. */
+/** Return a layer and all layers below it. */
 function withLayersBelow(layer: string): Set<string> {
   return new Set([layer, ...(LAYERS[layer] ?? []).flatMap((lower) => [...withLayersBelow(lower)])]);
 }
 
-/** Modules that a module imports or exports again, for values or for types alone. */
+/** Return the modules that a module imports or re-exports, as values or types. */
 function importsOf(module: string): string[] {
   const text = readFileSync(join(root, module), "utf8");
   const statements = text.matchAll(/^(?:import|export) (?:[^";]*? from )?"(\.[^"]+)";/gms);

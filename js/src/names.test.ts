@@ -29,7 +29,7 @@ function isLoneParticiple(word: string): boolean {
   return IRREGULAR_PARTICIPLES.has(word) || /^[a-z]{3,}[^e]ed$/.test(word);
 }
 
-/** Declarations for which `accepts` holds, as "module: name". */
+/** Return declarations that `accepts` selects, as "module: name". */
 function declarations(accepts: (node: ts.NamedDeclaration, name: string) => boolean): string[] {
   return modules.flatMap((module) => {
     const names: string[] = [];

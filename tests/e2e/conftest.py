@@ -1,4 +1,4 @@
-"""Fixtures of tests in a real browser: Chromium, JupyterLab, Notebook 7, Perfetto's UI."""
+"""Fixtures for tests in a real browser: Chromium, JupyterLab, Notebook 7, Perfetto's UI."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from hta_widgets.demo.job import write_demo
 
 _numbers = itertools.count(1)
 
-#: Long enough for busy machines; a result that never comes still fails the test.
+#: Long enough for a busy machine.
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS / 2)
 
@@ -41,7 +41,7 @@ def browser_context_args(browser_context_args):
 
 @pytest.fixture(scope="session")
 def _lab_context(browser, browser_context_args):
-    """The context of all tests of JupyterLab: scripts are loaded and compiled once."""
+    """The browser context of all JupyterLab tests, so that scripts are loaded and compiled once."""
     context = browser.new_context(**browser_context_args)
     context.set_default_timeout(PATIENCE_MS)
     yield context, hands.Guard().watch(context)
@@ -54,7 +54,7 @@ def _page_of(context):
 
 @pytest.fixture
 def context(request, new_context, browser_context_args):
-    """A context; its test fails if a page requests another machine or raises an exception."""
+    """A context. Requests to other machines and uncaught exceptions fail its test."""
     if "lab" not in request.fixturenames:
         context = new_context()
         context.set_default_timeout(PATIENCE_MS)
@@ -75,20 +75,20 @@ def context(request, new_context, browser_context_args):
 
 @pytest.fixture
 def page(context):
-    """The page of a context; tests of JupyterLab share one page."""
+    """The page of a context; all JupyterLab tests share one page."""
     return _page_of(context)
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A JupyterLab on loopback with empty folders of its own; its kernels run this Python."""
+    """A local JupyterLab with empty folders; its kernels run this Python."""
     with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """The files of a job of eight ranks, the sixth of them slow."""
+    """The files of a job of eight ranks; the sixth is slow."""
     path = tmp_path_factory.mktemp("job") / "demo"
     write_demo(path, ranks=8, steps=3, seed=0, events_per_step=900)
     return path
@@ -96,13 +96,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def job(folder):
-    """The job of `folder` on the fitted clock, as in views: its recorded clocks disagree."""
+    """The job in `folder` on the fitted clock, as in views; its recorded clocks disagree."""
     return hw.load(folder, progress=False, cache=False).with_clock("fitted")
 
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
-    """The folder of two small jobs, `before` and `after`: an operator is slower in the second."""
+    """A folder with two small jobs, `before` and `after`; one operator is slower in `after`."""
     path = tmp_path_factory.mktemp("pair")
     for name, changes in (("before", []), ("after", ["slow_operator"])):
         write_demo(path / name, ranks=2, steps=3, seed=0, events_per_step=900, changes=changes)
@@ -137,36 +137,36 @@ def kept_notebook(lab, _lab_context):
 
 @pytest.fixture
 def notebook(lab, page):
-    """`notebook(*cells)` runs cells in JupyterLab, and returns the page that shows them."""
+    """`notebook(*cells)` runs cells in JupyterLab and returns the page with the notebook."""
     yield _runner(lab, page, "lab")
     lab.end_sessions()
 
 
 @pytest.fixture
 def notebook7(lab, page):
-    """As `notebook`, in Notebook 7."""
+    """Like `notebook`, but in Notebook 7."""
     yield _runner(lab, page, "notebook")
     lab.end_sessions()
 
 
 @pytest.fixture
 def kernel(page):
-    """`kernel(code)` runs code; `kernel.value(expr)` and `kernel.wait_for(expr)` evaluate."""
+    """`kernel(code)` runs code; `kernel.value` and `kernel.wait_for` evaluate an expression."""
     return Kernel(page)
 
 
 @pytest.fixture
 def theme(page):
-    """`theme("dark")` switches JupyterLab's theme; other tests share its settings."""
+    """`theme("dark")` switches JupyterLab's theme; the theme is reset for other tests."""
     yield lambda name: set_theme(page, name)
     set_theme(page, "light")
 
 
 @pytest.fixture(scope="session")
 def screenshot(repo, request):
-    """`screenshot(page_or_locator, name)` writes screenshots/NAME.png, for a person to look at.
+    """`screenshot(page_or_locator, name)` writes screenshots/NAME.png for visual inspection.
 
-    Only `make screenshots` takes them.
+    Screenshots are only taken by `make screenshots`.
     """
     is_asked = request.config.option.markexpr == "screenshots"
     folder = repo / "screenshots"
@@ -183,18 +183,18 @@ def screenshot(repo, request):
 
 @pytest.fixture(scope="session")
 def perfetto_url(perfetto_dir):
-    """The address of Perfetto's UI on loopback."""
+    """The local address of Perfetto's UI."""
     with static_files(perfetto_dir) as url:
         yield url
 
 
 @pytest.fixture
 def perfetto(perfetto_url, new_context):
-    """`perfetto(path)` opens a file in Perfetto's UI and returns the errors that it shows.
+    """`perfetto(path)` opens a file in Perfetto's UI and returns its import errors.
 
-    `perfetto.query(sql)` queries the trace that was opened last.
+    `perfetto.query(sql)` queries the last opened trace.
     """
-    # Without the guard: Perfetto's page, not ours, requests its user, and gets no reply.
+    # Not guarded, because Perfetto's own page requests user data (and gets no reply).
     page = new_context().new_page()
 
     def open_trace(path):

@@ -1,4 +1,4 @@
-"""Check saved pages with axe-core: no findings in either theme, with menus and details open."""
+"""Saved pages checked with axe-core: no findings in either theme, with menus and details open."""
 
 import pytest
 from playwright.sync_api import expect
@@ -16,11 +16,11 @@ _RULES = """async () => {
 
 @pytest.fixture
 def findings(page, repo):
-    """`findings()` returns what axe-core reports about the page in both themes."""
+    """`findings()` returns axe-core's findings on the page in both themes."""
     script = repo / "node_modules/axe-core/axe.min.js"
     if not script.exists():
         pytest.skip("axe-core is not installed (`make setup` does it)")
-    # The page's own scripts need its nonce; scripts that a debugger evaluates do not.
+    # Scripts on the page need its nonce; scripts evaluated by a debugger do not.
     code = script.read_text("utf-8")
 
     def judge():
@@ -30,7 +30,7 @@ def findings(page, repo):
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             expect(page.locator("[data-theme]").first).to_have_attribute("data-theme", theme)
-            # Panels that wait for new numbers are pale.
+            # Panels that wait for new numbers are dimmed.
             expect(page.locator(".hta-stale")).to_have_count(0, timeout=30_000)
             result[theme] = page.evaluate(_RULES)
         return [(theme, item) for theme, items in result.items() for item in items]
@@ -64,7 +64,7 @@ def test_other_views(page, job, tmp_path, built, findings):
     write_mpi_job(tmp_path / "mpi", ranks=8, hosts=2)
     views = {
         ".hta-said": hw.Timeline(job),
-        # The numbers of ranks differ, so the comparison has cautions.
+        # The two sides have different numbers of ranks, so the comparison shows warnings.
         ".hta-diff-tile": hw.TraceDiff(job.select(ranks=[0, 5]), job.select(ranks=[0])),
         "[data-panel=byteps_blame] canvas": hw.Dashboard(tmp_path / "byteps"),
         "[data-panel=mpi_ranks] canvas": hw.Dashboard(tmp_path / "mpi"),

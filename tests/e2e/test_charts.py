@@ -1,4 +1,4 @@
-"""Charts in a browser: they fit any width, and names of a trace are never markup."""
+"""Charts in a browser: they fit any width, and names in a trace are never treated as markup."""
 
 import io
 import itertools
@@ -15,7 +15,7 @@ from support.examples import ALL
 
 from hta_widgets import charts
 
-# Anything drawn beyond its canvas is cut off.
+# Anything drawn beyond the canvas would be cut off.
 REACH = """() => {
   const reach = [];
   const pen = document.createElement("canvas").getContext("2d");
@@ -57,7 +57,7 @@ def shown(page, chart, path):
     wait_for_frames(page)
 
 
-# A page of several charts: each page loads all of Bokeh's script.
+# Several charts per page, because each page loads the whole Bokeh script.
 @pytest.mark.parametrize("first", range(0, len(frames.ALL), 12))
 def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path, first):
     drawn = [draw(make()) for draw, make in list(frames.ALL.values())[first : first + 12]]
@@ -65,7 +65,7 @@ def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path, first):
     shown(page, charts.column(*drawn), tmp_path / "charts.html")
     for width in (360, 800, 1800) if ALL else (360, 1800):
         page.set_viewport_size({"width": width, "height": 600})
-        # The charts fill the page except its margins; their texts follow.
+        # Charts fill the page except for its margins, and their texts follow.
         page.wait_for_function(
             "[...Bokeh.index][0].child_views.every("
             "({ bbox }) => Math.abs(bbox.width - innerWidth) < 40)"
@@ -118,7 +118,7 @@ def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colors(page, tmp_
     compute = tuple(bytes.fromhex(charts.LIGHT.kind["compute"][1:]))
     column = [picture.getpixel((200, down)) for down in range(picture.height)]
     assert column.count(compute) == 1024
-    # Between half of the scale (the end of the others) and the end of this rank.
+    # A column beyond the middle of the scale, where all other bars end.
     beyond = [picture.getpixel((420, down)) for down in range(picture.height)]
     assert beyond.count(compute) == 1
 
@@ -149,7 +149,7 @@ def pixels_of(page):
 
 
 def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, tmp_path):
-    # A font differs in width from what was assumed, and the column from what its charts assume.
+    # Neither the font nor the column has the width that charts assume.
     page.set_viewport_size({"width": 900, "height": 900})
     many = pd.concat([frames.launches()] * 785, ignore_index=True)
     for width in (None, 480):
@@ -168,7 +168,7 @@ def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, t
 
 
 def critical(count=2_000):
-    """Segments of compute, with 100 000 ns of host in the middle, and short ones of sync."""
+    """Return compute segments, 100 000 ns of host time in the middle, short sync segments."""
     starts = np.arange(count) * 10_000
     host = (starts >= 9_000_000) & (starts < 9_100_000)
     work = pd.DataFrame({"start_ns": starts, "dur_ns": 9_900, "bound_by": "gpu_compute_bound"})
@@ -193,7 +193,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     drawn = [x for x, each in enumerate(line) if each in (kind["compute"], kind["cpu"])]
     assert len(drawn) == drawn[-1] - drawn[0] + 1, "no seams"
     scale = len(drawn) / 20_000_000
-    # Each cause has a row of its own, in which shorter segments are a pixel wide.
+    # Each cause has a row, in which short segments are one pixel wide.
     rows = [
         [x for x in range(picture.width) if picture.getpixel((x, path + 22 * row)) == kind["sync"]]
         for row in range(1, 4)
@@ -202,7 +202,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     assert len(marks) == 40
     assert min(np.diff(marks)) > 400_000 * scale, "none is wider"
 
-    # A click marks its segment and leaves the others as they are.
+    # A click marks one segment and leaves all others unchanged.
     page.mouse.click(drawn[100], path)
     page.mouse.move(5, 5)
     wait_for_frames(page)
@@ -210,7 +210,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     after = [clicked.getpixel((x, path)) for x in range(clicked.width)]
     assert sum(single != two for single, two in zip(line, after, strict=True)) <= 2
 
-    # After zooming in, one wait takes most of the time of many pixels.
+    # After zooming in, a single wait covers many pixels.
     page.evaluate("""() => {
       const { x_range } = Bokeh.documents[0].roots()[0];
       x_range.setv({ start: 9_000, end: 11_000 });

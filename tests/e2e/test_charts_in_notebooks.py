@@ -1,4 +1,4 @@
-"""Charts in JupyterLab and Notebook 7: drawn below their cells, without any call for Bokeh."""
+"""Charts in JupyterLab and Notebook 7 appear below their cells, without any Bokeh call."""
 
 import pytest
 from playwright.sync_api import expect
@@ -6,7 +6,7 @@ from support.examples import only_in_all
 
 from hta_widgets.demo.job import write_demo
 
-#: Cells, and how many charts they draw.
+#: Cells, and the number of charts they draw.
 CELLS = {
     "values of cells": (
         "import hta_widgets as hw; from hta_widgets import analysis, charts",
@@ -25,7 +25,7 @@ CELLS = {
 
 
 @pytest.mark.usefixtures("lab")
-# Of the temporal breakdown; types, kernels, and kernels across ranks; launches.
+# Charts: temporal breakdown; kernel types, kernels, kernels across ranks; launches.
 @pytest.mark.parametrize(
     ("app", "cells", "count"),
     [

@@ -1,4 +1,4 @@
-"""The critical path on the timeline in JupyterLab, and in Perfetto."""
+"""The critical path on the timeline in JupyterLab and in Perfetto."""
 
 import pytest
 from playwright.sync_api import expect
@@ -35,7 +35,7 @@ def test_an_overlay_opens_in_perfetto_as_its_file_does(perfetto, tmp_path, only_
     traces = hw.load(JOB, progress=False)
     rank = traces.ranks[0]
     report = export_critical_path(traces, tmp_path / "path.json.gz", rank, only_path=only_path)
-    # The whole file has events that overlap, which Perfetto leaves out.
+    # The whole file contains overlapping events, which Perfetto leaves out.
     expected = {} if only_path else perfetto(traces[rank].path)
     assert perfetto(report.path) == expected
     drawn = perfetto.query(

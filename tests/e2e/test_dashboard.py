@@ -1,4 +1,4 @@
-"""The dashboard in notebooks: panels follow each other and Python, with and without a kernel."""
+"""The dashboard in notebooks: panels and Python stay in sync, with and without a kernel."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from support.notebooks import Kernel, run_cells
 import hta_widgets as hw
 from hta_widgets import analysis
 
-#: Panels, their analysis, and columns that equal those of the analysis row by row.
+#: For each panel: its analysis, and columns equal to the analysis row by row.
 SAME = {
     "breakdown": (analysis.temporal_breakdown, ["rank", "compute_ns", "idle_ns", "span_ns"]),
     "overlap": (analysis.comm_comp_overlap, ["rank", "communication_ns", "overlapped_ns"]),
@@ -23,7 +23,7 @@ SAME = {
 
 
 def cells(folder) -> tuple[str, ...]:
-    """Cells that show the dashboard of a job."""
+    """Return cells that show the dashboard of a job."""
     return (
         "import hta_widgets as hw",
         f"ts = hw.load({str(folder)!r}, progress=False); dash = hw.Dashboard(ts); dash",
@@ -32,13 +32,13 @@ def cells(folder) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def opened(kept_notebook, folder) -> Page:
-    """A notebook that shows the dashboard."""
+    """A notebook with the dashboard."""
     return kept_notebook(*cells(folder))
 
 
 @pytest.fixture
 def dash(opened, job) -> Dash:
-    """An untouched dashboard, in the kernel of all tests."""
+    """An untouched dashboard in the kernel shared by all tests."""
     opened.set_viewport_size({"width": 1440, "height": 1000})
     run_cells(opened)
     return Dash(opened, job)
@@ -66,7 +66,7 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
     kernel.wait_for("dash.selection.start_ns is not None")
     window = tuple(kernel.value("[dash.selection.start_ns, dash.selection.end_ns]"))
     assert abs(window[1] - window[0] - 10_000_000) < 500_000
-    # The rank that was chosen elsewhere stays chosen; charts of ranks show all ranks.
+    # The rank selected elsewhere stays selected; charts by rank show all ranks.
     assert kernel.value("list(dash.selection.ranks)") == [5]
     for name, (function, columns) in SAME.items():
         ranks = [5] if name == "kernel_types" else None
@@ -85,14 +85,14 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
 
 
 def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
-    # Charts above it need space once they appear.
+    # Charts above it take up space once they are drawn.
     for name in ("breakdown", "overlap", "heatmap"):
         dash.ready(name)
         dash.chart(name)
     plot = dash.panel("heatmap").locator(".hta-chart-plot")
     plot.scroll_into_view_if_needed()
     height = plot.bounding_box()["height"]
-    # Rows of 16 px above the axis of 22 px: ranks 2 to 4.
+    # Ranks 2 to 4: rows of 16 px above an axis of 22 px.
     top = height - 22 - 8 * 16
     drag(plot, (400, top + 2 * 16 + 4), (520, top + 4 * 16 + 8))
     kernel.wait_for("dash.selection.ranks == (2, 3, 4)")
@@ -141,7 +141,7 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     assert "hta-dashboard.js" in (tmp_path / "saved.html").read_text("utf-8")
     dash.page.keyboard.press("Escape")
 
-    # From Python to the page, and back again.
+    # From Python to the page and back.
     middle = (job.start_ns + job.end_ns) // 2
     kernel(f"dash.select(ts.select(start_ns={middle}, end_ns={middle + 10_000_000}))")
     expect(dash.panel("selection")).to_contain_text("start_ns=")

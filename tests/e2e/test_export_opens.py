@@ -1,4 +1,4 @@
-"""Exported files open in Perfetto's own UI without errors."""
+"""Exported files open in Perfetto's UI without errors."""
 
 import pytest
 from support import recorded
@@ -10,7 +10,7 @@ from hta_widgets.export.traces.files import export_trace
 RESNET = "kineto/resnet50_num_workers_0_a"
 
 
-# Perfetto leaves out overlapping events; the file with stacks has some.
+# Perfetto leaves out overlapping events, and the file with stacks has some.
 @pytest.fixture(params=recorded.paths(RESNET, "made/ddp_8rank", jobs=["gpu"]))
 def traces(request):
     return hw.load(request.param, progress=False)
@@ -24,7 +24,7 @@ def _windows(traces):
 
 
 def _slices(perfetto):
-    """Complete events that Perfetto has, without instants."""
+    """Return the number of complete events in Perfetto, without instants."""
     return int(perfetto.query("SELECT count(*) FROM slice WHERE dur > 0")[0][0])
 
 
@@ -35,7 +35,7 @@ _COUNTERS = """
 
 
 def _samples(traces, rank):
-    """Count the samples of each counter, derived ones too; Perfetto adds the series' name."""
+    """Count the samples of all counters, also derived ones; Perfetto appends the series name."""
     frame = with_counters(traces)[rank].counters.astype({"name": str, "series": str})
     return (frame["name"].str.partition("[")[0] + " " + frame["series"]).value_counts().to_dict()
 
@@ -52,8 +52,8 @@ def test_a_clipped_window_opens(traces, perfetto, tmp_path):
     window = list(_windows(traces))[1]
     report = export_trace(traces, tmp_path / "window.json", window, clip=True)
     complaints = perfetto(report.path)
-    # Perfetto reads times as floating-point numbers: of events that are cut at one edge, it may
-    # take the inner one to end later than the outer one.
+    # Perfetto reads times as floats, so among events clipped at the same edge an inner one may end
+    # later than an outer one.
     assert set(complaints) <= {"slice_drop_overlapping_complete_event"}
     cut = report.path.read_text().count('"hta_clipped"')
     assert sum(complaints.values()) < cut
@@ -94,7 +94,7 @@ def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):
 
 
 def test_arrows_leave_from_launches(shared, perfetto, tmp_path):
-    """A part of a file with two notations of thread ids has one notation."""
+    """The file mixes two notations of thread ids; an exported part uses only one."""
     traces = hw.load(shared / "traces" / RESNET, progress=False)
     report = export_trace(traces, tmp_path / "window.json", list(_windows(traces))[1])
     perfetto(report.path)

@@ -1,4 +1,4 @@
-"""Saved dashboards of BytePS's and MPI's files, brushed without a kernel."""
+"""Saved dashboards of BytePS and MPI files, used without a kernel."""
 
 import pytest
 from playwright.sync_api import expect
@@ -10,13 +10,13 @@ import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 
-#: Height of the title that a chart paints.
+#: Height of a chart's title.
 TITLE_PX = 18
 
 
 @pytest.fixture
 def opened(context, tmp_path, built):
-    """`opened(traces)` saves a dashboard, opens the page without a kernel, and returns it."""
+    """`opened(traces)` saves a dashboard and opens the page without a kernel."""
 
     def show(traces):
         path = hw.Dashboard(traces).save_html(tmp_path / "report.html")
@@ -41,7 +41,7 @@ def test_an_iteration_of_a_byteps_job(opened, tmp_path, screenshot):
     dash.ready("byteps_stragglers")
     chart = dash.chart("byteps_stragglers")
     box = chart.bounding_box()
-    # The lower row is the late worker's: click between its ends.
+    # The lower row is the late worker. Click between its edges.
     click(chart, (box["width"] * 0.5, -24))
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection

@@ -1,4 +1,4 @@
-"""Answers of a live view while its kernel is silent, was shut down or has died."""
+"""Replies in a live view while its kernel is unresponsive, shut down or dead."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ LANES = ["stats", {"start": 0, "end": 1_000_000}]
 
 @pytest.fixture
 def probe(repo, tmp_path):
-    """The cell that shows a live probe of a small job."""
+    """Return a cell that shows a live probe of a small job."""
     if not (repo / "node_modules" / "esbuild").is_dir():
         pytest.skip("the front end's packages are not installed (`make setup` does it)")
     module = tmp_path / "probe.js"
@@ -60,7 +60,7 @@ def state(page):
 
 
 def holding_data(page):
-    """Return the kernel's answers; then let the page fetch the job."""
+    """Return the kernel's replies, then let the page download the job."""
     expect(page.get_by_text("live probe")).to_be_visible()
     assert state(page) == {"status": "live", "holds": "nothing"}
     replies = [page.evaluate(ASK, requested)["reply"] for requested in (PANELS, LANES)]
@@ -70,7 +70,7 @@ def holding_data(page):
 
 
 def answers_alone(page, known):
-    """Check that the page gives the same answers, without the kernel and at once."""
+    """Check that the page gives the same replies at once, without the kernel."""
     for requested, reply in zip((PANELS, LANES), known, strict=True):
         assert page.evaluate(ASK, requested)["reply"] == reply
 
@@ -78,7 +78,7 @@ def answers_alone(page, known):
 def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
     page = notebook(probe)
     expected = holding_data(page)
-    # A running cell need not keep a kernel from answering: newer kernels answer meanwhile.
+    # Newer kernels reply while a cell is running.
     process = kernel.value("os.getpid()")
     os.kill(process, signal.SIGSTOP)
     try:
@@ -87,7 +87,7 @@ def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
         os.kill(process, signal.SIGCONT)
 
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    # A kernel that is shut down sends nothing: the next question shows it.
+    # A kernel sends nothing when it is shut down. The page notices at the next request.
     page.wait_for_function(
         "async () => { await liveProbe.ask('stats', { start: 0, end: 9 });"
         " return liveProbe.state().status === 'none' }"
@@ -101,10 +101,10 @@ def test_a_kernel_that_died(request, fixture, kernel, probe):
     page = request.getfixturevalue(fixture)(probe)
     expected = holding_data(page)
     kernel("threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()")
-    # JupyterLab starts another kernel, which knows nothing of this view.
+    # JupyterLab starts another kernel, without this view.
     page.wait_for_function("liveProbe.state().status === 'none'", timeout=60_000)
     answers_alone(page, expected)
-    # A server cannot end a kernel that it is about to start.
+    # A server cannot end a kernel that is about to start.
     page.wait_for_function(
         "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",
         timeout=60_000,

@@ -1,4 +1,4 @@
-"""Traces from the file browsers of JupyterLab and Notebook 7."""
+"""Traces opened from the file browsers of JupyterLab and Notebook 7."""
 
 import gzip
 import os
@@ -19,7 +19,7 @@ from support.servers import SHARE
 import hta_widgets as hw
 
 FILE = "rank-5.pt.trace.json.gz"
-# Closing would ask whether to save.
+# `close` would ask whether to save.
 GO_TO = """async path => {
   for (const widget of [...jupyterapp.shell.widgets("main")]) widget.dispose();
   await jupyterapp.commands.execute("filebrowser:go-to-path", { path });
@@ -39,7 +39,7 @@ def _extension():
 
 @pytest.fixture(scope="module")
 def files(lab, folder, pair):
-    """A folder of the server: one rank, jobs below it, and a file that is cut off."""
+    """A folder on the server with one rank, jobs in subfolders, and a truncated file."""
     root = lab.folder / "traces"
     shutil.copytree(folder, root / "runs/before")
     shutil.copytree(pair, root / "pair")
@@ -54,7 +54,7 @@ def files(lab, folder, pair):
 
 @pytest.fixture
 def browse(lab, files, page):
-    """`browse(folder)` opens JupyterLab's file browser there."""
+    """`browse(folder)` opens JupyterLab's file browser in a folder."""
 
     def start(folder="traces"):
         if page.url.startswith(f"{lab.url}/lab"):
@@ -70,7 +70,7 @@ def browse(lab, files, page):
 
 @pytest.fixture
 def requests(page):
-    """Addresses that pages of this context requested."""
+    """Addresses requested by pages of this context."""
     requested = []
     page.context.on("request", lambda request: requested.append(unquote(request.url)))
     return requested
@@ -81,7 +81,6 @@ def item(page, name):
 
 
 def choose(page, name, entry):
-    """Choose an entry of the context menu of a file."""
     item(page, name).click(button="right")
     page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
 
@@ -91,12 +90,12 @@ def dash_of(page, traces):
 
 
 def contents_of(requests, name):
-    """Requests to the contents API about a file."""
+    """Return the requests to the contents API for a file."""
     return [url for url in requests if "/api/contents" in url and name in url]
 
 
 def run(page, code):
-    """Run code in the console of the view; return what it shows."""
+    """Run code in the view's console; return the output."""
     page.locator(".jp-CodeConsole-promptCell .cm-content").click()
     before = page.locator(".jp-CodeConsole .jp-OutputArea-executeResult").count()
     page.keyboard.type(code)
@@ -107,7 +106,7 @@ def run(page, code):
 
 
 def reload_layout(page, lab, *words):
-    """Reload JupyterLab in the same layout, once the saved layout contains these words."""
+    """Reload JupyterLab with the same layout, once the saved layout contains `words`."""
 
     def is_saved():
         texts = [path.read_text("utf-8") for path in lab.workspaces.iterdir()]
@@ -118,7 +117,7 @@ def reload_layout(page, lab, *words):
 
 
 def pid_of(lab, view):
-    """Return the process of the kernel of a view."""
+    """Return the process id of a view's kernel."""
     (kernel,) = [entry["kernel"]["id"] for entry in lab.api("sessions") if view in entry["path"]]
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -158,14 +157,14 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     job = hw.load(files / FILE, progress=False, cache=False)
     dash = dash_of(page, job)
     dash.has_numbers_of(job.select(), ("breakdown", "kernels", "operators"))
-    # Only the time of the last change is requested, not the contents.
+    # The view requests the modification time of the file, but not its contents.
     assert contents_of(requests, FILE)
     assert all("content=0" in url for url in contents_of(requests, FILE))
     assert not list(files.rglob("*-checkpoint*.gz"))
     page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
     screenshot(page, "lab_file")
 
-    # The console has the variables, on the same kernel, and shows linked views.
+    # The console uses the same kernel, has the variables, and shows linked views.
     middle = (job.start_ns + job.end_ns) // 2
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
@@ -185,7 +184,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     dash.root.locator(".hta-search input").first.fill("nccl")
     expect(timeline.locator(".hta-search input").first).to_have_value("nccl")
     screenshot(page, "lab_console")
-    # A gesture becomes a step of the history a moment after its end.
+    # A gesture becomes a step of the history shortly after it ends.
     steps = "len(dash.state._history.get('past'))"
     wait_until(
         page, lambda: run(page, steps).inner_text().endswith("2"), "both steps are in the history"
@@ -203,7 +202,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     dash.undo()
     expect(dash.panel("selection")).not_to_contain_text("start_ns=")
     assert len(lab.api("kernels")) == 1
-    # A kernel lives as long as something shows it.
+    # A kernel lives as long as at least one document shows it.
     methods = []
     page.on("request", lambda request: methods.append(request.method))
     page.evaluate(CLOSE, "document")
@@ -252,7 +251,7 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     screenshot(page, "lab_job_dark")
     set_theme(page, "light")
 
-    # Without its kernel the page still works, and offers to start again.
+    # Without its kernel, the page still works and offers a restart.
     expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     os.kill(pid_of(lab, "before"), signal.SIGKILL)
     bar = page.locator(".hta-lab .hta-host-bar")
@@ -322,13 +321,13 @@ def test_what_does_not_open_says_why(browse, lab, files, screenshot):
     text = page.locator(".jp-FileEditor .cm-content:visible")
     expect(text).to_have_text('{"traceEvents": [7, ', timeout=30_000)
 
-    # A kernel that is only starting can be left alone, too.
+    # A kernel that is still starting can be closed, too.
     item(page, FILE).dblclick()
     view = page.locator(".hta-lab:visible")
     view.get_by_role("button", name="Cancel").click()
     expect(view).to_contain_text("Cancelled.")
 
-    # Blanks that take seconds to unpack.
+    # Whitespace that takes seconds to decompress.
     blank = gzip.compress(b" " * (64 << 20), 1) * 16
     (files / "long.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [') + blank)
     page.get_by_role("button", name="Refresh the file browser").click()
@@ -337,7 +336,7 @@ def test_what_does_not_open_says_why(browse, lab, files, screenshot):
     expect(view).to_contain_text(re.compile(r"Reading [1-9].* of"))
     screenshot(page, "lab_loading")
     view.get_by_role("button", name="Cancel").click()
-    # Not the error of a file that ends within its blanks.
+    # Canceling prevents the error about a file that ends in whitespace.
     expect(view).to_contain_text("Cancelled.", timeout=30_000)
     (files / "long.trace.json.gz").unlink()
 

@@ -1,4 +1,4 @@
-"""The dashboard in marimo: another kernel, another page, and views behind a shadow root."""
+"""The dashboard in marimo, with its own kernel and page, and views inside a shadow root."""
 
 import pytest
 from playwright.sync_api import expect
@@ -57,6 +57,6 @@ def test_a_dashboard_renders_brushes_and_tells_python(
         text = page.get_by_text("Python has ranks")
         expect(text).to_contain_text("ranks (5,)")
         expect(text).to_contain_text(f"{events} events")
-        # The page shows Python's selection.
+        # The page shows the selection made in Python.
         dash.undo()
         dash.shows_ranks(8)

@@ -1,4 +1,4 @@
-"""Two runs in one file open in Perfetto's own UI, each side under its name."""
+"""Two runs in one file open in Perfetto's UI, each side under its name."""
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
@@ -40,5 +40,5 @@ def test_both_sides_open_named_and_in_line(perfetto, tmp_path):
         ("after ", "after "),
     }
     assert sum(int(count) for *_, count in arrows) == report.flows
-    # The step's range on both hosts starts at one instant.
+    # The step starts at the same instant on both hosts.
     assert perfetto.query(STEPS) == [["1", "2"]]

@@ -1,4 +1,4 @@
-"""Texts of the pictures in README and docs, compared with the pages that they show."""
+"""Texts of the pictures in the README and docs, compared with the pages they show."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ def pictures(repo):
 
 
 def test_the_timelines_say_what_their_pictures_say(pictures, browser: Browser, repo, tmp_path):
-    """`make screenshots` renews them; `tests/unit/test_docs_run.py` compares the others."""
+    """`make screenshots` updates them; `tests/unit/test_docs_run.py` compares all others."""
     texts = json.loads((repo / "docs/img/texts.json").read_text("utf-8"))
     write_demo(tmp_path / "demo-job", ranks=8, steps=5, seed=0)
     job = hw.load(tmp_path / "demo-job", cache=False, progress=False)

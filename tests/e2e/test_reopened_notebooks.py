@@ -1,4 +1,4 @@
-"""Notebooks that are saved and opened again."""
+"""Notebooks that are saved and reopened."""
 
 from playwright.sync_api import expect
 from support.browser import wait_until

@@ -1,4 +1,4 @@
-"""A saved dashboard, opened from a disk: brushing without a kernel or a network."""
+"""A saved dashboard, opened as a file and used without a kernel or network."""
 
 import itertools
 import re
@@ -58,7 +58,7 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(context, job, report
     dash.has_numbers_of(full, ("breakdown", "kernels"))
     dash.shows_ranks(8)
 
-    # A row by shape selects its kernels, on all ranks.
+    # A row grouped by shape selects its kernels on all ranks.
     kernels = dash.panel("kernels")
     kernels.get_by_role("combobox").select_option("shape")
     row = kernels.locator(".hta-name-row", has_text="×").first
@@ -72,7 +72,7 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(context, job, report
     kernels.get_by_role("combobox").select_option("name")
     dash.has_numbers_of(full, ("kernels",))
 
-    # The page loads only its own file, and scripts that it unpacks.
+    # The page loads only its own file and scripts unpacked from it.
     assert {url for url in requests if not url.startswith("blob:")} == {report.as_uri()}
     assert [line for line in text if "readback" not in line] == []
     assert set(PANELS) <= {
@@ -92,7 +92,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
 
     def is_in_window(selector):
         expect(page.locator(selector).first).to_be_visible()
-        # Pages scroll and shrink to opened content in the next frame.
+        # The page scrolls to opened content and shrinks one frame later.
         wait_until(
             page,
             lambda: (
@@ -105,7 +105,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
         return box_of(selector)
 
     dash.chart("breakdown")
-    # The first row is half in sight: its details have no room below the lanes.
+    # The first row is only half visible, so its details do not fit below the lanes.
     top = dash.timeline.bounding_box()["y"]
     page.evaluate("y => window.scrollTo(0, y)", top + HEAD + 260 - height)
     wait_for_frames(page)
@@ -132,7 +132,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
 
     full = dash.root.get_by_role("button", name="Full window")
     if width > 1100:
-        # Only the columns scroll, and no button fills the window.
+        # Only the columns scroll, and none of the buttons fills the window.
         expect(full).to_have_count(0)
         is_in_window(".hta-dash")
         dash.panel("queue").scroll_into_view_if_needed()
@@ -187,7 +187,7 @@ def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, r
     restored.shows_ranks(1)
     expect(restored.panel("overlap")).to_have_count(0)
 
-    # Addresses may come from anywhere.
+    # Links may come from untrusted sources.
     other.goto(f"{path_url}#?ranks=7&panels=breakdown.selection.%3Cimg%3E&query=%40x&event=99_1")
     expect(restored.root.locator(".hta-said")).to_contain_text("panel <img>")
     expect(restored.root.locator(".hta-said")).to_contain_text("event 99_1")
@@ -224,7 +224,7 @@ def test_the_longest_gap_is_shown_with_its_cause(page, tmp_path, built):
     button.click()
     is_explained()
     expect(panel).to_be_in_viewport(ratio=0.9)
-    # Selection and zoom are one step.
+    # Selection and zoom are undone in one step.
     dash.undo()
     expect(panel).to_be_hidden()
     expect(dash.root.locator(".hta-said")).to_contain_text("Whole ")
@@ -257,7 +257,7 @@ def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, job, tmp_pat
     assert dash.numbers("kernels")["sum_ns"].tolist() == exact["sum_ns"].tolist()
 
 
-SLIM = 104  # the gutter of a narrow timeline
+SLIM = 104  # gutter width of a narrow timeline
 LONG = "void " + "very_long_namespace_of_templates::" * 6 + "kernel<float, 128>(int*)"
 HOST = [
     event("user_annotation", "ProfilerStep#0", 0, 50_000, pid=10, tid=1),
@@ -268,7 +268,7 @@ DEVICE = [call(200, 300, launch=1), kernel(1_000, 9_000, launch=1), copy(20_000,
 
 
 def reduced(rank):
-    """A collective of 256 ranks that come one after the other."""
+    """Return one rank's events: a collective of 256 ranks that arrive one after the other."""
     return collective((30 + rank % 5) * US, 40 * US, seq=1, ranks=tuple(range(256)))
 
 
@@ -299,7 +299,7 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
         page.goto(f"file://{view.save_html(tmp_path / 'odd.html')}")
         dash = Dash(page, traces)
         expect(dash.root, name).to_contain_text(words)
-        # Panels without data are listed below instead.
+        # Panels without data are listed at the bottom instead.
         assert [panel for panel in PANELS if panel not in view.panels] == silent, name
         left_out = page.locator(".hta-dash-left-out")
         expect(left_out, name).to_contain_text(re.compile(r"^Not in this job: .*\)\.$"))
@@ -329,7 +329,7 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
 
 
 def test_many_ranks_leave_the_timeline_half_of_its_column(page, tmp_path, built):
-    """The heatmap of 64 ranks is higher than the column."""
+    """The heatmap of 64 ranks is taller than the column."""
     page.set_viewport_size({"width": 1440, "height": 800})
     traces = load(tmp_path, *[[*HOST, *DEVICE, reduced(rank)] for rank in range(64)])
     view = hw.Dashboard(traces, folded=False)
@@ -347,11 +347,11 @@ def test_many_ranks_leave_the_timeline_half_of_its_column(page, tmp_path, built)
 
 
 def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):
-    """A call tree and arrivals follow the dragged window; the critical path is the job's."""
+    """Call tree and arrivals follow the dragged window; the critical path covers the job."""
     view = hw.Dashboard(job, panels=["timeline", "selection", "messages"])
     page.goto(f"file://{view.save_html(tmp_path / 'added.html')}")
     dash = Dash(page, job)
-    # The panel was chosen by name, and the job has no messages.
+    # The panel was added by name, although the job has no messages.
     expect(dash.panel("messages")).to_contain_text("No sends between ranks")
     page.get_by_role("button", name="Choose which panels are shown").click()
     added = ("call_tree_device", "arrivals", "critical_path")
@@ -368,7 +368,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
 
 
 def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, screenshot):
-    """A row of seven ranks and one of rank 5; the button, `U` and undo act on all of the page."""
+    """Two rows, one of them for rank 5; the button, `U` and undo affect the whole page."""
     others = [rank for rank in job.ranks if rank != 5]
     view = hw.Dashboard(job, folded=True)
     page.set_viewport_size({"width": 1440, "height": 1000})
@@ -393,7 +393,7 @@ def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, sc
     dash.selects(job.select(ranks=others))
     expect(names["breakdown"]).to_have_count(2)
     page.keyboard.press("u")
-    # In its own row, each rank has its own numbers.
+    # Unfolded, each rank shows its own numbers.
     expect(names["breakdown"]).to_have_count(8)
     dash.shows_ranks(7)
     dash.undo()

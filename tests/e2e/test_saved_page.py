@@ -1,4 +1,4 @@
-"""A saved page, opened from a disk: the notebook's gestures without a kernel or a network."""
+"""A saved page, opened as a file: the gestures of the notebook without a kernel or network."""
 
 import base64
 import random
@@ -16,9 +16,9 @@ from hta_widgets.export.pages.page import save_html
 from hta_widgets.live.job import TileEngine
 
 GUTTER, MARGIN = 164, 128
-LAST_RANKS = 32 + 4 + 20 + 16 + 8  # the middle of the row of last ranks
+LAST_RANKS = 32 + 4 + 20 + 16 + 8  # middle of the row of last ranks
 HEAD = 32 + 4 + 20 + 32 + 2  # overview, axis, steps and last ranks
-PITCH = 57  # of a folded rank with one thread, with room for its lateness
+PITCH = 57  # height of a folded rank with one thread and lateness marks
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "void gemm_kernel<float, 128>(float*)"
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -58,13 +58,13 @@ def write_job(folder, ranks=3, steps=3, rng=None):
 
 
 class Saved:
-    """An opened page, and positions on it."""
+    """An open page, and positions on it."""
 
     def __init__(self, page: Page, path, view) -> None:
         self.page, self.path, self.view = page, path, view
         self.console: list[str] = []
         self.requests: list[str] = []
-        # Chromium warns about tests that read a canvas.
+        # Chromium logs a warning when a test reads a canvas.
         page.on("console", lambda said: "readback" in said.text or self.console.append(said.text))
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(path.as_uri())
@@ -159,7 +159,7 @@ def test_a_click_shows_an_event_with_its_arguments_and_arrows(open_page, traces,
     details = saved.root.locator(".hta-details")
     expect(details).to_contain_text(NCCL[:40])
     expect(saved.fact("In msg nelems")).to_contain_text("1048577")
-    # All of it is in the window: the timeline gives way to the panel.
+    # The timeline shrinks, so that the whole panel fits in the window.
     saved.page.wait_for_function("() => document.documentElement.scrollHeight <= innerHeight + 8")
     expect(saved.page.locator("footer summary")).to_be_in_viewport()
     screenshot(saved.page, "saved_page_details")
@@ -173,7 +173,7 @@ def test_a_click_shows_an_event_with_its_arguments_and_arrows(open_page, traces,
     expect(details).to_contain_text("cudaLaunchKernel")
     saved.root.focus()
     saved.page.keyboard.press("[")
-    # The first after the view, of the second step; its launch has its correlation.
+    # The first event after the view, in the second step; its launch has the same correlation.
     rows = traces[0].events
     correlation = int(rows[rows.name == HOSTILE].correlation.iloc[1])
     expect(saved.fact("correlation")).to_contain_text(str(correlation))
@@ -198,7 +198,7 @@ def test_a_search_that_would_backtrack_for_ever_is_answered(open_page):
     saved.root.focus()
     saved.page.keyboard.press("/")
     count = saved.root.locator(".hta-search .hta-count")
-    saved.page.keyboard.type(r"/(\w+)+!$/")  # the name's 39 letters can be split in 2**38 ways
+    saved.page.keyboard.type(r"/(\w+)+!$/")  # the 39 letters of the name can be split in 2**38 ways
     expect(count).to_have_text("no hit")
     saved.root.locator(".hta-search input").fill(r"/(\w+)+\(nccl/")
     expect(count).to_contain_text("9")
@@ -221,7 +221,7 @@ def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, s
     )
     chosen = traces.select(start_ns=round(start), end_ns=round(end), ranks=[1, 2])
     count = len(chosen.events())
-    # The line rounds the window's edges: an event may lie between.
+    # The status line rounds the window, so events near its edges may differ.
     shown = re.search(r"([\d\u202f]+) events", message)[1]
     assert int(re.sub(r"\D", "", shown)) == pytest.approx(count, abs=6)
     screenshot(saved.page, "saved_page_selection")
@@ -276,7 +276,7 @@ def test_a_picture_from_the_page_is_what_python_draws(open_page, traces, tmp_pat
         assert page > 1000
 
 
-#: Number of px that are nearest to each colour, in the picture below its legend.
+#: Number of pixels closest to each color, in the picture below its legend.
 _INK = """colors => {
   const GROUNDS = ["#ffffff", "#f1f3f6", "#4a4f5c", "#5b0a80", "#fde3d0", "#12171e"];
   const svg = document.documentElement;
@@ -340,7 +340,7 @@ def test_a_small_page_says_what_it_lacks(open_page, tmp_path, screenshot):
     expect(saved.words).to_contain_text("Whole job")
     for _ in range(9):
         wheel(saved.stage, (400, 200), -800, keys=["Control"])
-    # A detail that is drawn is solid, an average is pale, and both differ from the hatch.
+    # Details are solid and averages are pale; both differ from the hatching.
     wait_for_colors(saved.stage, "#1f77c0", _mixed("#868e99", "#ffffff", 0.32))
     screenshot(saved.page, "saved_page_partial")
 
@@ -386,7 +386,7 @@ def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, t
     save_html(path, engine, engine.scene(), {})
     page = new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
-    # Playwright does not find the text of a noscript element.
+    # Playwright does not see text in a noscript element.
     message = page.locator("noscript")
     assert "draws traces with JavaScript" in message.inner_html()
     assert message.bounding_box()["height"] > 10
@@ -419,7 +419,7 @@ SLOW = 2
 
 
 def collectives(folder, ranks=4, calls=6):
-    """Write all-reduces at which one rank comes 2 ms after the others, and load them."""
+    """Write and load all-reduces at which one rank arrives 2 ms late."""
 
     def events(rank):
         yield complete("host", "cpu_op", 10, 100, 0, calls * STEP_US)
@@ -458,14 +458,14 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     folder.mkdir()
     saved = open_page(TileEngine(collectives(folder)))
     expect(saved.words).to_contain_text(f"for rank {SLOW}: ")
-    # The second collective, 12 ms after the start; its last rank comes 2 ms later.
+    # The second collective, 12 ms after the start; its last rank arrives 2 ms later.
     x = saved.x(14_000_000 + SLOW * 1000)
     tip = saved.root.locator(".hta-tooltip")
     wait_for_colors(saved.stage, LATE)
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": LAST_RANKS})
     expect(tip).to_contain_text(f"rank {SLOW} comes last")
-    # Marks below a rank's communication show how much later than the median rank it arrived.
+    # Marks below communication show how much later a rank arrived than the median rank.
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": saved.nccl(SLOW) + 8 + 1 + 2})
     expect(tip).to_contain_text("2.00\u202fms")
@@ -499,7 +499,7 @@ def test_a_page_of_two_ranks_does_not_offer_to_fold(open_page, tmp_path):
 
 
 def test_a_page_shrinks_lanes_that_are_empty_in_view(open_page):
-    # Only a collective runs then, on a stream of its own, and the step on the host.
+    # At this time only a collective runs, on its own stream, and the step on the host.
     saved = open_page(view=[8_300_000, 9_400_000])
     expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
     height = saved.stage.bounding_box()["height"]
@@ -507,7 +507,7 @@ def test_a_page_shrinks_lanes_that_are_empty_in_view(open_page):
     wait_until(
         saved.page, lambda: saved.stage.bounding_box()["height"] > height, "the rows are open"
     )
-    # All rows fit, so that smaller ones would leave the end of the page blank.
+    # All rows fit, so smaller rows would leave the end of the page blank.
     expect(saved.words).not_to_contain_text("reduced height")
     saved.root.get_by_role("separator", name="Height of the rows").press("Home")
     expect(saved.words).to_contain_text("3 empty lanes at reduced height (E)")

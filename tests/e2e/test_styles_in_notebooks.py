@@ -1,4 +1,4 @@
-"""Outputs of notebooks, next to JupyterLab's extension and other views, look as saved pages."""
+"""Notebook outputs look like saved pages, even next to JupyterLab's extension and other views."""
 
 import operator
 
@@ -14,7 +14,7 @@ traces = hw.load({folder!r}, progress=False, cache=False)
 few = traces.select(ranks=[0, 5])
 hw.TraceDiff(few, few)
 """, "hw.Dashboard(traces)", "hw.Timeline(traces)"  # fmt: skip
-#: Colours of the first element of each kind: its tag, classes, states, and its parent's classes.
+#: Colors of the first element of each kind (its tag, classes, states and parent classes).
 STYLES = """root => {
   const properties = ["color", "backgroundColor", "backgroundImage", "borderTopColor",
     "borderTopStyle", "borderTopWidth", "fontWeight", "fontSize"];
@@ -37,7 +37,7 @@ def test_outputs_have_the_colors_of_a_saved_page(
     page = notebook(*(cell.format(folder=str(folder)) for cell in CELLS))
     hw.Dashboard(job).save_html(tmp_path / "saved.html")
     saved = new_context().new_page()
-    # As in a notebook, a page of this width has no columns.
+    # At this width, the page has a single column, as in a notebook.
     saved.set_viewport_size({"width": 1090, "height": 900})
     roots = [opened.locator(".hta-dash").first for opened in (page, saved)]
     for name in ("dark", "light"):
@@ -55,7 +55,7 @@ def test_outputs_have_the_colors_of_a_saved_page(
             kinds = in_lab.keys() & in_page.keys()
             return [{kind: shown[kind] for kind in kinds} for shown in (in_lab, in_page)]
 
-        # Panels of either page may still wait for their numbers.
+        # Panels on either page may still be waiting for numbers.
         wait_until(page, lambda: operator.eq(*styles()), "the same styles in both")
         kinds, _ = styles()
         assert len(kinds) > 40

@@ -1,4 +1,4 @@
-"""The timeline in a real JupyterLab: each gesture reaches Python, each trait reaches the screen."""
+"""The timeline in a real JupyterLab: gestures reach Python, and traits reach the page."""
 
 import json
 from pathlib import Path
@@ -20,39 +20,39 @@ from hta_widgets.demo.job import write_demo
 
 GUTTER, MARGIN = 164, 128
 HEAD = 32 + 20 + 48  # overview, axis; steps, phases, last ranks
-LAST_RANKS = 32 + 4 + 20 + 32 + 8  # the middle of the row of last ranks
-NARROW = 900  # below, the gutter is slimmer and the margin gone
+LAST_RANKS = 32 + 4 + 20 + 32 + 8  # middle of the row of last ranks
+NARROW = 900  # below this width, the gutter is narrower and the margin is hidden
 
 
 class Screen:
-    """Positions on a timeline as drawn."""
+    """Positions on a drawn timeline."""
 
     def __init__(self, page: Page, root, kernel) -> None:
         self.page, self.root, self.kernel = page, root, kernel
         self.stage = root.locator(".hta-stage-frame")
 
     def x(self, time_ns: float) -> float:
-        """Return the x at which an instant is drawn, in px from the stage's left."""
+        """Return the x coordinate of an instant, in px from the left edge of the stage."""
         start, end = self.kernel.value("list(tl.view)")
         width = self.stage.bounding_box()["width"]
         assert width >= NARROW, "the test's window is too narrow"
         return GUTTER + (time_ns - start) / (end - start) * (width - GUTTER - MARGIN)
 
     def row(self, rank: int) -> float:
-        """Pixels from the stage's top to the top of a folded rank's row."""
+        """Return the top of a folded rank's row, in px from the top of the stage."""
         boxes = self.kernel.value("len(ts)")
         height = self.stage.bounding_box()["height"] - HEAD
         pitch = max(44, min(61, height / boxes))
         return HEAD + pitch * rank
 
     def focus(self) -> None:
-        """Take the focus without selecting anything."""
+        """Focus the timeline without selecting anything."""
         self.root.focus()
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory) -> Path:
-    """Eight ranks, the sixth of them slow, in 68 ms."""
+    """A job of eight ranks and 68 ms; the sixth rank is slow."""
     folder = tmp_path_factory.mktemp("demo") / "job"
     write_demo(folder, ranks=8, steps=5, tensor_ranks=1, events_per_step=900)
     return folder
@@ -60,7 +60,7 @@ def job(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(kept_notebook, job) -> Page:
-    """A notebook that shows a timeline."""
+    """A notebook with a timeline."""
     return kept_notebook(
         "import hta_widgets as hw",
         f"ts = hw.load({str(job)!r}); tl = hw.Timeline(ts, height=560); tl",
@@ -80,7 +80,7 @@ def ddp(opened) -> Screen:
 
 @pytest.fixture
 def nccl(ddp) -> dict:
-    """The longest collective of rank 0."""
+    """Return the longest collective of rank 0."""
     rows = ddp.kernel.value(
         "ts[0].events.query(\"kind == 'communication'\").nlargest(1, 'dur_ns')"
         ".reset_index()[['id', 'name', 'start_ns', 'dur_ns']].astype({'name': str})"
@@ -259,7 +259,7 @@ def test_like_ranks_fold_from_the_page_and_from_python(ddp):
         "ranks 0–4, 6, 7, folded into rank 4, closed",
         "rank 5, closed",
     ])  # fmt: skip
-    # Python's selection is never hidden.
+    # Rows of events selected in Python are never hidden.
     ddp.kernel("tl.selected_event = (3, 100)")
     expect(rows).to_have_count(3)
     ddp.kernel("tl.selected_event = None")
@@ -270,7 +270,7 @@ def test_like_ranks_fold_from_the_page_and_from_python(ddp):
 
 
 def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
-    # The last rank of the tenth collective is rank 5, by the job's own truth.
+    # According to the job's truth, rank 5 is last in the tenth collective.
     time = ddp.kernel.value(
         "(lambda f: int(f[(f['rank'] == 5) & (f['collective'] == f['collective'].unique()[9])]"
         ".arrival_ns.iloc[0]))(hw.analysis.collectives(tl.traces))"
@@ -298,7 +298,7 @@ def test_details_and_the_full_window_in_a_notebook(ddp):
     click(ddp.stage, (ddp.x(30_000_000), ddp.row(1) + 12))
     dock = ddp.root.locator(".hta-dock")
     expect(dock).to_contain_text("rank 1")
-    # It moves up again when more of the event's details arrive.
+    # The panel moves up again when more event details arrive.
     expect(dock).to_be_in_viewport(ratio=1)
     ddp.root.focus()
     page.keyboard.press("Shift+F")
@@ -327,7 +327,7 @@ def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 
 
-# The last test of the file, because it closes the notebook of the others.
+# This test must be the last one, because it closes the shared notebook.
 def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, screenshot):
     records = [
         {

@@ -1,4 +1,4 @@
-"""Two runs side by side, in JupyterLab and in a saved page: zoom, partners, alignment, swap."""
+"""Two runs side by side in JupyterLab and in a saved page: zoom, partners, alignment, swap."""
 
 import re
 
@@ -26,13 +26,13 @@ def sides(folders):
     return [hw.load(folder, progress=False, cache=False) for folder in folders]
 
 
-#: The part of a status line that states the view: a step, two times, or all.
+#: The part of a status line that describes the view: a step, two times, or the whole job.
 _VIEW = re.compile(r"\S+ in view|[\d.]+(?:\s\w+)?–[\d.]+\s\w+ \(|[Ww]hole job")
 
 
 SLOWER, SAME, COMPUTE = ("d666a8", "c2277f", "80074f"), "b9c1cc", "1f77c0"
 
-#: Returns the middle of the widest mark with one of some colours in each lane, from the top, in px.
+#: Returns the center of the widest mark with one of the colors in each lane, in px from the top.
 _WIDEST_EVENTS = """(canvas, colors) => {
   const { width, height } = canvas;
   const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
@@ -53,7 +53,7 @@ _WIDEST_EVENTS = """(canvas, colors) => {
 
 
 class Seen:
-    """A comparison as its user sees it."""
+    """A comparison as the user sees it."""
 
     def __init__(self, page):
         self.page = page
@@ -65,18 +65,18 @@ class Seen:
         return self.root.locator(".hta-headline")
 
     def axis(self, side):
-        """Return start and length of a timeline's view, as in its status line."""
+        """Return the start and length of a timeline's view, as shown in its status line."""
         return self.root.locator(".hta-diff-side .hta-said").nth(side).inner_text()
 
     def window(self, side):
-        """Return the times of the view alone, without the sentences on what is selected in it."""
+        """Return the times of the view, without the text about the selection."""
         return _VIEW.search(self.axis(side))[0]
 
     def lane(self, side):
         return self.root.locator(".hta-stage").nth(side)
 
     def point(self, side, name):
-        """Point at the widest event of each lane until the line names the pair of one."""
+        """Hover over the widest event of each lane until the status line names a pair."""
         stage = self.lane(side)
         stage.scroll_into_view_if_needed()
         message = self.root.locator(".hta-diff-pair")
@@ -101,7 +101,7 @@ def tells_what_changed(seen):
 
 
 def moves_together(seen):
-    """Zoom the upper timeline: the lower one shows a window of the same length."""
+    """Zoom in on the upper timeline; the lower one follows with a window of the same length."""
     full = seen.axis(1)
     seen.lane(1).scroll_into_view_if_needed()
     for _ in range(4):
@@ -110,24 +110,24 @@ def moves_together(seen):
     expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(full)
 
     def are_as_long():
-        # The window of a whole step is given by the step's name: "ProfilerStep#1 in view, 26.6 ms".
+        # If the window is a step, the text contains its name: "ProfilerStep#1 in view, 26.6 ms".
         texts = [seen.axis(side) for side in (0, 1)]
         lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in texts]
         return bool(lengths[0]) and lengths[0] == lengths[1]
 
-    # The second timeline follows a frame or more after the first.
+    # The second timeline follows one or more frames later.
     wait_until(seen.page, are_as_long, "both timelines show as much time")
 
 
 def names_the_partner(seen):
-    # Before all calls are matched, no partner is known.
+    # Partners are only known once all calls are matched.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
     text = seen.point(0, r"→")
     assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", text), text
 
 
 def goes_back_from_what_is_chosen(seen):
-    """A chosen step and then a name are an entry of the history each, for both sides and sums."""
+    """Select a step, then a name; each is one entry of the history, for both sides and all sums."""
     undo, redo = (seen.root.get_by_role("button", name=way).first for way in ("Undo", "Redo"))
     sums = seen.root.locator(".hta-diff-waterfall h3")
     message = seen.root.locator(".hta-diff-side .hta-said")
@@ -156,7 +156,7 @@ def goes_back_from_what_is_chosen(seen):
 
 
 def inks(seen, side):
-    """Return the colours of a timeline's lanes, and the number of pixels of each."""
+    """Return the colors of a timeline's lanes with their numbers of pixels."""
     return (
         seen.lane(side)
         .locator("canvas")
@@ -176,7 +176,7 @@ def inks(seen, side):
 
 
 def colors_say_what_became_of_events(seen):
-    """Slower calls are drawn in the colour that the legend has for them, else in their kind's."""
+    """Slower calls have the color in the legend; all others have the color of their kind."""
     legend = seen.root.locator(".hta-diff-keys")
     expect(legend).to_contain_text("slower")
     expect(legend).to_contain_text("only here")
@@ -184,7 +184,7 @@ def colors_say_what_became_of_events(seen):
         wait_until(
             seen.page, lambda side=side: inks(seen, side).get(SAME, 0) > 500, "calls of equal time"
         )
-    # The slower operator launches kernels that are twice as long.
+    # The slower operator launches kernels that take twice as long.
     seen.root.locator(".hta-diff-changes .hta-name-row", has_text="aten::gelu").click()
     expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
 
@@ -198,7 +198,7 @@ def colors_say_what_became_of_events(seen):
     seen.page.keyboard.press("Escape")
     seen.lane(0).focus()
     seen.root.locator(".hta-part").first.press("z")
-    # Both show the whole run; one undo brings both back, whichever of them has the focus.
+    # Both timelines show the whole run. One undo reverts both, whichever has the focus.
     wait_until(seen.page, lambda: seen.window(0) != before, "the whole is in view")
     for side in (0, 1):
         wait_until(seen.page, lambda side=side: are_slower_ones_drawn(side), "slower calls")
@@ -207,7 +207,7 @@ def colors_say_what_became_of_events(seen):
     wait_until(seen.page, lambda: seen.window(0) == before, "undone")
     seen.root.get_by_role("button", name="Redo").first.click()
     wait_until(seen.page, lambda: seen.window(0) != before and windows() == full, "done again")
-    # A picture has the same colours, and the legend.
+    # A picture has the same colors and the legend.
     seen.root.get_by_role("button", name="Export…").first.click()
     seen.root.get_by_role("button", name="Window of after…").click()
     with seen.page.expect_download() as download:
@@ -224,7 +224,7 @@ def colors_say_what_became_of_events(seen):
 
 
 def lies_rank_by_rank(seen):
-    """Linked timelines share one place, each rank of after below its partner; others do not."""
+    """Linked timelines share one area, with partners below each other; unlinked ones do not."""
     stages = seen.root.locator(".hta-stage")
 
     def boxes():
@@ -235,7 +235,7 @@ def lies_rank_by_rank(seen):
         return upper["y"] + upper["height"] <= lower["y"]
 
     wait_until(seen.page, lambda: boxes()[0] == boxes()[1], "both share their place")
-    # Of the timeline in front, only the rows are visible: stripes below the head.
+    # Of the timeline in front, only the rows are visible, as stripes below the header.
     clips = [stages.nth(side).evaluate("stage => stage.style.clipPath") for side in (0, 1)]
     stripes = re.findall(r"M ?0 ([\d.]+)", "".join(clips))
     assert "" in clips
@@ -249,7 +249,7 @@ def lies_rank_by_rank(seen):
     expect(link).to_have_attribute("aria-pressed", "true")
 
 
-#: The order of the panels on the screen, from the top and from the left, by width.
+#: Order of the panels, from top to bottom and left to right, by window width.
 ORDERS = {
     700: "changes timelines strip waterfall names icicle",
     1100: "changes strip timelines names waterfall icicle",
@@ -261,13 +261,13 @@ _PANEL_NAMES = "els => els.map(el => el.className.match(/diff-(?!pane)(\\w+)/)[1
 
 
 def nothing_is_cut_off(seen):
-    """The names of both runs are shown in full in the toolbar; Tab goes from panel to panel."""
+    """The toolbar shows the full names of both runs; Tab moves from panel to panel."""
     page = seen.page
     size = page.viewport_size
     for width in (700, 1100, 1800):
         page.set_viewport_size({"width": width, "height": size["height"]})
         panels = seen.root.locator(".hta-diff-body section:not(.hta-dock), .hta-diff-timelines")
-        # The layout follows the width in the next frame.
+        # The layout follows the width one frame later.
         wait_until(
             page,
             lambda panels=panels, width=width: (
@@ -285,7 +285,7 @@ def nothing_is_cut_off(seen):
 
 
 def can_be_read_on_a_phone(seen):
-    """In 400 px, names do not run into figures, and status lines have room for their text."""
+    """At 400 px, names do not overlap figures, and status lines have room for their text."""
     size = seen.page.viewport_size
     seen.page.set_viewport_size({"width": 400, "height": 800})
     waterfall = seen.root.locator(".hta-diff-waterfall")
@@ -302,7 +302,7 @@ def can_be_read_on_a_phone(seen):
     assert name.bounding_box()["width"] > 80
     for status in seen.root.locator(".hta-diff-side-status .hta-words").all():
         assert status.bounding_box()["width"] > 250
-    # What holds for both is said once.
+    # Text that applies to both sides is shown only once.
     expect(seen.root.locator(".hta-diff-side-status .hta-kernel:visible")).to_have_count(1)
     seen.page.set_viewport_size(size)
 
@@ -313,7 +313,7 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
     ranks.select_option("rank 1")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
     expect(seen.root.locator(".hta-diff-held")).to_contain_text("needs a kernel")
-    # Parts that exist only for all ranks show a note instead.
+    # Parts that exist only for all ranks together show a note instead.
     expect(seen.headline).to_contain_text("of all ranks")
     for part in ("changes", "icicle"):
         expect(seen.root.locator(f".hta-diff-{part} h3")).to_contain_text("of all ranks")
@@ -346,7 +346,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     moves_together(seen)
     names_the_partner(seen)
     screenshot(page, "diff_saved")
-    # A selection on one side has its details on both.
+    # A selection on one side shows details on both sides.
     page.mouse.down()
     page.mouse.up()
     expect(seen.root.locator(".hta-diff-side").get_by_text("Duration", exact=True)).to_have_count(2)
@@ -412,13 +412,13 @@ def test_jupyterlab_couples_both_timelines_and_python(
     seen = Seen(page)
     tells_what_changed(seen)
     moves_together(seen)
-    # Each timeline sends its own view, and the kernel may have one of them first.
+    # Each timeline sends its own view, so the kernel may receive one of them first.
     kernel.wait_for(
         "view.left.view != view.left.whole and"
         " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
     )
 
-    # From Python: the page aligns, and decoupled sides move alone.
+    # An alignment set in Python reaches the page; unlinked sides move independently.
     kernel("view.align = 'collectives'")
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()
@@ -438,7 +438,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     assert kernel.value(f"view.export({str(out)!r}).events > 1000")
     assert hw.load(out, progress=False, cache=False).ranks == [0, 1, 1000, 1001]
 
-    # With one pair of ranks everything is about that pair, and a change marks only its calls.
+    # With one pair of ranks, all parts show that pair, and a change marks only its calls.
     kernel("view.pair = 1")
     expect(seen.headline).to_contain_text("on rank 1")
     for part in ("changes", "icicle"):
@@ -451,7 +451,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     kernel("view.pair = None")
     expect(seen.headline).not_to_contain_text("on rank 1")
 
-    # The page keeps its data, and reports that no kernel answers.
+    # The page keeps its data and reports that the kernel does not answer.
     expect(seen.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     seen.root.get_by_role("button", name="Swap").click()

@@ -56,7 +56,7 @@ def serving(repo, *arguments, cwd=None) -> Iterator[Host]:
 
 @pytest.fixture
 def view(repo, context, built):
-    """`view(*arguments)` starts a host and opens its page; at the end no policy was violated."""
+    """`view(*arguments)` starts a host and opens its page; policy violations fail the test."""
     context.add_init_script(REPORTS)
     running, pages = [], []
 
@@ -77,12 +77,12 @@ def view(repo, context, built):
 
 
 def until(page, expression):
-    """Wait for a condition; the page's policy forbids what `wait_for_function` does."""
+    """Wait for a condition; the page's policy forbids `wait_for_function`."""
     wait_until(page, lambda: page.evaluate(expression), expression)
 
 
 def holds_data(page):
-    """Wait until the page works without its host."""
+    """Wait until the page can work without its host."""
     expect(page.locator(".hta-dash")).to_have_attribute("data-page-data", "ready", timeout=60_000)
 
 
@@ -116,7 +116,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     assert chosen.ranks == (5,)
     dash.has_numbers_of(chosen, ("kernels",))
 
-    # The file that the host writes is what Python exports.
+    # The host writes the same file as an export in Python.
     dash.share("Trace…")
     with page.expect_download() as started:
         dash.root.get_by_role("button", name="Write file").click()
@@ -135,7 +135,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     assert b"Content-Security-Policy" in started.value.path().read_bytes()[:1000]
     page.keyboard.press("Escape")
 
-    # Another page of the same browser shares the state, and so does this one after a reload.
+    # Another page in the same browser shares the state, and so does this page after a reload.
     other = page.context.new_page()
     other.goto(host.base)
     second = Dash(other, job)
@@ -155,7 +155,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
 
 def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot):
     _, page = view(folder)
-    # In a higher window all rows have their maximum height, and no space is left below them.
+    # In a taller window, all rows have their maximum height and no space remains below them.
     page.set_viewport_size({"width": 1440, "height": 860})
     dash = Dash(page, job)
     dash.ready("breakdown")
@@ -193,7 +193,7 @@ def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp
     page.get_by_role("button", name="second", exact=True).click()
     dash = Dash(page, job)
     dash.ready("breakdown")
-    # Keys work without a click, and the hint stays in sight when the column scrolls.
+    # Keys work without a click, and the hint stays visible when the column scrolls.
     expect(page.locator(".hta-host-view")).to_be_focused()
     page.keyboard.press("/")
     expect(dash.root.locator(".hta-search input")).to_be_focused()
@@ -207,11 +207,11 @@ def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp
     dash.undo()
     dash.shows_ranks(8)
     page.wait_for_url(f"{host.base}/#/dashboard/second")
-    # The address of another state, pasted into the same page.
+    # A link with another state, pasted into the same page.
     page.goto(link)
     dash.shows_ranks(1)
     dash.selects(job.select(ranks=[5]))
-    # An invalid address shows the list.
+    # An invalid address opens the list.
     page.goto(f"{host.base}/#/dashboard/%E0%A4%A?ranks=5")
     expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
 
@@ -254,7 +254,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
     third = rows.filter(has=page.get_by_role("button", name="third", exact=True))
     expect(third).to_contain_text("new")
 
-    # An error is shown in the words of Python.
+    # Error messages are the same as in Python.
     with pytest.raises(hw.TraceError) as error:
         hw.load(runs / "broken.pt.trace.json")
     broken = page.get_by_role("button", name="broken.pt.trace.json", exact=True)
@@ -273,7 +273,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
         page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".hta-diff")).to_be_visible(timeout=60_000)
-    # The address names the windows of both runs, unless they are shown as a whole.
+    # The address contains the windows of both runs, unless the whole runs are shown.
     whole, timeline = "#/diff/(first/second|second/first)", page.locator(".hta-part").first
     timeline.press("w")
     expect(page).to_have_url(re.compile(whole + r"\?before=view%3D\d+_\d+&after=view%3D\d+_\d+$"))
@@ -309,7 +309,7 @@ def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, scree
 
 
 def test_a_file_leads_in_and_a_host_that_is_ended_says_so_at_once(view, folder, context):
-    """Browsers are started with a file: others can read addresses in lists of processes."""
+    """Browsers are started with a file, because process lists expose addresses to other users."""
     host, page = view(folder / "rank-0.trace.json.gz")
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
     context.clear_cookies()
@@ -323,7 +323,7 @@ def test_a_file_leads_in_and_a_host_that_is_ended_says_so_at_once(view, folder, 
 
 
 def test_a_badge_switches_between_fitted_and_recorded_clocks(view, folder, job, report, screenshot):
-    """The whole page follows: its own copy of the job, the headline's findings, the timeline."""
+    """The whole page follows: its copy of the job, the findings in the headline, the timeline."""
     _, page = view(folder)
     dash = Dash(page, job)
     dash.ready("breakdown")

@@ -1,4 +1,4 @@
-"""VS Code's extension in a real editor: code-server in Chromium."""
+"""The VS Code extension in a real editor: code-server in Chromium."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 
 FILE = "rank-5.pt.trace.json.gz"
-#: Hosts of the editor itself: its marketplace, and a name that its service worker answers.
+#: Hosts that the editor itself contacts: its marketplace, and a name served by its service worker.
 WORKBENCH = re.compile(r"open-vsx\.org$|vscode-cdn\.net$")
 
 
@@ -35,7 +35,7 @@ def extension(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, folder):
-    """One rank, two runs, a file that is cut off, and a module that must not be imported."""
+    """A folder with one rank, two runs, a truncated file and a module that must not be imported."""
     root = tmp_path_factory.mktemp("vscode") / "traces"
     shutil.copytree(folder, root / "before")
     write_demo(root / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
@@ -52,7 +52,7 @@ def server(tmp_path_factory, extension, files):
 
 
 class EditorDash(Dash):
-    """A dashboard in an editor, whose files go through the editor's dialog."""
+    """A dashboard in an editor, which saves files through the editor's dialog."""
 
     def __init__(self, editor: Editor, traces, folder) -> None:
         self.editor, self.folder, self.saves = editor, folder, 0
@@ -81,7 +81,7 @@ def editor(server, new_context):
 
 
 def hosts():
-    """The processes that editors started."""
+    """Return the processes started by editors."""
     result = []
     for item in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,1 +1,1 @@
-"""Damaged files through the whole package."""
+"""Run the whole package on damaged files."""

@@ -28,12 +28,12 @@ import hta_widgets as hw
 from hta_widgets.demo import write_byteps_job, write_mpi_job
 from hta_widgets.trace.merged_format import ExportPart
 
-#: Files by their path in the folder that is loaded.
+#: Files by their path in the loaded folder.
 Sample = dict[str, bytes]
-#: A change of a file's text.
+#: A function that changes the text of a file.
 Change = Callable[[random.Random, bytes], bytes]
 
-#: JSON that is valid but unlikely, or nearly valid, to stand in for any value.
+#: Unlikely but valid JSON, and nearly valid JSON, used to replace any value.
 NASTY = (
     *("null", "true", "false", "0", "-0", "1", "-1", "1.5", "-1.5", "1e3", "1e-9", "0.0005"),
     *(str(sign * (1 << bits) + one) for bits in (31, 32, 53, 62, 63, 64) for sign in (1, -1)
@@ -47,7 +47,7 @@ NASTY = (
 )  # fmt: skip
 TOP = ("distributedInfo", "hta_widgets", "baseTimeNanoseconds", "deviceProperties", "traceEvents",
        "schemaVersion", "displayTimeUnit", "rank", "stackFrames", "", "__class__")  # fmt: skip
-#: What top-level values are made of when they are not one nasty value.
+#: Templates for top-level values; `@` stands for a nasty value.
 SHAPES = (
     '{"rank": @, "world_size": @, "backend": @, "pg_config": @}',
     '{"pg_config": [{"pg_name": @, "pg_desc": @, "pg_size": @, "ranks": @}]}',
@@ -55,7 +55,7 @@ SHAPES = (
     '{"identity": {"worker": @, "local_rank": @, "server": @, "job": @}, "clock": @}',
     json.dumps({"part": {field.name: "@" for field in fields(ExportPart)}}).replace('"@"', "@"),
 )
-#: Words of the text formats and of the fields that readers look at.
+#: Words from text formats and from fields that readers parse.
 WORDS = (b'"ph": "B"', b'"ph": "E"', b'"ph": "b"', b'"ph": "e"', b'"ph": "s"', b'"ph": "f"',
          b'"ph": "i"', b'"ph": "C"', b'"ph": "M"', b"MPI_Allreduce", b"Data for MPI rank 0 of 2:",
          b"]", b"}", b'"', b"\\", b"\0", b"\xff\xfe", b"\x1f\x8b", b"\n", b",")  # fmt: skip
@@ -67,20 +67,20 @@ SQL_VALUES = (
     *("char(0)", "cast(x'80ff' as text)", "0x7fffffffffff"),
 )
 
-#: Inputs of seeds from here on also have structural changes; earlier seeds keep their inputs.
+#: From this seed on, inputs also have structural changes; earlier seeds keep their inputs.
 STRUCTURAL_FROM = 1_795_700_000_000
-#: Inputs of seeds from here on are also of the shared cases from public reports.
+#: From this seed on, inputs include the shared cases from public reports.
 CASES_FROM = 1_795_897_000_000
-#: A fifth of the inputs of seeds from here on are databases.
+#: From this seed on, 20 % of the inputs are databases.
 DATABASES_FROM = 1_795_930_000_000
-#: Inputs of seeds from here on also have long names and documents of different base times.
+#: From this seed on, inputs also have long names and documents with different base times.
 LONG_NAMES_FROM = 1_795_950_000_000
-#: A third of the inputs of seeds from here on are dumps of PyTorch.
+#: From this seed on, a third of the inputs are PyTorch dumps.
 DUMPS_FROM = 1_795_980_000_000
-#: Longer texts are not changed further: each change may repeat them.
+#: Texts longer than this are not changed further, because changes may repeat them.
 MAX_CHANGED_BYTES = 4 << 20
 DUMPS = ("flight-recorder", "flight-json", "memory-snapshot")
-#: A quarter of the inputs of seeds from here on are files of other profilers.
+#: From this seed on, a quarter of the inputs are files of other profilers.
 PROFILERS_FROM = 1_795_990_000_000
 DATABASE = "nsight"
 PROFILERS = ("xplane", "tpu", "rocprof-json", "rocpd", "rpd", "ascend-db")
@@ -89,7 +89,7 @@ _DATABASES = (DATABASE, *PROFILERS[3:])
 
 @cache
 def cases() -> dict[str, Sample]:
-    """Return the shared cases, one for each folder with files; none without shared data."""
+    """Return the shared cases, one per folder with files; empty without shared data."""
     root = SHARED.parent / "cases"
     folders = sorted({path.parent for path in root.rglob("*") if path.parent != root})
     return {
@@ -101,7 +101,7 @@ def cases() -> dict[str, Sample]:
 
 @cache
 def samples() -> dict[str, Sample]:
-    """Return a small job of every format, and exports of this package."""
+    """Return a small job in every format, and exports of this package."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         job = {f"rank-{rank}.json": _kineto(rank) for rank in (0, 1)}
@@ -199,7 +199,7 @@ def _kineto(rank: int) -> bytes:
 
 
 def damaged(seed: int) -> tuple[str, Sample]:
-    """Return a sample's name and its files, some of them changed; a seed gives one input."""
+    """Return the name of a sample and its files, some of them changed; a seed gives one input."""
     draw = random.Random(seed)
     choices = samples() | (cases() if seed >= CASES_FROM else {})
     others = (DATABASE, *DUMPS, *PROFILERS)
@@ -229,14 +229,14 @@ def damaged(seed: int) -> tuple[str, Sample]:
         if len(text) > MAX_CHANGED_BYTES:
             break
         change = draw.choice(changes)
-        with contextlib.suppress(ValueError, IndexError):  # nothing there to change
+        with contextlib.suppress(ValueError, IndexError):  # nothing to change
             text = change(draw, text)
     files[path] = gzip.compress(text, mtime=0) if packed else text
     return name, files
 
 
 def _bytes(draw: random.Random, text: bytes) -> bytes:
-    """Flip, remove, repeat, move or insert some bytes, or cut the text."""
+    """Flip, remove, repeat, move or insert some bytes, or truncate the text."""
     at = draw.randrange(len(text) + 1)
     size = draw.choice((1, 1, 2, 8, 64, 1000))
     part, rest = text[at : at + size], text[at + size :]
@@ -257,7 +257,7 @@ def _bytes(draw: random.Random, text: bytes) -> bytes:
 
 
 def _rows(draw: random.Random, text: bytes) -> bytes:
-    """Change values, columns or tables of a database; a damaged one keeps its bytes."""
+    """Change values, columns or tables of a database; an unreadable one keeps its bytes."""
     connected = contextlib.closing(sqlite3.connect(":memory:"))
     with connected as database, contextlib.suppress(sqlite3.Error, MemoryError):
         database.deserialize(text)
@@ -294,7 +294,7 @@ _VALUE = re.compile(rb'(?<=[:\[,\s])(?:"[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|n
 
 
 def _fields(draw: random.Random, text: bytes) -> bytes:
-    """Replace a value, maybe everywhere, or a key by another key."""
+    """Replace a value or key, sometimes all occurrences."""
     result = list(_VALUE.finditer(text))
     match = draw.choice(result)
     nasty = draw.choice(NASTY).encode()
@@ -306,7 +306,7 @@ def _fields(draw: random.Random, text: bytes) -> bytes:
 
 
 def _top(draw: random.Random, text: bytes) -> bytes:
-    """Add a top-level key, as the first or the last one."""
+    """Add a top-level key as the first or last one."""
     shape = draw.choice((*SHAPES, "@", "@"))
     while "@" in shape:
         shape = shape.replace("@", draw.choice(("0", "1", *NASTY)), 1)
@@ -326,7 +326,7 @@ _LIST = re.compile(rb'"traceEvents"\s*:\s*\[(.*)\]', re.DOTALL)
 
 
 def _duplicate_key(draw: random.Random, text: bytes) -> bytes:
-    """Give an object a key again, with another value."""
+    """Repeat a key of an object with another value."""
     match = draw.choice(list(_PAIR.finditer(text)))
     other = draw.choice((match[2], draw.choice(NASTY).encode()))
     pair = b'"%s": %s, ' % (match[1], other)
@@ -334,7 +334,7 @@ def _duplicate_key(draw: random.Random, text: bytes) -> bytes:
 
 
 def _escape_key(draw: random.Random, text: bytes) -> bytes:
-    """Escape a letter of a key, maybe everywhere."""
+    """Escape a letter of a key, sometimes in all occurrences."""
     match = draw.choice(list(_KEY.finditer(text)))
     name, at = match[1].decode(), draw.randrange(len(match[1]))
     digits = draw.choice(("%04x", "%04X")) % ord(name[at])
@@ -345,7 +345,7 @@ def _escape_key(draw: random.Random, text: bytes) -> bytes:
 
 
 def _nest(draw: random.Random, text: bytes) -> bytes:
-    """Put a document into another, or into a list."""
+    """Put the document into another document or a list."""
     key = json.dumps(draw.choice((*TOP, "args", "x"))).encode()
     match draw.randrange(5):
         case 0:
@@ -362,7 +362,7 @@ def _nest(draw: random.Random, text: bytes) -> bytes:
 
 
 def _concatenate(draw: random.Random, text: bytes) -> bytes:
-    """Append the document, or a part of it, to itself."""
+    """Append the document or a part of it to itself."""
     between = draw.choice(
         (b"", b"\n", b",", b"\0", b"\xef\xbb\xbf", b"]", b"}", b"garbage", b"{" * 500)
     )
@@ -371,7 +371,7 @@ def _concatenate(draw: random.Random, text: bytes) -> bytes:
 
 
 def _repeat_list(draw: random.Random, text: bytes) -> bytes:
-    """Give the list of events again, whole, empty, or as another value."""
+    """Repeat the list of events: the whole list, an empty one, or another value."""
     match = draw.choice(list(_LIST.finditer(text)))
     values = (b"[" + match[1] + b"]", b"[]", b"null", b"{}", b'"x"', b"[1, 2]", b"[[")
     for _ in range(draw.choice((1, 1, 2, 150))):

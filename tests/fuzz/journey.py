@@ -1,4 +1,4 @@
-"""Steps of a user with a set of traces, and conditions that hold for any content of the files."""
+"""What a user does with a trace set, and conditions that hold for any file contents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ANALYSES = tuple(filter(_takes_only_traces, analysis.__all__))
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call that did neither succeed nor raise a `TraceError`, or that lost something."""
+    """A call that neither succeeded nor raised a `TraceError`, or that lost something."""
 
     seed: int
     step: str
@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The common part of findings of one cause."""
+        """Return what findings with the same cause have in common."""
         return re.sub(r"\d+", "n", self.error)[:60], self.place
 
 
@@ -59,16 +59,16 @@ class _Journey:
         self._drawn, self._draw_chart = drawn, random.Random(seed)
 
     def sometimes(self, step: str, what: Callable[[], Any]) -> Any:
-        """Do as `call`, or, with the share of steps that are left out, nothing."""
+        """Run a step with probability `share`, otherwise skip it."""
         return self.call(step, what) if self._draw.random() < self._share else None
 
     def chart(self, name: str, traces: TraceSet) -> None:
-        """Sometimes draw a chart; all of them take three times as long as all other steps."""
+        """Sometimes draw a chart; all charts take three times as long as all other steps."""
         if self._draw_chart.random() < self._drawn:
             self.sometimes(f"charts.{name}", partial(getattr(charts, name), traces))
 
     def call(self, step: str, what: Callable[[], Any]) -> Any:
-        """Return the result; None after a `TraceError`, which is a proper answer."""
+        """Return the result; None after a `TraceError`, which is a valid outcome."""
         try:
             return what()
         except hw.TraceError:
@@ -83,9 +83,9 @@ class _Journey:
 
 
 def run(seed: int, share: float = 1.0, drawn: float = 1.0) -> list[Finding]:
-    """Load one damaged input, take all steps or a share of them, and return what was wrong.
+    """Load one damaged input, run all steps or a share of them, and return the findings.
 
-    `drawn` is the share of the charts that are among these steps.
+    `drawn` is the share of charts drawn in these steps.
     """
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
@@ -100,7 +100,7 @@ def run(seed: int, share: float = 1.0, drawn: float = 1.0) -> list[Finding]:
 def journey(
     source: Path, folder: Path, seed: int, share: float, drawn: float = 1.0
 ) -> list[Finding]:
-    """Load a source, take all steps or a share of them, and return what was wrong."""
+    """Load a source, run all steps or a share of them, and return the findings."""
     taken = _Journey(seed, share, drawn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -192,7 +192,7 @@ def _requests(traces: TraceSet, scene: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_sound(traces: TraceSet) -> None:
-    """Raise an error if a time is outside of the set's span."""
+    """Raise an error if a time is outside the span of the set."""
     traces.problems  # noqa: B018 - may fail
     start, end = traces.start_ns, traces.end_ns
     for trace in traces.values():
@@ -203,12 +203,12 @@ def _is_sound(traces: TraceSet) -> None:
 
 
 def _is_time(value: object) -> bool:
-    """Whether a value is a time in µs; longer ones are stated as repaired."""
+    """Return whether a value is a time in µs. Longer times are reported as repaired."""
     return type(value) in (int, float) and abs(value) < 1e12  # type: ignore[operator]
 
 
 class _Object(dict[str, Any]):
-    """A JSON object, with all values of keys that occur several times."""
+    """A JSON object that keeps all values of repeated keys."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -216,9 +216,9 @@ class _Object(dict[str, Any]):
 
 
 def _states_losses(traces: TraceSet) -> None:
-    """Raise if complete events that Python's decoder finds in a Kineto file were lost silently."""
+    """Raise if complete events that Python finds in a Kineto file were lost silently."""
     lossy = {problem.file for problem in traces.problem_list if not problem.is_harmless}
-    # A file of several devices is several ranks.
+    # A file with several devices yields several ranks.
     events_of = Counter[str]()
     for trace in traces.values():
         events_of[trace.path] += int((trace.events["phase"] == "X").sum())
@@ -226,7 +226,7 @@ def _states_losses(traces: TraceSet) -> None:
         file = Path(trace.path)
         if trace.format != "kineto" or trace.path in lossy or "merged" in trace.path:
             continue
-        if not file.is_file():  # a store may state any path
+        if not file.is_file():  # a store may contain any path
             continue
         text = file.read_bytes()
         try:
@@ -270,5 +270,5 @@ def _exported(traces: TraceSet, path: Path) -> None:
 
 
 def _by_contents(traces: TraceSet) -> list[tuple[Any, ...]]:
-    """Return lengths and names of events; ranks that were guessed may be guessed otherwise."""
+    """Return durations and names of events; guessed ranks may be guessed differently."""
     return sorted(row[1:3] for row in _events(traces))

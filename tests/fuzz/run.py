@@ -1,6 +1,6 @@
-"""Try many damaged files, new ones each time: ``make fuzz COUNT=10000``.
+"""Try many new damaged files: ``make fuzz COUNT=10000``.
 
-A finding names the seed of its input; ``--seed SEED --count 1`` repeats it.
+A finding shows the seed of its input. To repeat it, run ``--seed SEED --count 1``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _limit() -> None:
 
 
 class TooLong(BaseException):
-    """An input took longer than any may take."""
+    """Raised when an input takes longer than `LONGEST_S`."""
 
 
 def _late(*_: object) -> None:
@@ -34,9 +34,9 @@ def _late(*_: object) -> None:
 
 
 def run_seed(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
-    """Return the findings of one input, its seconds and the peak memory of its process."""
+    """Return the seed, its findings, the seconds taken and the peak memory of the process."""
     signal.signal(signal.SIGPROF, _late)
-    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)  # of the processor: the machine may be busy
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)  # CPU time, because the machine may be busy
     start = time.process_time()
     try:
         result = run(seed, share)
@@ -51,7 +51,7 @@ def run_seed(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
 
 
 def main() -> int:
-    """Print what was found, by cause; return 1 if there is anything."""
+    """Print the findings by cause; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() // 1_000_000)

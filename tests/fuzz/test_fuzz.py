@@ -1,4 +1,4 @@
-"""Damaged files through the whole package: every call succeeds or raises a `TraceError`.
+"""Run the whole package on damaged files: every call succeeds or raises a `TraceError`.
 
 `make fuzz` does the same with new inputs and all steps; see run.py.
 """
@@ -17,20 +17,19 @@ from .inputs import (
 )
 from .journey import journey, run
 
-#: Numbers of inputs by kind; `make fuzz` tries thousands of new ones.
+#: Number of inputs of each kind; `make fuzz` tries thousands of new ones.
 INPUTS, STRUCTURAL, CASES, AT_ONCE = (160, 40, 40, 20) if ALL else (30, 10, 10, 10)
-#: Share of the steps after loading that an input takes; all of them would take minutes.
+#: Share of the steps after loading that are run; all of them would take minutes.
 SHARE = 0.1
-#: Share of the charts that inputs of `FAILED_ONCE` are drawn in; none of them failed in one.
+#: Share of charts drawn for inputs in `FAILED_ONCE`; none of these inputs failed in a chart.
 DRAWN = 1.0 if ALL else 0.2
 
 
-#: Inputs that once failed: servers' files with long keys before their records, times beyond what
-#: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds,
-#: profiles of servers that are read as Kineto, as their first records are long or damaged; traces
-#: one after another in a file, whose excluded records an export brought back; a database with rows
-#: that are not found by their row id; an exported Horovod timeline beside a damaged one; sizes
-#: of messages of 5 000 digits; a table's name that is not UTF-8.
+#: Inputs that once failed: long keys before the records of servers, times too large for decimals, a
+#: base time of 123 digits, a late rank in a mixed job, profiles of 1e300 seconds, servers' profiles
+#: read as Kineto, concatenated traces whose excluded records an export brought back, a database
+#: whose rows are not found by row id, an exported Horovod timeline beside a damaged one, message
+#: sizes of 5 000 digits, and a table name that is not UTF-8.
 FAILED_ONCE = (
     51222,
     1795460442465,

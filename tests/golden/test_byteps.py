@@ -1,4 +1,4 @@
-"""BytePS files of the shared folder, against figures of independent throw-away readers."""
+"""Shared BytePS files, compared with figures from independent throwaway readers."""
 
 import json
 
@@ -103,7 +103,7 @@ def test_events_and_stages_of_a_worker(rank_of, golden, file):
     kinds = set(traces.problems.query("rank == @rank")["kind"])
     assert ("truncated" in kinds) == (expected["status"] == "truncated")
     stages = analysis.byteps_stages(traces, ranks=[rank])
-    # The reference takes the pusher as root; without servers, the coordinator of no other process.
+    # In the reference, the root is the pusher or, without servers, a lone coordinator.
     alone = file == "real_core_single_worker/traces/1"
     assert stages["root"].unique().tolist() == [expected["root"] or alone]
     stages = stages.set_index("stage")

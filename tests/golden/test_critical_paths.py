@@ -1,4 +1,4 @@
-"""Critical paths of real traces: properties of every path."""
+"""Properties that every critical path of a real trace must have."""
 
 import functools
 
@@ -12,7 +12,7 @@ TRACES = [
     f"{group}/{folder.name}"
     for group in ("hta_tests", "kineto", "tracelens")
     for folder in sorted((golden.SHARED / "traces" / group).glob("*"))
-    if folder.name != "memory_analysis"  # no trace
+    if folder.name != "memory_analysis"  # contains no trace
 ]
 pytestmark = pytest.mark.skipif(not TRACES, reason=golden.MISSING)
 every_trace = pytest.mark.parametrize("name", TRACES)
@@ -20,7 +20,7 @@ every_trace = pytest.mark.parametrize("name", TRACES)
 
 @functools.cache
 def paths(name):
-    """Return the first rank's trace, and its path as that of a rank and as that of a job."""
+    """Return the first rank's trace, its critical path, and the job path of this rank alone."""
     traces = recorded.load(golden.SHARED / "traces" / name)
     alone = traces.subset(ranks=traces.ranks[:1])
     return alone, critical_path(alone, alone.ranks[0]), job_critical_path(alone)
@@ -52,7 +52,7 @@ def test_no_chain_of_a_stream_is_longer(name):
     returned = np.where(call >= 0, trace.table.end_ns[call] + trace.shift_ns, low)
     longest = 0
     for _, stream in work.assign(returned=returned).groupby("stream"):
-        # Work that was queued when the previous work ended continues the chain.
+        # Work that was queued before the previous work ended continues the chain.
         queued = stream["returned"] <= stream["end"].shift()
         longest = max(longest, stream["dur_ns"].groupby((~queued).cumsum()).sum().max())
     assert longest <= frame.attrs["length_ns"] <= high - low

@@ -1,4 +1,4 @@
-"""Generated jobs with a known truth: clocks, arrivals, the straggler and its cost."""
+"""Generated jobs with known clocks, arrivals, stragglers and straggler costs."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_the_straggler_is_a_group_of_its_own(made):
     frame = rank_clusters(traces).set_index("rank")
     assert frame.index[frame["is_outlier"]].tolist() == [truth["slow"]]
     assert frame["representative"].nunique() == 2
-    # Its host and its kernels were slowed down: the device waits for launches.
+    # The rank's host and its kernels were slowed down, so its device waits for launches.
     assert "its device is idle for 15 % more of a step" in frame["why"][5]
     assert "costs the others 17 % more of their time" in frame["why"][5]
 
@@ -89,7 +89,7 @@ def test_the_straggler_is_on_the_path(made):
 def test_step_time_hides_the_straggler(made):
     traces, truth = made
     frame = step_times(traces)
-    # All ranks' steps are equally long; the slow one has a fifth more to do.
+    # All steps are equally long on all ranks; the slow rank has 20 % more work.
     assert np.abs(frame["dur_deviation_share"]).max() < 0.01
     own = frame.groupby("rank")["own_deviation_share"].mean()
     assert own.idxmax() == truth["slow"]
@@ -100,7 +100,7 @@ def test_step_time_hides_the_straggler(made):
 def test_the_headline_names_the_straggler(made):
     traces, truth = made
     result = headline(traces)
-    # All waits are 149 ms on average; compute hides a tenth of them, and rank 5 does not wait.
+    # The average rank waits 149 ms, a tenth of it hidden by compute; rank 5 does not wait.
     waits = [wait for wait in truth["wait_us_total"] if wait > 0]
     exposed_ms = exposed_waits(traces, clock="fitted")["exposed_wait_ns"].sum() / 8e6
     assert 0.85 < 8 * exposed_ms / (sum(waits) / 1000) < 1
@@ -124,11 +124,11 @@ def test_the_headline_names_the_straggler(made):
 
 
 def test_two_sampled_ranks_of_many(shared):
-    """Only times show which kernels of this sampled trace belong together."""
+    """In this sampled trace, only times show which kernels belong together."""
     traces = recorded.load(shared / "traces/hta_tests/trace_filter")
     frame = collectives(traces)
     ends = frame.pivot(index="collective", columns="rank", values="end_ns")
-    # Found by hand: the ends within half a millisecond of each other, in µs.
+    # Found by hand: ends within 0.5 ms of each other, in µs.
     assert (ends // 1000).to_numpy().tolist() == [
         [961088, 961088],
         [1080642, 1080587],

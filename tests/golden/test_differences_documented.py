@@ -1,4 +1,4 @@
-"""Differences from HTA that tests list are in the document on differences, with their numbers."""
+"""Check that the document on differences from HTA lists every tested difference."""
 
 import importlib.util
 import math
@@ -12,7 +12,7 @@ PAGES = sorted((HERE.parents[1] / "docs").glob("differences-*.md"))
 
 
 def tables(module):
-    """The tables of a module of tests, by name."""
+    """Return the difference tables in a test module, by name."""
     spec = importlib.util.spec_from_file_location(f"documented_{module}", HERE / f"{module}.py")
     result = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(result)
@@ -20,7 +20,7 @@ def tables(module):
 
 
 def listed():
-    """List each difference: trace, file, and its numbers (None: a row that is missing)."""
+    """List each difference as (trace, file, numbers); None stands for a missing row."""
     for module in ("test_hta_breakdowns", "test_hta_facade"):
         for (name, file), (_, theirs, ours, _) in tables(module)["DIFFERENCES"].items():
             yield name, file, theirs, ours
@@ -53,13 +53,13 @@ def listed():
 
 
 def rows():
-    """The rows of the tables of the pages."""
+    """Return all table rows of the pages."""
     text = "".join(page.read_text("utf-8") for page in PAGES)
     return [line for line in text.splitlines() if line.startswith("| ")]
 
 
 def contains(row, what):
-    """Return whether a row of the document contains a number, to four digits, or a word."""
+    """Return whether a table row contains a number (to four digits) or a word."""
     if what is None:
         return "none" in row
     if isinstance(what, str):

@@ -1,4 +1,4 @@
-"""Dumps and snapshots of PyTorch: figures of independent programs."""
+"""PyTorch's dumps and snapshots, compared with figures of independent programs."""
 
 import json
 

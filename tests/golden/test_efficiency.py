@@ -1,4 +1,4 @@
-"""FLOPs, bytes, devices and kernels against reference figures that are not the product's own."""
+"""FLOPs, bytes, devices and kernels, compared with independent reference figures."""
 
 import csv
 import gzip
@@ -184,7 +184,7 @@ def test_names_are_read_as_in_the_reference():
 def test_modules_have_the_flops_of_the_reference(tmp_path, name, flows):
     with gzip.open(FOLDER / f"recorded/{name}.json.gz") as file:
         document = json.load(file)
-    if not flows:  # then sequence numbers link both passes
+    if not flows:  # without flows, sequence numbers link both passes
         events = document["traceEvents"]
         document["traceEvents"] = [event for event in events if event["ph"] not in "sft"]
     (tmp_path / "trace.json").write_text(json.dumps(document))
@@ -211,8 +211,8 @@ def test_all_to_all_bytes():
         assert split_bytes(args, "In", members) == expected, row.note
 
 
-#: FLOPs of a call by hand: pairs of token and expert, hidden · (columns + half of them);
-#: heads, pairs of query and key, elements of both.
+#: Hand-computed FLOPs per call. MoE: pairs of token and expert × hidden size × (columns + half of
+#: them). Attention: heads × pairs of query and key × their sizes.
 SERVING = {
     "b200_eager_trace": {
         "vllm::moe_forward": 2 * (888 * 4) * 3072 * (1024 + 512),

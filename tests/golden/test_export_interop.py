@@ -1,4 +1,4 @@
-"""HTA opens what we export, and finds in it what we know to be there."""
+"""Check that HTA opens our exports and finds their known contents."""
 
 import json
 from functools import partial
@@ -10,7 +10,7 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.export.traces.files import export_trace
 
-# Runs in HTA's own environment, whose pandas is older than ours.
+# This runs in HTA's environment, whose pandas is older than ours.
 _SCRIPT = """
 import json, logging, sys, warnings
 warnings.filterwarnings("ignore")
@@ -37,16 +37,16 @@ print("RESULT" + json.dumps({"ranks": found, "breakdown": breakdown}))
 
 @pytest.fixture
 def hta(ask_hta):
-    """`hta(directory)` returns what HTA finds in a directory of traces."""
+    """Return a function that runs HTA on a trace folder and returns what HTA finds."""
     return partial(ask_hta, _SCRIPT)
 
 
 def _known(traces, selection):
-    """Return what HTA should find per rank: by name, the number of complete events and their µs."""
+    """Return what HTA should find per rank: the number and total µs of complete events, by name."""
     result = {}
     for rank, trace in traces.items():
         events = trace.events if selection is None else trace.events[selection.mask(trace)]
-        # HTA leaves out the profiler's own span, and device work whose launch is not there.
+        # HTA leaves out the profiler's own span and device work without a launch.
         launches = events.loc[events["category"] == "cuda_runtime", "correlation"]
         orphan = (events["category"] == "kernel") & ~events["correlation"].isin(launches)
         events = events[(events["category"] != "Trace") & ~orphan]
@@ -71,13 +71,13 @@ def test_hta_reads_an_exported_job(hta, shared, tmp_path, part):
         assert result[rank]["counts"] == counts
         assert {"correlation", "stream", "index_correlation"} <= set(result[rank]["columns"])
         if part != "clipped":
-            # HTA works in whole microseconds: starts and ends are each off by up to one.
+            # HTA uses whole microseconds, so each start and each end is off by up to one.
             off = {name: abs(result[rank]["sums"][name] - sums[name]) for name in sums}
             assert all(off[name] <= 2 * counts[name] for name in sums)
 
 
 def test_hta_reads_a_rank_that_it_would_not_find_by_itself(hta, tmp_path):
-    # Two files that do not state their ranks; their names do.
+    # Two files that state their ranks in their names only.
     folder = tmp_path / "nameless"
     folder.mkdir()
     events = [small.call(10_000, 12_000, 4), small.kernel(20_000, 25_000, launch=4)]

@@ -1,7 +1,7 @@
-"""Breakdowns of device time where they differ from HTA's on purpose.
+"""Breakdowns of device time that differ from HTA's on purpose.
 
-Twice: as we count, where each difference stands in a table with its reason; and as HTA counts,
-with its rounding and its classes given to our functions, where the numbers must be equal.
+Each breakdown is tested twice. With our rules, each difference is listed in a table with its
+reason. With HTA's rounding and its event classes, the numbers must be equal.
 """
 
 import functools
@@ -27,8 +27,8 @@ KERNELS = "gpu_kernel_breakdown_all.kernels.csv"
 NO_COPIES = "gpu_kernel_breakdown_nomem.types.csv"
 SHARES = "comm_comp_overlap.csv"
 
-#: The analysis of each file, the key of a row, and our columns by HTA's; HTA's times are in us.
-#: Rows without any of the first column count as missing: HTA also lists what took no time.
+#: The analysis of each file, the key of a row, and our columns by HTA's (in us). Rows that are
+#: empty in the first column count as missing, because HTA also lists rows without any time.
 FILES = {
     TEMPORAL: (
         analysis.temporal_breakdown,
@@ -67,12 +67,12 @@ FILES = {
         {"sum": "sum_ns"},
     ),
 }  # fmt: skip
-#: Half a unit of the last digit that HTA's file gives.
+#: Half a unit of the last digit in HTA's file.
 CLOSE = {SHARES: 0.00501, STATS: 0.00501, KERNELS: 1e-9}
 
 
 def both(name, file, traces, **options):
-    """HTA's numbers and ours: {(key, …, column): microseconds or per cent}."""
+    """Return HTA's numbers and ours as {(key, …, column): microseconds or percent}."""
     compute, keys, columns = FILES[file]
     frame = compute(traces, **options)
     if "kind" in frame:
@@ -106,7 +106,7 @@ MTIA_TRACE = "hta_tests__mtia_inference_trace"
 TRITON_TRACE = "hta_tests__triton_example"
 DIFF_TEST = "hta_tests__trace_diff__test"
 
-#: Every deliberate difference: one line per file, with one number, HTA's and ours, in us.
+#: All deliberate differences, one per file: a cell, HTA's value, ours (in us) and the reason.
 DIFFERENCES = {
     (ALEXNET, TEMPORAL): ((0, "non_compute_ns"), 55690, 55511, SYNC),
     (EVENT_SYNC, TEMPORAL): ((0, "non_compute_ns"), 7, 2, SYNC),
@@ -136,7 +136,7 @@ DIFFERENCES = {
 }  # fmt: skip
 
 
-#: All files of the traces that have a difference; `test_hta_facade` compares all other traces.
+#: All files of the traces that have a difference. `test_hta_facade` compares all other traces.
 CASES = [
     (name, file) for file in FILES for name in golden.names(file)
     if name in {trace for trace, _ in DIFFERENCES}
@@ -156,13 +156,13 @@ def test_differences_are_those_of_the_table(name, file):
 
 @pytest.fixture
 def classes():
-    """Give the taxonomy HTA's classes of events that are not device work here."""
+    """Add HTA's classes to the taxonomy, for events that are not device work here."""
 
     def give(file):
         taxonomy.add("compute", "^event_", category="mtia_ccp_events")
         taxonomy.add("compute", "^triton_", category="cpu_op")
         if file == TEMPORAL:
-            # Busy, and not computing.
+            # In HTA, these waits are busy time, but not compute.
             taxonomy.add("memory", "", category="cuda_sync")
         if not file.startswith("idle"):
             taxonomy.add("compute", "^Stream Wait Event$", category="cuda_sync")
@@ -171,8 +171,8 @@ def classes():
     taxonomy.reset()
 
 
-#: What remains, {what: (HTA's, ours)} in us. MTIA: events shorter than 1 us get a length of -1,
-#: which HTA takes off the time that it adds up. The other trace: `OVERLAP`.
+#: Remaining differences, {cell: (HTA's, ours)} in us. MTIA: HTA gives events shorter than 1 us a
+#: length of -1, which shortens its sums. For the other trace see `OVERLAP`.
 REMAINS = {
     (MTIA_TRACE, TEMPORAL): {
         (0, "idle_ns"): (19235, 19204),

@@ -1,4 +1,4 @@
-"""Call graphs against HTA's: how many threads and nodes, and which hang below which."""
+"""Call graphs compared with HTA's: the number of threads and nodes, and the parent of each node."""
 
 import pytest
 from support import golden
@@ -8,7 +8,7 @@ from hta_widgets.compat.common.trace_call_graph import CallGraph
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 
-#: Nodes, HTA's and ours, and why they differ.
+#: Number of nodes in HTA and here, and why they differ.
 NODES = {
     "hta_tests__amd_trace": (93, 109, "kernels of stream 0 hang below their launches too"),
     "hta_tests__triton_example": (8, 9, "Triton's operator is a host event"),

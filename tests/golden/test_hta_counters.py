@@ -1,7 +1,7 @@
-"""Launches, queues and memory bandwidth compared with HTA's, for every trace that has HTA's.
+"""Launches, queues and memory bandwidth, compared with HTA's for all traces that have them.
 
-HTA knows some launches by name: ours are compared on these, over times that are rounded as HTA
-rounds them; what we count beyond stands in tables here. `test_hta_facade` has all other numbers.
+HTA knows only some launches by name. On these, the numbers are compared after rounding times as HTA
+does; tables list all further launches. All other numbers are in `test_hta_facade`.
 """
 
 import functools
@@ -28,7 +28,7 @@ QUEUED = golden.LISTED | {
     "hipMemsetAsync", "hipMemcpyWithStream",
 }  # fmt: skip
 
-#: Launches that ours lists and HTA does not know.
+#: Launches that we list and HTA does not know.
 BEYOND_LISTED = {
     "hta_tests__amd_trace": {
         "hipLaunchKernel": 12, "hipMemcpyWithStream": 2, "hipExtModuleLaunchKernel": 2,
@@ -40,9 +40,9 @@ BEYOND_LISTED = {
     "hta_tests__triton_example": {"cuLaunchKernel": 1},
 }  # fmt: skip
 
-#: Copies that HTA gives no rate (0), and how many; we work it out from the size, or leave it out.
+#: Number of copies with a rate of 0 in HTA. We compute it from the size, or leave the copy out.
 WITHOUT_RATE = {"hta_tests__amd_trace": 2, "hta_tests__mtia_inference_trace": 877}
-#: Values above 0 that HTA counts in its summary and we do not: what rounding leaves.
+#: Values above 0 that only HTA's summary counts: residues of its rounding.
 RESIDUES = {
     ("hta_tests__trace_diff__test", "Memcpy DtoD"): 3834,
     ("hta_tests__ns_resolution_trace", "Memcpy DtoD"): 5,
@@ -58,7 +58,7 @@ def seen_by_hta(name):
 
 @functools.cache
 def as_hta_knows(name):
-    """The device work whose launches HTA knows."""
+    """Return the device work whose launches HTA knows."""
     stats = analysis.launch_stats(seen_by_hta(name))
     known_rows = stats[stats["launch"].isin(QUEUED)]
     return seen_by_hta(name).select(
@@ -83,7 +83,7 @@ def test_launches_that_hta_does_not_know(name):
 
 @functools.cache
 def steps_of(name):
-    """Ours, one row per event: rank, stream, record, time, value; on HTA's clock up to a shift."""
+    """Return rows (rank, stream, record, time, value) on HTA's clock, up to a shift."""
     result = []
     for part in rank_parts(seen_by_hta(name), as_hta_knows(name)):
         steps = queue_steps(part)
@@ -102,9 +102,9 @@ def test_queue_length_time_series(name):
     assert len(keyed) == len(ours) == len(theirs), "one change per event, as all are one to one"
     own_values = [keyed[key] for key in zip(theirs["rank"], theirs["index"], strict=True)]
     assert [stream for stream, _ in own_values] == theirs["stream"].tolist()
-    # HTA counts from its own first event.
+    # HTA counts from its first event.
     (shift,) = set(theirs["ts"] * US - [time for _, time in own_values]) or {0}
-    # At one instant, HTA's rows are in any order; only their sum is certain.
+    # HTA sorts rows of the same instant arbitrarily; only their sum is certain.
     last = theirs.groupby(["rank", "stream", "ts"])["queue_length"].last()
     frame = analysis.queue_length(seen_by_hta(name), selection=as_hta_knows(name))
     ts = (frame["time_ns"] + shift) / US
@@ -122,9 +122,9 @@ def test_queue_length_summary(name):
         their = theirs.loc[key]
         assert row["count"] == their["count"]
         times = [time for rank, stream, _, time, _ in steps_of(name) if (rank, stream) == key]
-        # Values of changes at one instant are in any order.
+        # Changes at the same instant are in arbitrary order.
         ties = len(times) - len(set(times))
-        # When two swap places, one value differs by 2, which shifts mean and deviation.
+        # If two of them swap places, one value differs by 2, which changes mean and deviation.
         of_mean, of_std = 2 * ties / len(times), 2 * (ties / max(len(times) - 1, 1)) ** 0.5
         assert row["mean"] == pytest.approx(their["mean"], rel=1e-9, abs=of_mean + 1e-9)
         assert row["std"] == pytest.approx(their["std"], rel=1e-9, abs=of_std + 1e-9)
@@ -139,7 +139,7 @@ def test_time_blocked_on_a_full_queue(name, limit):
     ours = analysis.time_blocked_on_full_queue(
         seen_by_hta(name), max_queue_length=limit, selection=as_hta_knows(name)
     )
-    # HTA keeps only the last stream of each rank; ours has the others as well.
+    # HTA keeps only the last stream of each rank; our frame has all of them.
     seen = ours[ours["duration_ns"] > 0].groupby("rank").tail(1)
     for own, their, unit in (
         ("rank", "rank", 1),
@@ -200,7 +200,7 @@ print("RESULT" + json.dumps({rank: len(frame) for rank, frame in analysis.t.trac
 
 
 def samples(path):
-    """By counter, id and time: the last value in the file."""
+    """Return the last value in the file for each counter, id and time."""
     opened = hw.load(path, cache=False, progress=False)
     result = {}
     for rank, trace in opened.items():

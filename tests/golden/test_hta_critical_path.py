@@ -1,4 +1,4 @@
-"""The facade's critical paths against those that HTA 0.5.0 found."""
+"""Critical paths of the facade, compared with those of HTA 0.5.0."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 
 COPY = "HTA takes the step's copy on the device for a second step; there is one"
 GRAPHS = "of 839 launched CUDA graphs HTA keeps the last kernel only"
-#: Paths that differ from HTA's for a reason: µs that HTA found and that we find.
+#: Paths that differ for a reason: the length in HTA and here, in µs.
 DIFFERENT = {
     ("hta_tests__amd_trace", "ProfilerStep.1"): (741, None, COPY),
     ("hta_tests__trace_diff__test", "ProfilerStep.0"): (118_122, 106_893, GRAPHS),
@@ -35,11 +35,11 @@ ALIKE = [case for case in CASES if case not in DIFFERENT]
 
 
 def asked(case):
-    """The annotation and instance of a file's name."""
+    """Return the annotation and the instance that a file name contains."""
     annotation, _, instance = case.rpartition(".")
     if annotation == "FULL":
         return "", 0
-    # HTA ran on the second forward pass; only the name of the table shows it.
+    # HTA analyzed the second forward pass, which only the name of the table shows.
     return (annotation, int(instance)) if "ProfilerStep" in annotation else (FORWARD, 1)
 
 
@@ -73,7 +73,7 @@ def edges_of(frame):
 
 
 def differ_by_fractions(graph, theirs):
-    """HTA rounds starts and durations, and drops what is then 0 long."""
+    """HTA rounds starts and durations and drops events whose duration is then 0."""
     most_us = max(theirs["critical_path_nodes"], len(graph.critical_path_nodes))
     result = durations(graph)
     for bound, time in theirs["duration_us"].items():

@@ -1,4 +1,4 @@
-"""Hardware counters with their operators, as HTA returned them."""
+"""Hardware counters with their operators, compared with HTA's."""
 
 import ast
 
@@ -12,7 +12,7 @@ from hta_widgets.compat.analyzers.cupti_counter_analysis import (
     CuptiCounterAnalysis,
 )
 
-#: Further columns of HTA 0.6.1's frame, without values for any kernel.
+#: Further columns in HTA 0.6.1, which are empty for all kernels.
 SINCE_0_6 = {
     **{key: [-1] for key in ("python_id", "python_parent_id", "process_rank")},
     **{key: [""] for key in ("collective_name", "msg_dtype")},
@@ -55,7 +55,7 @@ def test_our_own_function_has_the_same_numbers(expected):
     assert frame.attrs["matched"] == {"kernels": 77, "launches": 77}
     assert "note" not in frame.attrs
     assert (frame["dur_ns"] == expected["dur"] * 1000).all()
-    # As HTA's own notebook adds them up.
+    # As summed in HTA's own notebook.
     flops = sum(
         expected[name] * weight for name, weight in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS.items()
     )

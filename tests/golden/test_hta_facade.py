@@ -1,7 +1,7 @@
-"""`TraceAnalysis` against HTA's own numbers, on every trace that it returned numbers for.
+"""`TraceAnalysis`, compared with HTA's numbers on every trace for which HTA returned any.
 
-As HTA sees the events: with its rounding of times, where a file has fractions of a microsecond.
-What still differs stands in `DIFFERENCES`, with the reason.
+Times are rounded as HTA does, where a file has fractions of a microsecond. The remaining
+differences are in `DIFFERENCES`, with their reasons.
 """
 
 import functools
@@ -26,7 +26,7 @@ def analyzer(name):
 
 @functools.cache
 def seen_by_hta(name):
-    """The facade over the events as HTA rounds them."""
+    """Return the facade for the events as HTA rounds them."""
     if golden.resolution_ns(name) >= 1000:
         return analyzer(name)
     facade = hw.TraceAnalysis(trace_dir=golden.trace_path(name))
@@ -40,7 +40,7 @@ def seen_by_hta(name):
 
 
 def below(found):
-    """Return the frames of all ranks as one frame, with their index as a column."""
+    """Concatenate the frames of all ranks, with their index as a column."""
     frames = [frame.reset_index().assign(rank=rank) for rank, frame in found.items()]
     return pd.concat(frames, ignore_index=True)
 
@@ -52,7 +52,7 @@ def flat(summary, *keys):
 
 
 def untied(frame):
-    """A queue's length where several events change it at an instant is one of several."""
+    """Drop all but one queue length where several events change it at the same instant."""
     tied = frame.duplicated(["rank", "stream", "ts"], keep=False)
     return frame.assign(queue_length=frame["queue_length"].astype(float).mask(tied))
 
@@ -100,8 +100,8 @@ RANGES = (
     "iteration",
 )  # fmt: skip
 
-#: The call, the key of a row in both frames, half a unit of HTA's last digit, and the columns that
-#: are compared if not all are.
+#: For each file: the call, the key columns, half a unit of HTA's last digit and, unless all columns
+#: are compared, the compared ones.
 FILES = {
     "temporal_breakdown.csv": (
         lambda facade: facade.get_temporal_breakdown(visualize=False), "rank", 0.00501),
@@ -156,7 +156,7 @@ def expected_of(name, file):
     frame = golden.frame(name, file)
     if file == "queue_length_time_series.csv":
         return untied(frame)
-    # HTA also lists what took no time.
+    # HTA also lists rows without any time.
     return frame[frame["sum"] != 0] if file.endswith("types.csv") else frame
 
 
@@ -176,8 +176,8 @@ TEST = "hta_tests__trace_diff__test"
 FILTER = "hta_tests__trace_filter"
 RESNET = "kineto__resnet50_num_workers_0_a"
 
-#: Which events are device work is the question of `test_hta_breakdowns`, where these stand with
-#: reasons and both numbers.
+#: Traces in which other events count as device work. `test_hta_breakdowns` lists these differences
+#: with their reasons.
 CLASSED = {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON}
 WORK = {
     "temporal_breakdown.csv": CLASSED | {EVENT_SYNC},
@@ -198,7 +198,7 @@ THREADS = "HTA takes the operator that began last on any thread"
 _GEMM = "cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align1"
 MM = f"void cutlass::Kernel<{_GEMM}>({_GEMM}::Params)"
 
-#: Every other difference: one of the cells, HTA's value and ours, and why.
+#: Every other difference: one differing cell, HTA's value, ours, and the reason.
 DIFFERENCES = {
     (MTIA, "queue_length_time_series.csv"): ((0, 14506, "queue_length"), 2, 3, CALLS),
     (TEST, "queue_length_time_series.csv"): ((1, 36088, "queue_length"), 382, 383, GRAPHS),
@@ -238,7 +238,7 @@ def test_numbers_are_htas_or_the_difference_is_told(name, file):
         for frame in (expected_of(name, file), call(seen_by_hta(name)))
     )
     if file.startswith("blocked"):
-        # HTA keeps one of a rank's streams.
+        # HTA keeps only one stream per rank.
         assert expected.keys() <= got.keys()
         got = {key: got[key] for key in expected}
     result = golden.differing(expected, got, close)
@@ -288,7 +288,7 @@ SEQUENCES = [
 
 @pytest.mark.parametrize(("name", "file"), SEQUENCES)
 def test_sequences_are_htas(name, file, tmp_path, monkeypatch):
-    # `test_hta_notebook_calls` has the file that it writes, of each trace.
+    # `test_hta_notebook_calls` tests the file that the call writes.
     monkeypatch.setattr(trace_analysis, "export_patterns", lambda *_, **__: None)
     _, operator, least = file.removesuffix(".csv").split(".")
     facade = seen_by_hta(name)
@@ -316,7 +316,7 @@ def test_all_steps_are_htas_if_asked_for(name):
 
 
 def test_the_slow_rank_of_a_job_of_known_truth_is_named(shared):
-    # HTA's rule skips the last rank, whose kernel is short: it names ranks 0 and 2.
+    # HTA's rule misses the last rank, whose kernel is short, and names ranks 0 and 2.
     truth = json.loads((shared / "traces/made/ddp_8rank_truth.json").read_text("utf-8"))
     facade = hw.TraceAnalysis(trace_dir=shared / "traces/made/ddp_8rank")
     assert facade.get_potential_stragglers(num_candidates=1) == [truth["slow"]]

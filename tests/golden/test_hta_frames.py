@@ -1,4 +1,4 @@
-"""Frames against the installed HTA's, cell by cell."""
+"""Event frames, compared with the installed HTA's cell by cell."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ for name, folder in zip(sys.argv[2::2], sys.argv[3::2]):
         trace.get_trace(rank).to_csv(f"{sys.argv[1]}/{name}.{rank}.csv", index=False)
 """
 
-#: Cells that differ: the column, how many, and why.
+#: The column and number of the cells that differ, and the reason.
 DIFFERENCES = {
     "hta_tests__critical_path__alexnet": ("stream", 5, "4294967295 is the device as a whole"),
     "hta_tests__amd_trace": ("iteration", 18, "stream 0 is a stream: its events are of a step"),
@@ -35,7 +35,7 @@ NAMES = [
     "hta_tests__with_gpu_user_annotation",
     *DIFFERENCES,
 ]
-#: HTA counts `end` from another instant than `ts`, and renumbers symbols in each run.
+#: HTA's `end` and `ts` have different origins, and its symbol numbers change from run to run.
 APART = {"end", "name", "cat"}
 
 

@@ -1,4 +1,4 @@
-"""Memory over time, as HTA adds it up."""
+"""Memory over time, compared with HTA's."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ def frame(export):
 
 def test_every_size_is_hta_s(export, frame, ask_hta):
     times, sizes = ask_hta(ASK_HTA, export)
-    # HTA has a row for what was there before, at the time of the first event.
+    # HTA adds a row with the initial memory at the time of the first event.
     assert times[0] == times[1]
     assert (frame["time_ns"] + frame.attrs["origin_ns"]).tolist() == times[1:]
     assert frame[list(MEMORY_CATEGORIES)].to_numpy().tolist() == sizes[1:]

@@ -1,6 +1,6 @@
-"""The calls of HTA's published notebooks, with only the import changed, and on every trace.
+"""Calls from HTA's published notebooks, with only the import changed; they run on every trace.
 
-`test_hta_trace_diff` has those of trace_diff_demo, `unit/compat/test_filters` the filters.
+Calls from trace_diff_demo are in `test_hta_trace_diff`, filters in `unit/compat/test_filters`.
 """
 
 import os
@@ -45,13 +45,13 @@ def analyzer(demo):
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """Change into a folder for files that are written without a path."""
+    """Use a temporary working folder, for files that are written without a path."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def _own_config():
-    """Leave the parser's configuration as it was."""
+    """Restore the parser configuration after each test."""
     before = ParserConfig.get_default_cfg()
     yield
     ParserConfig.set_default_cfg(before)
@@ -189,7 +189,7 @@ def test_critical_path(analyzer, tmp_path):
 
 
 class MyKernelFilter(Filter):
-    """As a user writes one."""
+    """A filter as a user would write it."""
 
     def __init__(self, name_pattern: str, iteration_index: int) -> None:
         self.name_pattern = name_pattern
@@ -306,6 +306,6 @@ def test_no_call_fails(path, include_last, tmp_path):
     analyzer.critical_path_analysis(rank, "", None)
     assert len(analyzer.generate_trace_with_counters(output_dir=tmp_path)) == 1
     if f"{path.parent.name}__{path.name}" in golden.names("call_graph.json"):
-        return  # `test_hta_call_graph`
+        return  # see `test_hta_call_graph`
     CallGraph(t)
     assert {"parent", "depth"} <= set(t.get_trace(rank).columns)

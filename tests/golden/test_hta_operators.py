@@ -1,6 +1,6 @@
-"""Differences of kernels of operators and ranges from HTA's, and analyses that HTA does not have.
+"""Kernels of operators and ranges that differ from HTA's, and analyses that HTA lacks.
 
-`test_hta_facade` compares all other numbers of the same files.
+`test_hta_facade` compares all other numbers of these files.
 """
 
 import numpy as np
@@ -17,7 +17,8 @@ TIES = (
     "aten::matmul and aten::linalg_norm begin in the same microsecond as the aten::mm and"
     " aten::linalg_vector_norm within them; HTA's sort by start takes either, ours the inner one"
 )
-#: (trace, operator, start of the kernel's name, HTA's count, ours): reason. 0: no such row.
+#: (trace, operator, start of the kernel's name, count in HTA, count here): reason. 0 means that the
+#: row is missing.
 OTHER_DELAYS = {
     ("hta_tests__mtia_inference_trace", "aten::split_with_sizes", "merge", 1, 0): (
         "the launch and the operator are on two threads; HTA compares times only"
@@ -48,7 +49,7 @@ def test_kernels_of_operators(name):
     moved = {operator: (int(row.hta), int(row.ours)) for operator, row in frame.iterrows()}
     listed = {key[1]: key[3:] for key in OTHER_DELAYS if key[0] == name}
     if listed.get("aten::mm"):
-        # Sums over its rows: seven more occurrences than in HTA.
+        # The sum over all rows has seven more occurrences than HTA's.
         hta, ours = moved.pop("aten::mm")
         assert ours - hta == listed.pop("aten::mm")[1]
     assert moved == listed
@@ -56,8 +57,8 @@ def test_kernels_of_operators(name):
 
 # --- frequent sequences ---------------------------------------------------------------------------
 
-#: Where HTA fails (hta_failures.csv) on negative durations of its own making, or on thread ids
-#: that are strings.
+#: Traces on which HTA fails (hta_failures.csv): it produces negative durations or cannot read
+#: thread ids that are strings.
 FAILED = (
     "hta_tests__nccl_parser_config",
     "hta_tests__ns_resolution_trace",
@@ -73,7 +74,7 @@ def test_sequences_where_hta_fails(name):
         traces, operator, min_pattern_len=1, ranks=traces.ranks[:1], every_depth=True
     )
     assert not ours.empty
-    # By time instead of by nesting: kernels whose calls lie in an operator's time on its thread.
+    # Matched by time instead of nesting: kernels whose calls overlap an operator on its thread.
     events = trace.events
     calls = events.loc[trace.launch_of[trace.launch_of >= 0]]
     work = events.index[trace.launch_of >= 0]
@@ -93,7 +94,7 @@ def test_sequences_where_hta_fails(name):
 # --- ranges ---------------------------------------------------------------------------------------
 
 EDGE = "HTA's rounding shortens the kernel to no time at all, and nothing overlaps that"
-#: (trace, record of the kernel): (HTA's range, ours, reason)
+#: (trace, record of the kernel): (range in HTA, range here, reason)
 OTHER_RANGES = {
     ("hta_tests__nccl_parser_config", 31290): ("", "## backward ##", EDGE),
     ("hta_tests__ns_resolution_trace", 29008): ("", "## backward ##", EDGE),
@@ -131,7 +132,7 @@ def test_every_trace_has_an_answer_and_device_time_adds_up(name):
         pytest.skip("holds no events: an export of memory, or a text profile")
     plain = analysis.operators(traces)
     by_shape = analysis.operators(traces, group_by_shape=True, group_by_stack=True)
-    # BytePS's traces state communication, but no device work.
+    # BytePS traces contain communication but no device work.
     work = analysis.kernel_breakdown(traces)["sum_ns"].sum() * ("byteps" not in name)
     assert by_shape.attrs["device_ns"] == work
     unattributed = sum(by_shape.attrs["unattributed"].values())

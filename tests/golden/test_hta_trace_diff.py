@@ -1,4 +1,4 @@
-"""Differences of traces as HTA found them, name by name."""
+"""Trace comparisons, checked against HTA's name by name."""
 
 import json
 
@@ -14,7 +14,7 @@ from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 PAIRS = golden.GOLDEN / "trace_diff"
 
-#: Which traces a pair is of, and the arguments with which HTA compared them.
+#: The two traces of each pair, and the arguments that HTA was called with.
 CALLS = {
     "hta_compare_base_vs_test": ("trace_compare__base", "trace_compare__test", {}),
     "hta_compare_base_vs_test_iter1010": (
@@ -28,7 +28,7 @@ CALLS = {
         "trace_filter", "trace_filter", {"control_rank": [0, 1], "test_rank": 1}),
 }  # fmt: skip
 
-#: Files that HTA wrote for each pair; every file of the folder is compared below.
+#: Files that HTA wrote for each pair. Every file in the folder is compared.
 FILES = {
     "info.json",
     *(f"compare.{word}.csv" for word in ("ALL", "ALL.short", "CPU", "GPU")),
@@ -96,7 +96,7 @@ def test_ranks_steps_and_sums_by_category_are_hta_s(pair):
         got = side.get_ops_summary(ops)
         expected = pd.read_csv(folder / f"{word}.ops_summary.csv", keep_default_na=False)
         assert list(got.columns) == list(expected.columns)
-        # HTA's numbers of names change from run to run.
+        # HTA's name ids change from run to run.
         columns = ["cat", "name", "short_name", "counts", "total_duration"]
         keys = ["cat", "name"]
         pd.testing.assert_frame_equal(
@@ -133,7 +133,7 @@ def test_our_own_function_has_the_same_numbers(pair):
 
 
 def test_kernels_on_stream_0_take_part(shared):
-    # HTA finds no step for events on stream 0: it compares 0 of these kernels.
+    # HTA assigns no step to events on stream 0, so it compares none of these kernels.
     traces = hw.load(shared / "traces/hta_tests/amd_trace", cache=False, progress=False)
     frame = TraceDiff.compare_traces(traces, traces, device_type=DeviceType.GPU)
     events = traces.events()
@@ -149,7 +149,7 @@ def test_traces_without_steps_are_compared_whole(shared):
     folder = shared / "traces/hta_tests/cupti_profiler"
     frame = TraceDiff.compare_traces(str(folder), folder)
     assert (frame["counts_change_categories"] == "=").all()
-    # All but the two spans of the profiler itself.
+    # All events except two spans of the profiler itself.
     assert frame["Control_counts"].sum() == 2324 - 2
 
 
@@ -174,7 +174,7 @@ def test_hta_s_own_objects_are_taken(shared):
     assert labeled.ranks() == [0, 1]
     analysis = TraceAnalysis(trace_dir=str(folder))
     both = TraceDiff.compare_traces(trace, analysis, [0, 1], [0, 1], [551, 552], [551, 552])
-    # All steps, though the analysis itself leaves out the last.
+    # All steps, although the analysis leaves out the last one.
     assert (both["counts_change_categories"] == "=").all()
     ops = labeled.extract_ops(rank=[0, 1], iteration=551)
     assert set(ops["rank"]) == {0, 1}
@@ -222,7 +222,7 @@ _COPIES = "HTA adds the copies of annotations on the device to those on the host
 _STREAM_0 = "HTA finds no step for events on stream 0"
 _TRITON = "HTA takes an operator for a kernel because it has a stream arg"
 
-#: Every number of events that differs from HTA's: trace, device, HTA's, ours, and why.
+#: Event counts that differ from HTA's: trace, device, HTA's count, ours, and the reason.
 DIFFERENCES = {
     ("amd_trace", "CPU"): (95, 93, _COPIES),
     ("amd_trace", "GPU"): (0, 16, _STREAM_0),
@@ -238,7 +238,7 @@ NAMES = sorted({name for name, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE))
 
 @pytest.fixture(scope="module")
 def asked(shared, ask_hta):
-    """Compare traces with themselves in HTA, all steps of the first rank."""
+    """Run HTA to compare each trace with itself, with all steps of the first rank."""
     folders = {name: str(shared / "traces/hta_tests" / name) for name in NAMES}
     replies = ask_hta(ASK_HTA, *folders.values())
     return {name: replies[folder] for name, folder in folders.items()}
@@ -256,7 +256,7 @@ def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
     events = sum(int(count) for count, _ in expected.values()), int(frame.iloc[:, 0].sum())
     differs = DIFFERENCES.get((name, device.name))
     assert events == (differs[:2] if differs else (events[0], events[0]))
-    # HTA cuts both ends of an event to whole microseconds, which takes up to 2 of them.
+    # HTA rounds both ends of an event inward to whole microseconds, so it loses up to 2 us.
     full = golden.resolution_ns(f"hta_tests__{name}") == 1000
     equal = 0
     for key in expected.keys() & got.keys():

@@ -1,4 +1,4 @@
-"""Every real trace against an independent reading of its JSON, to the nanosecond."""
+"""Real traces, compared with an independent reading of their JSON to the nanosecond."""
 
 import gzip
 import json
@@ -72,7 +72,7 @@ def test_trace_equals_an_independent_reading(path):
         values = events[column].astype(str).to_numpy()[order]
         assert values.tolist() == [str(record.get(key, "")) for record in complete]
 
-    # Every record comes back as in the file, and everything between records.
+    # Records are returned exactly as in the file.
     wanted = np.unique(np.linspace(0, len(records) - 1, 60).astype(int))
     for place, body in trace.source.records(wanted):
         assert json.loads(body, parse_float=Decimal) == records[place]

@@ -1,4 +1,4 @@
-"""MPI profiles of real runs against what independent readers found in them."""
+"""MPI profiles of real runs, compared with the results of independent readers."""
 
 import json
 import math
@@ -30,7 +30,7 @@ REFERENCES = sorted(
 )
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*") if path.is_file())
 PROFILES = [name for name in FILES if not name.endswith(".trc")]
-#: Sections that are off by default and that our writer leaves out.
+#: Files with optional sections, which our writer leaves out.
 WITH_SECTIONS = ("np4_ctx", "np8_subcomm", "np8_callstack")
 
 pytestmark = pytest.mark.skipif(not REFERENCES or not FILES, reason=MISSING)
@@ -122,7 +122,7 @@ def test_ranks_and_imbalance_are_those_of_the_reference(name):
 
 
 def test_negotiation_on_processors_and_on_gpus():
-    """The two tables of the seed document, and what it leaves out."""
+    """The two tables of the seed document, and what is left out of them."""
     cpu, gpu = load("seed/seed_cpu16.txt"), load("seed/seed_gpu8.txt")
     (on_cpu,) = mpi_negotiation(cpu).itertuples()
     assert (on_cpu.calls, on_cpu.bytes, on_cpu.time_s) == (7428, 59424.0, 5.696)
@@ -181,7 +181,7 @@ def test_own_runs(case, comm, elapsed, time_s, mean_us, least, mean, most, other
 
 
 def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
-    """Rank 0 spends 0.59 of 0.80 s in MPI and the others 0.62 to 0.66, 0.64 in the median."""
+    """Rank 0 spends 0.59 of 0.80 s in MPI, all others 0.62 to 0.66 s with a median of 0.64 s."""
     traces = load("np8_subcomm")
     (row,) = mpi_imbalance(traces).itertuples()
     assert (row.straggler_rank, row.stands_out, row.is_straggler) == (0, True, False)
@@ -218,7 +218,7 @@ def test_sections_that_are_off_by_default():
     top = stacks[stacks["rank"] == 3].iloc[0]
     assert (top.routine, top.calls, top.time_s) == ("MPI_Allreduce", 160, 0.262)
     assert top.site == "dp_train+0x242c"
-    # Offsets are the same on both ranks, addresses are not.
+    # Offsets are the same on both ranks; addresses differ.
     assert set(stacks[stacks["rank"] == 0].site) == set(stacks[stacks["rank"] == 3].site)
     barrier = load("np8_straggler_barrier")
     sync = mpi_ranks(barrier).set_index("rank").sync_s
@@ -239,7 +239,7 @@ def test_a_folder_of_many_jobs_keeps_them_apart():
     assert traces.formats == ["mpi-profile", "mpi-trace"]
     assert set(traces.problems.kind) == {"duplicate_rank"}
     uneven = mpi_imbalance(traces).set_index("job")
-    assert len(uneven) == len({path.split("/")[0] for path in FILES}) + 1  # two of the seed
+    assert len(uneven) == len({path.split("/")[0] for path in FILES}) + 1  # two in the seed
     assert uneven.loc["81002"].straggler_rank == 5
     assert uneven.loc["161001"].ranks == 16
 

@@ -1,4 +1,4 @@
-"""A real MPI time line against the profiles of the same run and against known figures."""
+"""A real MPI timeline, compared with profiles of the same run and with known figures."""
 
 import numpy as np
 import pytest
@@ -75,13 +75,13 @@ def test_collectives_are_matched_and_the_late_rank_is_found(line):
     assert first.wait_ns.sum() / reduced.wait_ns.sum() > 0.9
     blamed = stragglers(line).set_index("rank")
     assert blamed.index[blamed.is_straggler].tolist() == [5]
-    # Rank 0 waits for rank 5 in gathers, and others wait for rank 0 after that.
+    # Rank 0 waits for rank 5 in gathers, after which all other ranks wait for rank 0.
     assert blamed.cause[0] == "waiting elsewhere"
 
 
 def test_the_clocks_are_aligned(line):
     def left_too_early(frame):
-        """By collective: how long before the last arrival the first rank left."""
+        """Return, for each collective, how long before the last arrival its first rank left."""
         grouped = frame[frame.name == "MPI_Allreduce"].groupby("collective")
         return grouped.arrival_ns.max() - grouped.end_ns.min()
 

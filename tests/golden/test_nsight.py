@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems against figures that an independent program computed."""
+"""Nsight Systems exports, compared with figures from an independent program."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ def export(request):
 
 
 def ranks_of(export):
-    """Yield each rank with its figures, and those of its process."""
+    """Yield each rank with its figures and the figures of its process."""
     traces, golden = export
     assert len(traces) == len(golden["ranks"])
     for (key, figures), trace in zip(golden["ranks"].items(), traces.values(), strict=True):
@@ -56,7 +56,7 @@ def test_device_work_is_that_of_the_file(export):
         assert linked == figures["events_with_launch"]
         sizes = trace.copy_table.size_bytes.sum()
         copied = sum(size for _, size in figures["copies_by_kind_count_bytes"].values())
-        assert sizes >= copied  # fills have sizes too
+        assert sizes >= copied  # memory fills have sizes too
 
 
 def test_analyses_agree(export):
@@ -122,5 +122,5 @@ def test_the_late_rank_is_named_with_its_cost(job):
     assert np.sort(frame.wait_ns.unique()).tolist() == [0, late_ns]
     blamed = stragglers(traces).set_index("rank")
     assert blamed.index[blamed.is_straggler].tolist() == [late]
-    assert blamed.imposed_wait_ns[late] == 5 * 3 * late_ns  # steps, and ranks that wait
+    assert blamed.imposed_wait_ns[late] == 5 * 3 * late_ns  # 5 steps, in which 3 ranks wait
     assert f"for rank {late}" in str(headline(traces))

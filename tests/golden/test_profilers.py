@@ -1,4 +1,4 @@
-"""Files of other profilers against figures that independent programs computed."""
+"""Files of other profilers, compared with figures from independent programs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Collectives of traces recorded on a GPU, compared with what the recorded programs did."""
+"""Collectives recorded on a GPU, compared with what the recorded programs did."""
 
 import pandas as pd
 from support.recorded import DATA
@@ -8,7 +8,7 @@ from hta_widgets import analysis
 
 
 def test_collectives_of_a_named_group_match_in_order_although_their_ends_differ():
-    """Two processes share one GPU by turns, so the ends of a collective differ by up to 4 ms."""
+    """Two processes take turns on one GPU, so the ends of a collective differ by up to 4 ms."""
     frame = analysis.collectives(hw.load(DATA / "nccl"))
     assert frame.attrs["matched"]["matched"] == 27
     frame = frame.sort_values("arrival_ns")[["rank", "collective", "name", "size_bytes"]]
@@ -23,13 +23,13 @@ def test_the_rank_that_slept_is_the_straggler():
 
 
 def test_coalesced_sends_match_nothing():
-    """Their kernels name neither group nor peers, while all other collectives' do."""
+    """The kernels of all other collectives record a group or peers, but these do not."""
     frame = analysis.collectives(hw.load(DATA / "p2p"))
     assert frame.attrs["matched"] == {
         "communication": 42,
         "matched": 9,  # all_to_all, send and broadcast, in three steps
         "partly_matched": 0,
-        "unmatched": 12,  # a batch of each rank, in three steps
+        "unmatched": 12,  # one batch per rank, in three steps
         "alone": 0,
     }
     assert frame.groupby("name")["rank"].unique().map(sorted).to_dict() == {
@@ -41,12 +41,12 @@ def test_coalesced_sends_match_nothing():
 
 
 def test_messages_include_the_sends_of_batches():
-    """In three steps each rank sends 1 MiB to the next in a batch, and 256 KiB to all others."""
+    """In each step, a rank sends 1 MiB to the next in a batch, and 256 KiB to all others."""
     dash = hw.Dashboard(hw.load(DATA / "p2p"), panels=["messages"])
     frame = dash.panel_frame("messages")
     kib = frame.pivot_table("bytes", "rank", "peer", "sum", fill_value=0) / 1024
     assert kib.to_numpy().tolist() == [
-        [0, 4608, 768, 768],  # and 256 KiB a step in a send of its own
+        [0, 4608, 768, 768],  # and in each step 256 KiB in a separate send
         [768, 0, 3840, 768],
         [768, 768, 0, 3840],
         [3840, 768, 768, 0],
@@ -55,7 +55,7 @@ def test_messages_include_the_sends_of_batches():
 
 
 def test_a_rank_held_up_by_unmatched_communication_is_no_straggler():
-    """Rank 0 comes late to each all_to_all, after 16 ms in the batch of sends before it."""
+    """Rank 0 comes late to each all_to_all, because the batch of sends before it takes 16 ms."""
     late = analysis.stragglers(hw.load(DATA / "p2p")).set_index("rank")
     assert not late["is_straggler"].any()
     assert late["cause"].tolist() == ["waiting elsewhere", "", "", ""]

@@ -1,4 +1,4 @@
-"""Comparisons of real runs: against sums made another way, and against themselves."""
+"""Comparisons of real runs, checked against independent sums, and comparisons with themselves."""
 
 import gzip
 import itertools
@@ -12,18 +12,18 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 
-#: Pairs in which one run has more calls of an operator.
+#: Pairs of runs that differ in the number of calls of an operator.
 CASES = golden.GOLDEN.parent / "cases/diff-gone"
 
 needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
 
-#: Folders with nothing that can be read: files that were never flushed, other profilers' formats.
+#: Folders without readable traces: files that were never flushed, and other profilers' formats.
 EMPTY = {"byteps/real_pslite_server_tiny", "hta_tests/memory_analysis"} | {
     f"profilers/{name}"
     for name in ("flight_recorder", "memory_snapshot", "nsight", "perfetto", "rocm")
 }
 
-#: Every other folder: several ranks, AMD, MTIA, BytePS, MPI, without a device, without steps.
+#: All other folders: several ranks, AMD, MTIA, BytePS, MPI, traces without devices or steps.
 TRACES = sorted(
     f"{folder.parent.name}/{folder.name}"
     for folder in recorded.SHARED.glob("*/*")
@@ -50,7 +50,7 @@ def test_a_run_differs_in_nothing_from_itself(path):
         hd.icicle(diff, "host"),
     ):  # fmt: skip
         columns = [c for c in frame if c.startswith("diff_") or c.endswith("_diff_ns")]
-        # The mean of nothing is NaN.
+        # The mean of an empty group is NaN.
         assert ((frame[columns] == 0) | frame[columns].isna()).all(axis=None)
     assert (hd.names(diff, device="all")["change"] == "same").all()
     for by in ("kind", "cause", "operator", "kernel"):
@@ -63,14 +63,14 @@ RECORDINGS = golden.GOLDEN / "efficiency/recorded"
 
 
 def moved(document, what):
-    """Change a recording, in place, to one of the same program with its code at other lines."""
+    """Rewrite a recording in place as if its code had moved to other lines."""
     for event in document["traceEvents"]:
         name = event["name"]
         if event.get("cat") != "python_function":
             continue
         if line := re.fullmatch(r"(.+)\((\d+)\): (.+)", name):
             number = int(line[2])
-            # Each addition moves the lines below it further down.
+            # Each added line moves everything below it further down.
             number += (3 + number // 50) * ("lines" in what)
             name = f"{'/opt/app/' * ('folder' in what)}{line[1]}({number}): {line[3]}"
         elif name.startswith("nn.Module: ") and "modules" in what:
@@ -126,14 +126,14 @@ def pair():
 
 @needs_golden
 def test_steps_of_two_real_jobs(pair):
-    # The ranges in the files, in µs, without any code of ours.
+    # Durations of the steps in the files, in µs, computed without our code.
     before = [75_473, 76_940, 76_212, 76_727, 78_473, 81_120]
     after = [100_298, 122_149, 166_403, 81_971, 107_230, 166_350]
     result = hd.steps(pair)
     assert result["before_ns"].tolist() == [1000 * length for length in before]
     assert result["after_ns"].tolist() == [1000 * length for length in after]
     slots = hd.align(pair).slots
-    # Every slot reaches to the next step of the longer run.
+    # Each slot extends to the next step of the longer run.
     assert slots["delta_ns"].tolist() == result["diff_ns"].tolist()
     for by in ("kind", "cause", "operator", "kernel"):
         frame = hd.waterfall(pair, by)
@@ -148,7 +148,7 @@ def test_steps_of_two_real_jobs(pair):
             "The runs are not alike: different GPUs: NVIDIA A100-PG509-200 → Tesla V100-SXM2-16GB; "
             "world size 8 → 2."
         ),
-        # 12 launches of graphs, of 5 046 of the 15 018 pieces of work with a call.
+        # 12 graph launches account for 5 046 of the 15 018 pieces of device work that have a call.
         "Graphs launch 0 % → 34 % of device work.",
         (
             "Compute grows by 44.3 ms and exposed copies by 12.9 ms; idle time of the device "
@@ -159,7 +159,7 @@ def test_steps_of_two_real_jobs(pair):
     ]
     assert texts[-2] == "Different rank: 3 → 1."
     assert any(text.startswith("CompiledFunction is new: 1 a step") for text in texts)
-    # A name that is slower in one place and faster in another is reported with its place.
+    # A name that became slower in one place and faster in another is reported with the place.
     twice = [text for text in texts if text.startswith("nccl:all_to_all")]
     assert [text.split(" on the")[0] for text in twice] == [
         "nccl:all_to_all in record_param_comms takes longer",
@@ -186,7 +186,7 @@ def test_turned_round_two_real_jobs_tell_the_same():
 
 @needs_golden
 def test_names_of_two_real_jobs(pair):
-    """Against pandas over the events that start within a step, or were launched there."""
+    """Compared with pandas sums over the events that start or were launched within a step."""
     frame = hd.names(pair).set_index("name")
     for word, side in zip(("before", "after"), pair.sides, strict=True):
         (part,) = side.parts.values()
@@ -195,7 +195,7 @@ def test_names_of_two_real_jobs(pair):
         low, high = side.windows[part.rank].min(), side.windows[part.rank].max()
         launched = work["step"] >= 0
         unknown = ~launched & work["start_ns"].between(low, high, inclusive="left")
-        # No launch is outside of steps: events without a step have no launch in the file.
+        # All recorded launches are within steps; events without a step have no launch in the file.
         assert (part.trace.launch_of[work.index[unknown]] < 0).all()
         sums = (
             work[launched | unknown].groupby("name", observed=True)["dur_ns"].agg(["size", "sum"])
@@ -209,7 +209,7 @@ def test_names_of_two_real_jobs(pair):
 @needs_golden
 def test_ranks_and_steps_of_one_job():
     traces = golden.whole("made__ddp_8rank")
-    # Rank 5 is slower by its factor, everywhere: this is reported once.
+    # Rank 5 is slower by the same factor everywhere, which is reported once.
     diff = hd.compare(traces.select(ranks=[0]), traces.select(ranks=[5]))
     result = hd.pairs(diff)
     assert not set(result["status"]) & {"added", "removed", "moved", "replaced"}
@@ -250,7 +250,7 @@ def test_steps_of_one_run_differ_by_noise_alone(name, halves):
 @pytest.mark.skipif(not CASES.is_dir(), reason=golden.MISSING)
 @pytest.mark.parametrize(("before", "after"), [("a1", "b1"), ("a5", "b5")])
 def test_fewer_calls_are_not_gone(before, after):
-    # The counts of the case's README: 7 and 3 calls a step, in steps of the same length.
+    # Call counts from the README of the case: 7 and 3 calls in steps of equal length.
     fewer, more = (
         hw.load(CASES / f"{name}.json", cache=False, progress=False) for name in (after, before)
     )

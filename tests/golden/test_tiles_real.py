@@ -1,4 +1,4 @@
-"""Tiles of real traces against plain counting over their event frames."""
+"""Tiles of real traces, compared with counts over their event frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, and is committed without what it printed."""
+"""Every notebook runs from top to bottom and is committed without outputs."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def cells(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path):
-    # A process of its own: nbclient needs an event loop, and this thread may already have one.
+    # Runs in a separate process: nbclient needs an event loop, and this thread may have one.
     copy = shutil.copytree(path.parent, tmp_path / "notebooks") / path.name
     script = REPO / "scripts/run_notebook.py"
     result = subprocess.run(

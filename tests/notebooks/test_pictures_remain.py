@@ -1,4 +1,4 @@
-"""A notebook that was run has pictures of its widgets in nbconvert's page."""
+"""After nbconvert, an executed notebook has pictures of its widgets in the page."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ hw.Dashboard(traces)
 def page(tmp_path):
     write_demo(tmp_path / "job", ranks=4, steps=2, straggler=1)
     write_notebook(tmp_path / "run.ipynb", CELLS)
-    # As JupyterLab saves notebooks: without the state of widgets.
+    # As JupyterLab saves notebooks, without the widget state.
     options = ["--execute", "--ExecutePreprocessor.store_widget_state=False"]
     command = [sys.executable, "-m", "nbconvert", "--to", "html", *options, "run.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""VS Code's extension: the .vsix has what editors and marketplaces read, and nothing else."""
+"""The VS Code extension: the .vsix contains what editors and marketplaces read, no more."""
 
 import json
 import re
@@ -76,7 +76,7 @@ def test_pictures_of_the_readme_and_the_size_of_the_icon(vsix):
 
 
 def test_its_scripts_contain_no_python_side_and_no_address(vsix):
-    """Modules of widgets come from the installed package, and nothing from a network."""
+    """Widget modules come from the installed package, and nothing comes from the network."""
     for name in ("dist/extension.js", "dist/web.js", "media/webview.js"):
         text = vsix.read(f"extension/{name}").decode()
         assert len(text) < 60_000

@@ -40,7 +40,7 @@ assert len(str(state["_esm"])) > 1000 and "export" in str(state["_esm"]), "no fr
 print("fine")
 """
 
-#: Runs the blocks of README.md in order: shell blocks, and Python blocks as one session.
+#: Runs the code blocks of README.md in order; all Python blocks share one session.
 READER = """
 import importlib, json, subprocess, sys
 names = {"__name__": "__main__"}
@@ -65,7 +65,7 @@ def run(*command: object, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def built(repo) -> set[str]:
-    """The names of the front end's built files."""
+    """Return the names of the built front-end files."""
     names = {path.name for path in (repo / "hta_widgets/static").glob("*")}
     if not names:
         pytest.skip("the front end is not built (`make build`)")
@@ -74,9 +74,9 @@ def built(repo) -> set[str]:
 
 @pytest.fixture(scope="module")
 def dist(repo, built, tmp_path_factory) -> Path:
-    """An sdist, and the wheel that is built from that sdist rather than from the checkout."""
+    """An sdist, and the wheel built from that sdist instead of the checkout."""
     folder = tmp_path_factory.mktemp("dist")
-    # Every program that needs Node finds one that does not work.
+    # Programs that need Node find one that always fails.
     broken = tmp_path_factory.mktemp("bin")
     for tool in ("node", "npm"):
         (broken / tool).write_text(f"#!/bin/sh\necho 'must not call {tool}' >&2\nexit 1\n")
@@ -87,7 +87,7 @@ def dist(repo, built, tmp_path_factory) -> Path:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment that pip's own configuration needs, and nothing else of it."""
+    """Return the environment variables that configure pip, and no others."""
     remaining = (
         "PIP_",
         "SSL_",
@@ -144,7 +144,7 @@ def test_sdist_builds_without_node(dist, built):
     assert {f"hta_widgets/static/{name}" for name in built} <= names
     assert {"package.json", "package-lock.json", "js/build.mjs", "LICENSE"} <= names
     assert {"tests/conftest.py", "docs/index.md", "notebooks/quickstart.ipynb"} <= names
-    # What tests read and documents link to.
+    # Files that tests read and documents link to.
     assert {"scripts/replies.py", "benchmarks/README.md", "changes/README.md"} <= names
     assert {"CONTRIBUTING.md", "CITATION.cff", "mkdocs.yml", "packaging/conda-recipe.yaml"} <= names
     unwanted = ("node_modules", ".venv", "screenshots", "demo-job", ".tools")
@@ -168,7 +168,7 @@ def test_wheel_works_in_a_clean_environment_without_node(dist, tmp_path):
 
 
 def environment_without_us(folder: Path) -> Path:
-    """Make an environment with all that is installed here but this package; return its programs."""
+    """Create an environment with all installed packages except ours; return its bin folder."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = (folder / "lib").glob("python*/site-packages")
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
@@ -190,13 +190,13 @@ def test_each_line_of_the_readme_works_in_an_empty_folder(dist, repo, tmp_path):
     blocks = [
         (text.count("\n", 0, result.start(2)), result[1], result[2])
         for result in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        # `tests/unit/test_docs_run.py` runs its Python, on a small job.
+        # `tests/unit/test_docs_run.py` runs the Python blocks on a small job.
         if result[1] == "sh" or (ALL and (has_torch or "import torch" not in result[2]))
     ]
     assert {language for _, language, _ in blocks} == ({"sh", "python"} if ALL else {"sh"})
     assert "hta-widgets demo demo-job" in blocks[0][2]
     env = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
-    # A browser that opens nothing.
+    # A browser command that opens nothing.
     env |= {"BROWSER": "true", "HTA_WIDGETS_CACHE": str(tmp_path / "cache")}
     message = run(bin_ / "python", "-c", READER, cwd=folder, env=env, input=json.dumps(blocks))
     assert f"from {tmp_path}/env/lib" in message

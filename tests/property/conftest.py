@@ -1,4 +1,4 @@
-"""Fixtures that tests against other implementations share."""
+"""Fixtures for tests against other implementations."""
 
 import itertools
 
@@ -16,7 +16,7 @@ def bundle(tmp_path_factory, repo):
 
 
 def saving(tmp_path_factory, node, bundle, built):
-    """`saved(engine, **options)` saves a page, and returns the engine of that page."""
+    """`saved(engine, **options)` saves a page and returns the engine of that page."""
     folder, numbers, opened = tmp_path_factory.mktemp("pages"), itertools.count(), []
 
     def save(engine, state=NO_STATE, **options):

@@ -1,4 +1,4 @@
-"""Times of devices against a count of single nanoseconds, on random small traces."""
+"""Device times of small random traces, compared with a count of single nanoseconds."""
 
 from collections import Counter, defaultdict
 
@@ -25,13 +25,13 @@ from hta_widgets.analysis.totals import event_sums, totals_by
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
-#: Kind, start, length, stream, and start and length of the launch.
+#: Kind, start, duration and stream, then start and duration of the launch.
 ONE = st.tuples(
     st.sampled_from(list(MAKE)), st.integers(5, 60), st.integers(0, 15),
     st.sampled_from([0, 7, 20]), st.none() | st.tuples(st.integers(1, 70), st.integers(0, 9)),
 )  # fmt: skip
 WORK = st.lists(ONE, min_size=1, max_size=14)
-#: No two start at the same time, so that their order is defined.
+#: Starts are unique, so that the order of events is defined.
 APART = st.lists(ONE, min_size=1, max_size=14, unique_by=lambda one: one[1])
 WINDOW = st.none() | st.builds(
     lambda start, length: (start, start + length), st.integers(0, 50), st.integers(1, 40)
@@ -51,14 +51,14 @@ def made(folder, work, *others, more=()):
         events.append(MAKE[kind](start, start + length, stream=stream, launch=correlation))
         if launch is not None:
             at, lasts = launch
-            # On threads of their own; every other one during the waiting call.
+            # On separate threads; every other call is made during the waiting call.
             thread = 1 if number % 2 else 100 + number
             events.append(call(at, at + lasts, correlation, tid=thread))
     return load(folder, [*events, *more], *others)
 
 
 def members(work, window):
-    """The events of the window as (kind, start, end, stream), cut at its edges."""
+    """Return the events in the window as (kind, start, end, stream), clipped to its edges."""
     low, high = window or (0, 1000)
     for kind, start, length, stream, _ in work:
         end = start + length
@@ -67,7 +67,7 @@ def members(work, window):
 
 
 def span_of(work, window):
-    """From the first start to the last end of all the work, within the window."""
+    """Return the span from the first start to the last end of all work in the window."""
     low, high = window or (0, 1000)
     return (
         max(low, min(start for _, start, _, _, _ in work)),
@@ -147,7 +147,7 @@ def test_causes_of_idle_time_add_up(folder, work, window, delay):
         assert gaps[f"{cause}_ns"].sum() == time
 
 
-#: Activities of threads; the first that applies counts, and 0 is the waiting call.
+#: Activities of threads. The first that applies counts; 0 is the waiting call.
 DOES = {
     1: ("cpu_op", "enumerate(DataLoader)"),
     2: ("cpu_op", "aten::mm"),
@@ -176,7 +176,7 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay
         event(*DOES[what], start, end, pid=10, tid=tid)
         for what, start, end, tid in does[1 : 1 + len(host)]
     ]
-    # Threads that launch work.
+    # Activities of threads that launch work.
     does = [activity for activity in does if activity[3] in launching.values()]
 
     def doing(instant, tid):
@@ -251,13 +251,13 @@ TIMES = {
     communication_by_stream: ["rank", "stream"], exposed_waits: ["rank"],
     rank_time_heatmap: ["rank"], _totals_by_name: ["kind", "name"],
 }  # fmt: skip
-#: Instants, and values that are not finite times.
+#: Columns with instants or with values that may not be finite.
 NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
 
 
 @given(WORK, st.lists(st.integers(0, 90), min_size=3, max_size=3, unique=True), st.booleans())
 def test_times_of_adjacent_windows_add_up(folder, work, cuts, is_narrow):
-    # Another rank that arrives later at each collective.
+    # A second rank that arrives later at each collective.
     late = [
         MAKE[kind](start + 4, start + length + 4, stream=stream)
         for kind, start, length, stream, _ in work
@@ -270,7 +270,7 @@ def test_times_of_adjacent_windows_add_up(folder, work, cuts, is_narrow):
         options = {"metric": "idle", "bins": 1} if analysis is rank_time_heatmap else {}
         frame = analysis(traces, window=(start, end), selection=chosen, **options)
         names = [name for name in frame if name.endswith("_ns") and name not in NO_TIMES]
-        # Waits that are not known are -1.
+        # Unknown waits are -1.
         return +Counter(cells(frame, TIMES[analysis], names))
 
     for analysis in TIMES:

@@ -1,4 +1,4 @@
-"""Costs of operators on random trees of calls, against plain recursion."""
+"""Operator costs of random call trees, compared with plain recursion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.examples import examples
 from hta_widgets.analysis import operators
 from hta_widgets.trace.host_stack import children_coverage, forest_of, nearest_ancestor
 
-#: A call: its kind, its name, its children. Launches have device work.
+#: A call consists of kind, name and children. Launches have device work.
 CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")
 
 
@@ -26,7 +26,7 @@ def trees(draw, depth=5):
 
 
 class Job:
-    """Lays trees out in time: each event begins 10 ns after its parent or elder sibling does."""
+    """Arranges trees in time: an event begins 10 ns after its parent or previous sibling."""
 
     def __init__(self, threads):
         self.records = []
@@ -41,10 +41,10 @@ class Job:
         self.records.append(small.event(cat, name, start, end, pid=pid, tid=tid, **args))
 
     def lay_out(self, node, start, tid, above):
-        """Write an event and all below it.
+        """Write an event and everything below it.
 
-        `above` are the names of operators; return the end, and the time of the operators that are
-        the outermost here.
+        `above` holds the names of enclosing operators. Return the end, and the time of operators
+        that are outermost here.
         """
         category, name, below = node
         if category == "launch":

@@ -1,4 +1,4 @@
-"""Queues and bandwidth of random jobs, against counting at single instants."""
+"""Queues and bandwidth of random jobs, compared with counts at single instants."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 
 def job_of(folder, launches):
-    """Each launch: start, duration, and (start, stream) of what it launched."""
+    """Load a job; each launch has a start, a duration and (start, stream) of its work."""
     records = []
     for number, (start, dur, kernels) in enumerate(launches):
         at = 100 + start
@@ -45,7 +45,7 @@ def job_of(folder, launches):
 
 
 def waiting(launches, stream, time, *, once=False):
-    """Count the waiting items at an instant: by event, or by launch."""
+    """Count the items that wait at an instant, by event or by launch."""
     count = 0
     for start, _, kernels in launches:
         begins = [begin for begin, on in kernels if on == stream]
@@ -115,7 +115,7 @@ def test_bandwidth_is_the_sum_of_what_runs(folder, copies, window):
     value = area = 0.0
     busy = 0
     for time in range(low, high):
-        # A copy without duration lasts 1 ns, the last digit of these times.
+        # A copy without duration counts as 1 ns, the resolution of these times.
         running = [rate for a, dur, rate in copies if a <= time < a + max(dur, 1)]
         value = value_at.get(time, value)
         if len(running) < 2:

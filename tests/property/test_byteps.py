@@ -1,4 +1,4 @@
-"""Jobs of our own generator: what analyses find in the files is what happened."""
+"""BytePS jobs of our generator: analyses must find what the generator wrote."""
 
 import json
 
@@ -10,7 +10,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.demo.byteps import write_byteps_job
 
-#: A job takes some tenths of a second.
+#: A job takes a few tenths of a second.
 FEW = settings(max_examples=examples(12))
 
 jobs = st.fixed_dictionaries(

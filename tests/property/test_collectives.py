@@ -1,4 +1,4 @@
-"""Analyses of generated jobs against the truth that the generator writes."""
+"""Analyses of generated jobs, compared with the truth that the generator writes."""
 
 import tempfile
 from collections import Counter
@@ -29,7 +29,7 @@ jobs = st.fixed_dictionaries(
 
 
 def write(folder, job):
-    """Write the job; ranks that are gone leave no file."""
+    """Write the job; ranks that are gone have no file."""
     job = dict(job)
     gone = job.pop("gone")
     missing = np.random.default_rng(job["seed"]).permutation(job["ranks"]).tolist()
@@ -75,7 +75,7 @@ def test_the_truth_is_found(job):
         )
         assert frame.attrs["matched"]["unmatched"] == single
 
-        # Clocks: relative to the lowest rank of each part that collectives connect.
+        # Clocks are relative to the lowest rank of each part that collectives connect.
         part = connected(truth)
         offsets = clock_offsets(traces).set_index("rank").offset_ns
         for rank in traces.ranks:
@@ -83,7 +83,7 @@ def test_the_truth_is_found(job):
             skew = truth["skew_us"][rank] - truth["skew_us"][base]
             assert offsets[rank] / 1000 == pytest.approx(skew, abs=25)
 
-        # Waits, and who imposes them.
+        # Waits, and the ranks that impose them.
         if len(frame):
             waits = frame.groupby("rank").wait_ns.sum() / 1000
             assert waits.tolist() == pytest.approx(
@@ -96,7 +96,7 @@ def test_the_truth_is_found(job):
                 )
 
 
-# The verdict is one of statistics: the same seeds every time.
+# The verdict is statistical, so the seeds are fixed.
 @settings(max_examples=examples(6), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.sampled_from([None, 1, 5]))
 def test_only_the_straggler_is_called_one(seed, straggler):
@@ -113,7 +113,7 @@ def test_only_the_straggler_is_called_one(seed, straggler):
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_parts_of_one_sequence_are_laid_upon_each_other(data):
-    """Two ranks that recorded different stretches, on clocks that are far off."""
+    """Two ranks that recorded different intervals, with clocks that are far apart."""
     count = data.draw(st.integers(6, 40))
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     content = rng.integers(0, data.draw(st.integers(1, 4)), count)

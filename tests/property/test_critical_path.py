@@ -1,4 +1,4 @@
-"""Critical paths of random programs, against plain recursion over their dependencies."""
+"""Critical paths of random programs, compared with plain recursion over their dependencies."""
 
 import tempfile
 from functools import cache
@@ -21,18 +21,18 @@ PROGRAMS = st.lists(st.lists(ITEMS, min_size=1, max_size=6), min_size=1, max_siz
 
 
 class Program:
-    """Runs threads one after another in a plain simulation, and knows what depends on what."""
+    """Simulates threads one after another and records all dependencies."""
 
     def __init__(self, threads):
         self.events, self.time, self.edges = [], {}, []
-        self.stream_end = {}  # stream: (kernel, end) of its last kernel
+        self.stream_end = {}  # stream: (last kernel, its end)
         self.kernels = 0
         clock = 100
         for number, items in enumerate(threads):
             self.tid, self.now, self.last = number + 1, clock, None
             for item in items:
                 getattr(self, item[0])(*item[1:])
-            # The next thread starts later, so that kernels are in the order of their launches.
+            # The next thread starts later, so kernels are in the order of their launches.
             clock = self.now + 5
 
     def node(self, name, end, at):

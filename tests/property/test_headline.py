@@ -1,4 +1,4 @@
-"""Shares in a headline are possible, and equal the timeline's."""
+"""Shares in a headline must be possible and equal to those on the timeline."""
 
 import re
 import tempfile
@@ -20,7 +20,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import duration, share
 from hta_widgets.trace.intervals import subtract, total_length, union
 
-#: What holds no trace.
+#: Folders without a trace.
 EMPTY = {"memory_analysis", "real_pslite_server_tiny"}
 SHARE = re.compile(r"([\d.]+)\u202f%")
 SPAN = 100_000
@@ -40,7 +40,7 @@ STEPS = st.lists(st.integers(1, SPAN), min_size=0, max_size=5)
 
 
 def steps(lasting):
-    """Yield steps of these lengths, one directly after the other."""
+    """Yield consecutive steps of these lengths."""
     at = 0
     for number, dur in enumerate(lasting):
         yield small.event("user_annotation", f"ProfilerStep#{number}", at, at + dur, pid=1)
@@ -50,7 +50,7 @@ def steps(lasting):
 def check(found):
     text = str(found)
     assert all(float(number) <= 100 for number in SHARE.findall(text)), text
-    # The red rank on the page is named, however long the run around its steps is.
+    # The rank in red on the page is named, however long the run around its steps is.
     least = {"operator": 0, "waiting": 0}
     assert all(least.get(finding.kind, 0.02) <= finding.share <= 1 for finding in found.findings), (
         text

@@ -1,4 +1,4 @@
-"""Paths across ranks of random jobs, against a plain account of who was waited for."""
+"""Job paths of random jobs, compared with a plain list of the ranks waited for."""
 
 import tempfile
 from pathlib import Path
@@ -30,14 +30,14 @@ def jumps_only_to_the_last(frame, traces):
     assert set(changes.tolist()) <= set(jumps.tolist())
     for row in jumps[jumps > 0].tolist():
         single = expected.loc[(frame["rank"][row], frame["id"][row])]
-        # -1: several came last at once.
+        # -1: several ranks came last at the same instant.
         assert single["last_rank"] in {frame["rank"][row - 1], -1}
         assert single["arrival_ns"] + single["wait_ns"] == frame["start_ns"][row]
 
 
 @st.composite
 def jobs(draw):
-    """Ranks that compute and reduce in turn; for each phase and rank how long it computes."""
+    """Draw ranks that alternate between compute and collectives: compute times by phase."""
     ranks = draw(RANKS)
     phases = draw(st.lists(st.tuples(*[st.integers(1, 2000)] * ranks), min_size=1, max_size=6))
     transfers = [draw(st.integers(1, 200)) for _ in phases[1:]]
@@ -46,7 +46,7 @@ def jobs(draw):
 
 
 def simulated(phases, transfers, skews):
-    """Return each rank's events: all launched at first, then phases with collectives between."""
+    """Return each rank's events: all launches, then the phases with collectives between them."""
     count = len(skews)
     group = {
         "Collective name": "allreduce", "Process Group Name": "0", "Group size": count,
@@ -89,13 +89,13 @@ def test_the_path_is_the_longest_phase_of_each(job):
         frame = job_critical_path(traces)
         adds_up(frame)
         jumps_only_to_the_last(frame, traces)
-    # Each rank has an event at 0 of its own clock; the fitted one starts with the earliest of them.
+    # Each rank has an event at 0 on its own clock. The fitted clock starts at the earliest.
     assert frame.attrs["span_ns"] == (900 + max(skews), end + max(skews))
     assert frame.attrs["clock_overlap_ns"] == 0
     summary = job_path_summary(frame).groupby("bound_by", observed=True)["dur_ns"].sum()
     assert summary["gpu_compute_bound"] == sum(max(phase) for phase in phases)
     assert summary.get("gpu_communication_bound", 0) == sum(transfers)
-    # Each phase is on a rank that was slowest in it; the last phase, and so the end, too.
+    # In each phase, the path is on one of the slowest ranks, and so is its end.
     compute = frame[frame["bound_by"] == "gpu_compute_bound"]
     for phase, rank, dur in zip(phases, compute["rank"], compute["dur_ns"], strict=True):
         assert phase[rank] == max(phase) == dur

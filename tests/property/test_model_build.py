@@ -1,4 +1,4 @@
-"""Random records of every phase: each becomes something, or is counted."""
+"""Random records of every phase: each is either used or counted as a problem."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ def column(dtype, values):
 
 @st.composite
 def decoded(draw):
-    """Columns as a reader may hand them in, however little sense the file makes."""
+    """Draw columns as a reader may return them, even for nonsensical files."""
     count = draw(st.integers(0, 25))
 
     def some(strategy):

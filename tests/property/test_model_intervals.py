@@ -1,4 +1,4 @@
-"""The interval algebra against sets of instants."""
+"""The interval algebra, compared with sets of instants."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -29,7 +29,7 @@ def instants(pieces):
 
 
 def members(found):
-    """Return the instants of a set, and check that it is in its one right form."""
+    """Return the instants in a set of intervals; check that it is in canonical form."""
     assert (found.end > found.start).all()
     assert (found.start[1:] > found.end[:-1]).all()
     return {
@@ -78,7 +78,7 @@ def test_covered_time_before_any_instant(pieces, times):
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=20))
 def test_covered_takes_events_of_a_lane_as_they_are(gaps_and_lengths):
     at, start, end = 0, [], []
-    for gap, length in gaps_and_lengths:  # touching and empty ones included
+    for gap, length in gaps_and_lengths:  # including touching and empty ones
         start.append(at + gap)
         at += gap + length
         end.append(at)

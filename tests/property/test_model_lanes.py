@@ -1,4 +1,4 @@
-"""Lanes on random tracks, compared with a simple stack and with the properties of lanes."""
+"""Lanes of random tracks, compared with a simple stack and with properties of lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMES = st.tuples(st.integers(0, 40), st.integers(0, 15))
 
 
 def arranged(events, tracks=1, unit=1):
-    """Sort (start, dur, track) triples as the model does and assign lanes."""
+    """Sort (start, dur, track) triples as the model does, then assign lanes."""
     rows = [(*event, 0) if len(event) == 2 else event for event in events]
     start = np.array([row[0] for row in rows], dtype=np.int64)
     dur = np.array([row[1] for row in rows], dtype=np.int64)
@@ -25,7 +25,7 @@ def arranged(events, tracks=1, unit=1):
 
 
 def stack_with_rounding(start, end, unit):
-    """The rules of the module's docstring, one event at a time."""
+    """Apply the rules in the module's docstring to one event at a time."""
     depth, parent, spilled, rounded, open_rows = {}, [], [], set(), []
     for row, (begin, stop) in enumerate(zip(start, end, strict=True)):
         while open_rows:
@@ -35,7 +35,7 @@ def stack_with_rounding(start, end, unit):
                     break
                 rounded.add(top)
             open_rows.pop()
-        # A spilled event can enclose more closely than the nested ones.
+        # A spilled event may be a tighter enclosure than the nested ones.
         around = next((out for out in reversed(spilled) if end[out] >= max(stop, begin + 1)), -1)
         if open_rows and stop > end[open_rows[-1]] + unit:
             spilled.append(row)
@@ -51,7 +51,7 @@ def stack_with_rounding(start, end, unit):
 
 @st.composite
 def nested(draw):
-    """Properly nested events: intervals split into parts, again and again."""
+    """Draw properly nested events by splitting intervals repeatedly."""
     events = []
 
     def fill(low, high, level):
@@ -70,7 +70,7 @@ def nested(draw):
 
 @st.composite
 def nearly_nested(draw):
-    """Nested events, some edges a unit off, and a few events that fit nowhere."""
+    """Draw nested events with some edges off by one unit, and a few events that fit nowhere."""
     moved = [
         (start + draw(st.sampled_from([0, 0, 0, 1])), dur + draw(st.sampled_from([0, 0, 0, 1])))
         for start, dur in draw(nested())

@@ -1,4 +1,4 @@
-"""Readers and analyses of generated MPI jobs against the truth that the generator writes."""
+"""Readers and analyses of generated MPI jobs, compared with the generator's truth."""
 
 import tempfile
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_a_profile_cut_anywhere_is_read_as_far_as_it_goes(job, share, rank):
     at = first + int(share * (end - 1 - first))
     ((part, problems),) = parse_profiles(text[:at], "")
     assert "truncated" in {problem.kind for problem in problems}
-    # A number may be cut as well; all lines before the last one are whole.
+    # A cut may also be within a number; all lines before the last are complete.
     seen = len(part.routine_rows) - 1
     assert part.routine_rows[:seen] == full.routine_rows[: max(seen, 0)]
     seen = len(part.size_rows) - 1

@@ -1,4 +1,4 @@
-"""The engine of saved pages against the kernel's: the same questions, the same answers."""
+"""The engine of saved pages, compared with the kernel's: same requests, same replies."""
 
 import json
 import random
@@ -27,12 +27,12 @@ def load(folder):
     return TileEngine(hw.load(folder, progress=False, cache=False))
 
 
-#: Edges of histograms are powers of ten, whose last digit depends on the library.
+#: Histogram edges are powers of ten, whose last digit depends on the math library.
 agree = partial(page_engine.agree, rel=1e-12)
 
 
 class Pair:
-    """Asks both and compares all that they say."""
+    """Sends requests to both engines and compares the replies."""
 
     def __init__(self, kernel, page):
         self.kernel, self.page = kernel, page
@@ -47,7 +47,7 @@ class Pair:
             return {}, None, str(error)
 
     def both(self, op, **request):
-        """Return both replies, which may differ."""
+        """Return the replies of both engines, which may differ."""
         return self.kernel.answer({"op": op, **request})[0], self.page.answer(op, **request)[0]
 
     def same(self, op, **request):
@@ -57,7 +57,7 @@ class Pair:
         error = theirs.get("error")
         if refusal is not None:
             assert error, (op, request)
-            # The kernel's message has msgspec's words about the type, and the name of the request.
+            # The kernel's message has msgspec's wording and the name of the request.
             named = re.fullmatch(rf"the request {op} is invalid: .* `\$\.(\w+).*", refusal)
             if named is not None:
                 assert named[1] in error, (request, refusal, error)
@@ -69,7 +69,7 @@ class Pair:
         ours = {} if buffer is None else unpack(reply.pop("columns"), buffer)
         columns = theirs.get("columns", {})
         if op == "tiles":
-            # Keys of names differ between engines; the names themselves must not.
+            # Keys of names differ between engines, but the names must be equal.
             for answer, part in ((reply, ours), (theirs["reply"], columns)):
                 names = answer.pop("names")
                 answer["names"] = [names[str(key)] for key in part.pop("slice_name").tolist()]
@@ -82,7 +82,7 @@ class Pair:
 
 @pytest.fixture
 def paired(tmp_path, saved):
-    """`paired(seed, …)` writes a random job, and returns the kernel's and a page's engine."""
+    """`paired(seed, …)` writes a random job and returns the engines of the kernel and a page."""
 
     def make(seed, **options):
         kernel = load(write_job(tmp_path, seed, **options))
@@ -150,8 +150,8 @@ def test_both_engines_agree(paired, seed):
 
 
 def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
-    # The files of 2021 call the category `Operator`. The frame ends after the operator, and the
-    # second launch lies between both ends.
+    # Files from 2021 use the category `Operator`. The Python frame ends after the operator, and the
+    # second launch is between the two ends.
     events = [
         small.event("Operator", "aten::linear", 0, 50_000, pid=10),
         small.event("python_function", "model.py(7): forward", 10_000, 60_000, pid=10),
@@ -182,7 +182,7 @@ def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
 
 
 def same_ribbons(pair, rng):
-    """Arrivals of all and of some ranks in windows of all lengths; return the whole job's."""
+    """Compare arrivals of all and some ranks in windows of any length; return the job's."""
     low, high = pair.low, pair.high
     numbers = [rank["rank"] for rank in pair.scene["ranks"]]
     for _ in range(12):
@@ -381,7 +381,7 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
             agree(exact["kinds"], reply["kinds"], (lane, start))
             assert reply["busy"] == exact["busy"]
             assert reply["count"] in (None, exact["count"])
-        # Whole cells of the grid: figures are exact there as well.
+        # In whole grid cells, the figures are exact too.
         window = {"start": (low >> level) + 5 << level, "end": (high >> level) - 3 << level}
         exact, reply = pair.both("stats", **window)
         at = exact["ranks"].index(rank["rank"])
@@ -391,7 +391,7 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
         late, result = pair.both("lateness", **window)
         assert result["exposed_wait"][at] == late["exposed_wait"][at] > 0
         assert rank["rank"] in result["approximate"]
-    # Matched collectives are in the page for all ranks.
+    # The page has the matched collectives of all ranks.
     waits = waits_of(kernel.scene())
     for level in range(20):
         first = rng.randrange(low, high) >> level + 8
@@ -455,7 +455,7 @@ def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
     remaining = sorted(set(zip(exact["slice_start"][long], exact["slice_id"][long], strict=True)))
     assert remaining
     assert sorted(set(zip(result["slice_start"], result["slice_id"], strict=True))) == remaining
-    # An even spread keeps the sum.
+    # An even spread preserves the sum.
     cells = 65535 * len(result["busy"])
     assert result["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
 
@@ -490,7 +490,7 @@ def test_an_export_from_a_page_loads_again(tmp_path, paired):
         stated = flows.source_record >= 0
         inside += int((member[flows.source] & member[flows.target] & stated).sum())
     assert sum(map(len, again.values())) == reply["events"]
-    # The file states of what it is a part, and has the arrows with both ends in it.
+    # The file states that it is a part, and contains the arrows with both ends inside.
     assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
     assert again[0].stated_work_ns is not None
     assert reply["flows"] >= inside > 0

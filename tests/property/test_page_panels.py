@@ -1,4 +1,4 @@
-"""The dashboard's panels in saved pages against Python's: the same brushes, the same numbers."""
+"""Dashboard panels in saved pages, compared with Python's for the same selections."""
 
 import json
 import random
@@ -18,12 +18,12 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
 
-#: Floats are equal up to the rounding of sums in different orders.
+#: Floats are equal up to rounding, because sums have different orders.
 agree = partial(page_engine.agree, rel=1e-9)
 
 
 class Pair:
-    """Asks both engines about one job, and compares all that they say."""
+    """Sends requests about one job to both engines and compares the replies."""
 
     def __init__(self, traces, page):
         self.traces, self.page = traces, page
@@ -137,7 +137,7 @@ def test_a_host_that_waits_for_work_outside_of_the_files(tmp_path, paired):
     events = [small.call(0, 100, 1), small.kernel(500, 1_000, launch=1)]
     for k, name in enumerate(("cudaStreamSynchronize", "cudaMemcpy", "cudaMemcpyAsync"), start=1):
         low, high = 10_000_000 * k, 10_000_000 * (k + 1)
-        is_copy = k > 1  # launches the work itself; the other thread does nothing meanwhile
+        is_copy = k > 1  # launches the work; the other thread is idle meanwhile
         events += [
             small.call(low, high - 900, 2 * k if is_copy else None, name=name),
             small.kernel(high - 1_000, high, launch=2 * k),
@@ -180,7 +180,7 @@ def test_a_demo_job_with_phases(tmp_path, paired):
 
 
 def test_a_reopened_window(tmp_path, paired):
-    """Its figures cover only the window, even if events cross its edges or none is in it."""
+    """Figures cover only the window, even if events cross its edges or none is inside."""
     write_demo(tmp_path / "job", ranks=3, steps=2)
     full = load(tmp_path / "job")
     for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):

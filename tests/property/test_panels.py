@@ -1,4 +1,4 @@
-"""Sorted indices find the same events as a scan of every event."""
+"""Sorted indices find the same events as a scan of all events."""
 
 import importlib
 import tempfile
@@ -35,7 +35,7 @@ def job(seed: int) -> hw.TraceSet:
 
 @lru_cache(maxsize=16)
 def members(selection: Selection, trace) -> np.ndarray:
-    """Return the mask of a selection's events, one condition after the other."""
+    """Return the mask of the selected events, built one condition at a time."""
     table = trace.table
     start, end = table.start_ns + trace.shift_ns, table.end_ns + trace.shift_ns
     member = np.ones(len(table), dtype=bool)
@@ -114,7 +114,7 @@ def test_members_are_those_that_looking_at_all_finds(seed, selection, narrow, da
 
 def frames_of(traces: hw.TraceSet, selection: Selection) -> dict[str, pd.DataFrame]:
     engine = PanelEngine(traces)
-    # Those of other formats are empty here.
+    # Panels of other formats are empty here.
     names = [name for name in known_panels() if not name.startswith(("byteps_", "mpi_"))]
     result = {panel: engine.frame(panel, selection) for panel in names}
     requested = Selection(
@@ -139,7 +139,7 @@ def compare(traces: hw.TraceSet, selection: Selection) -> None:
         assert fast[panel].attrs == frame.attrs, panel
 
 
-# Each example asks for all panels twice.
+# Each example computes all panels twice.
 @settings(max_examples=60 if ALL else 6)
 @given(st.integers(0, 3), SELECTIONS)
 def test_panels_are_those_of_looking_at_all(seed, selection):
@@ -157,7 +157,7 @@ def test_panels_of_real_traces(path):
         Selection(end_ns=start + length // 7, query=f"name in [{commonest!r}]"),
         Selection(query="kind in ['communication']"),
     )
-    # In `make test` each trace takes one, in turns.
+    # In `make test`, each trace uses one selection, in rotation.
     turn = len(path.name) % len(selections)
     for selection in selections if ALL else selections[turn : turn + 1]:
         compare(traces, selection)

@@ -1,4 +1,4 @@
-"""A file gives the same events, however it is cut into pieces while it is read."""
+"""A file yields the same events however it is split into pieces while it is read."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Properties of any comparison of two runs: sums, unique partners, symmetry."""
+"""Properties of all comparisons of two runs: sums, unique partners, symmetry."""
 
 import itertools
 import tempfile
@@ -23,7 +23,7 @@ from hta_widgets.diff.trees import mix_hash
 LEVELS = ("kind", "cause", "operator", "kernel")
 
 
-#: Details of events are read from the files on first access.
+#: Event details are read from the files on first access.
 FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -45,7 +45,7 @@ KINDS = {"compute": "compute", "communication": "communication", "memory": "copi
 
 
 def moments(trace, windows):
-    """Time of each kind within windows, by looking at every stretch between two edges."""
+    """Sum the time of each kind in windows, interval by interval between adjacent edges."""
     work = trace.events.query("stream >= 0 and dur_ns > 0 and kind in @KINDS")
     start, kind = work["start_ns"].to_numpy(), work["kind"].to_numpy(str)
     end = start + work["dur_ns"].to_numpy()
@@ -73,7 +73,7 @@ def test_bars_add_up_to_the_step_times(one, other):
         )
         for by in LEVELS:
             frame = hd.waterfall(diff, by)
-            # Means over two ranks, rounded half up, once.
+            # Means over two ranks are rounded half up, and only once.
             assert frame[f"{word}_ns"].sum() == (full + 1) // 2
             assert frame["diff_ns"].sum() == frame.attrs["after_ns"] - frame.attrs["before_ns"]
     steps = hd.steps(diff)
@@ -106,7 +106,7 @@ def test_each_event_has_one_row_and_one_partner_at_most(one, other):
     before, after = random_job(one), random_job(other)
     diff = hd.compare(before, after)
     frame = hd.pairs(diff)
-    # Both have Python functions, or they are left out.
+    # Python functions are compared only if both sides have them.
     both = all(
         any(
             (side.parts[rank].trace.events["category"] == "python_function").any()
@@ -184,7 +184,7 @@ def worth(a, b, ha, hb, pairs):
 
 
 def best(a, b, ha, hb):
-    """Return the value of the best pairing, by plain recursion."""
+    """Return the value of the best pairing, found by recursion."""
     table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, j in itertools.product(range(len(a)), range(len(b))):
         gain = 3 if ha[i] == hb[j] else 2 if a[i] == b[j] else 0

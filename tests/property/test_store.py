@@ -1,4 +1,4 @@
-"""A set that was saved and loaded answers everything as before; a damaged one answers nothing."""
+"""A set that was saved and loaded gives the same results; a damaged one raises an error."""
 
 import tempfile
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_part_of_a_set_is_saved_as_the_part_that_it_is(seed):
         again = hw.load(part.save(folder / "part.store"), progress=False)
         assert_same(part, again)
         assert_same_exports(part, again, folder)
-        # A trace loaded from a store is saved again, also onto itself.
+        # A trace loaded from a store can be saved again, even over that store.
         again.save(folder / "part.store")
         assert_same(part, hw.load(folder / "part.store", progress=False))
 

@@ -1,4 +1,4 @@
-"""Cells compared with brute force, at random zooms of random lanes."""
+"""Cells compared with brute force, at random zoom levels of random lanes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ durations = st.one_of(st.just(0), st.integers(0, 12), st.integers(0, 2_000), st.
 events = st.lists(
     st.tuples(instants, durations, st.integers(0, KIND_COUNT - 1)), min_size=1, max_size=60
 )
-# Like a device stream: one after the other, some touching, some overlapping by a rounding.
+# Like a device stream: events in sequence, some touching, some overlapping by a rounding error.
 steps = st.lists(
     st.tuples(st.integers(-1, 9), st.integers(0, 40), st.integers(0, 2)), min_size=1, max_size=150
 )
@@ -112,7 +112,7 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
     assert result.index.tolist() == [tile]
     moved = [(start + shift, dur, kind) for start, dur, kind in ordered(lane)]
     cell = 1 << level
-    own = (anchor[0] + shift >> level) % CELLS  # no event vanishes at any level
+    own = (anchor[0] + shift >> level) % CELLS  # no event disappears at any level
     for c in [own, *data.draw(st.lists(st.integers(0, CELLS - 1), max_size=12))]:
         a = (tile * CELLS + c) * cell
         inside = [event for event in moved if overlaps(event, a, a + cell)]
@@ -162,7 +162,7 @@ def test_counters_hold_their_value(samples, edges, end):
 
 
 def test_the_counting_sees_a_wrong_cell():
-    """The check itself: a cell that is off by one nanosecond must not pass."""
+    """A test of the check: a cell that is off by one nanosecond must fail."""
     lane = [(3, 10, 1), (12, 4, 2)]
     result = measure_cells(index(lane), np.array([0, 8, 16]))
     result.covered[0] += 1

@@ -1,4 +1,4 @@
-"""A database of Ascend's profiler by its schema of 2025."""
+"""Writes databases of Ascend's profiler, with its schema of 2025."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES = {
 def write_ascend_database(
     path: Path, *, rank: int = 0, late_ns: int = 0, marks: bool = True
 ) -> Path:
-    """Write a step with a product, a copy, and an all-reduce that ends together on all ranks."""
+    """Write one step: a matrix product, a copy, and an all-reduce that ranks end together."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:

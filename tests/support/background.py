@@ -1,4 +1,4 @@
-"""The background thread, kept busy so that answers to requests are pending."""
+"""Keep the background thread busy, so that replies to requests stay pending."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from hta_widgets.live import background
 
 @contextlib.contextmanager
 def held_up():
-    """Keep the thread busy within the context."""
+    """Keep the background thread busy inside the `with` block."""
     begun, over = threading.Event(), threading.Event()
     work = background.BackgroundTask(lambda: [begun.set(), over.wait(60)])
     work.wait_until(0)
@@ -21,7 +21,7 @@ def held_up():
 
 
 def settled():
-    """Wait until all that was begun is done or cancelled."""
+    """Wait until all started work is done or canceled."""
     done = threading.Event()
     background._submit(done.set)
     assert done.wait(60)

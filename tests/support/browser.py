@@ -1,4 +1,4 @@
-"""A browser without access to the network, and pointer actions like a user's."""
+"""A browser without network access, and pointer actions like those of a user."""
 
 import json
 import os
@@ -11,33 +11,32 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Error, FloatRect, Locator, Page
 
-#: The shell opens a page in a third of the processor time, as it has no windows of its own.
+#: The headless shell has no windows, so it opens a page in a third of the CPU time.
 BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
 _present = next(filter(os.path.exists, BROWSERS), BROWSERS[-1])
 CHROMIUM = Path(os.environ.get("HTA_CHROMIUM") or _present)
 
-#: No sandbox because containers run as root; the rest keeps the browser from asking the network.
+#: No sandbox, because containers run as root. The other flags keep the browser off the network.
 FLAGS = [
     *json.loads(Path(__file__).with_name("chromium.json").read_text("utf-8")),
-    # Pages reach only this machine.
+    # Pages can reach this machine only.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 
-#: How long a page may take to reach a state.
+#: Timeout in seconds for a page to reach an expected state.
 WAIT_S = 60
 LOCAL_SCHEMES = {"about", "blob", "chrome-extension", "data", "file"}
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
 
 
 def is_local(url: str) -> bool:
-    """Return whether a request stays on this machine."""
     parts = urlsplit(url)
     return parts.scheme in LOCAL_SCHEMES or parts.hostname in LOCAL_HOSTS
 
 
 @dataclass
 class Guard:
-    """Records requests of pages to other machines, and exceptions that were not caught."""
+    """Records uncaught exceptions and requests to other machines."""
 
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -49,9 +48,9 @@ class Guard:
         return self
 
     def judge(self) -> None:
-        """Fail if pages requested another machine, or left an exception uncaught."""
+        """Fail if a page sent a request to another machine or raised an uncaught exception."""
         outside, errors = self.outside[:], self.errors[:]
-        # The next test of the same pages starts without them.
+        # The next test may use the same pages, so it starts with empty lists.
         self.outside.clear()
         self.errors.clear()
         assert outside == [], f"pages requested other machines: {outside}"
@@ -61,8 +60,8 @@ class Guard:
         page.on("websocket", lambda socket: self._note(socket.url))
 
     def _note_error(self, error: Error) -> None:
-        # Notebook 7 throws two of its own at each start; JupyterLab removes its splash twice when
-        # themes change quickly. Ours come from Blob or file addresses, or from our extension's.
+        # Notebook 7 raises two errors of its own at each start, and JupyterLab one if themes change
+        # quickly. Our errors come from Blob URLs, files, or our extension.
         stack = error.stack or ""
         is_theirs = "/static/notebook/" in stack or "/static/lab/" in stack
         if not is_theirs or "blob:" in stack or "hta-widgets" in stack:
@@ -74,7 +73,7 @@ class Guard:
 
 
 def _points(target: Locator, *places: tuple[float, float]) -> list[tuple[float, float]]:
-    """Pixels from the top left of a target at rest; negative ones from its far edge."""
+    """Return page coordinates of points in an element; negative ones count from the far edge."""
     boxes: list[FloatRect | None] = []
 
     def is_at_rest() -> bool:
@@ -106,7 +105,7 @@ def drag(
     keys: Sequence[str] = (),
     steps: int = 8,
 ) -> None:
-    """Drag within a target, in steps as a user does."""
+    """Drag inside an element, in several steps like a user."""
     page = target.page
     target.scroll_into_view_if_needed()
     first, last = _points(target, start, end)
@@ -125,7 +124,7 @@ def wheel(
     *,
     keys: Sequence[str] = (),
 ) -> None:
-    """Turn the wheel over a point of the target, while keys are held."""
+    """Turn the mouse wheel at a point of an element, while `keys` are held."""
     page = target.page
     page.mouse.move(*_points(target, at)[0])
     _hold(page, keys, down=True)
@@ -134,12 +133,11 @@ def wheel(
 
 
 def hover(target: Locator, at: tuple[float, float]) -> None:
-    """Move the pointer to a point of the target."""
     target.page.mouse.move(*_points(target, at)[0], steps=4)
 
 
 def click(target: Locator, at: tuple[float, float], *, keys: Sequence[str] = ()) -> None:
-    """Click a point of the target, while keys are held."""
+    """Click a point of an element, while `keys` are held."""
     page = target.page
     x, y = _points(target, at)[0]
     _hold(page, keys, down=True)
@@ -158,12 +156,12 @@ _FRAMES = """left => new Promise(done => {
 
 
 def wait_for_frames(page: Page, count: int = 4) -> None:
-    """Wait until a page has drawn what it was about to draw: a few frames."""
+    """Wait for a few animation frames, after which pending drawing is done."""
     page.evaluate(_FRAMES, count)
 
 
 def wait_until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds; it is checked every two frames."""
+    """Wait until `condition` returns true; it is called every two frames."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
@@ -184,12 +182,11 @@ _COLORS = """el => {
 
 
 def colors_of(stage: Locator) -> set[str]:
-    """The colours of a drawn stage, from its canvases' pixels."""
     return set(stage.evaluate(_COLORS))
 
 
 def wait_for_colors(stage: Locator, *colors: str) -> None:
-    """Wait until all of these colours are drawn."""
+    """Wait until a stage shows all of these colors."""
     stage.page.wait_for_function(
         f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
         " return wanted.every(color => seen.includes(color)); }",

@@ -1,21 +1,21 @@
-"""Random selections of a job, as users of a dashboard make them."""
+"""Random selections, as users of a dashboard make them."""
 
 from hta_widgets.panels.added import WHOLE_JOB_FRAMES
 from hta_widgets.panels.frames import format_panels, panels
 
-#: Panels that the page computes; the others are in tables of the page.
+#: Panels that the page computes. All others are stored in the page as tables.
 IDS = [
     name
     for name in panels()
     if name not in {"heatmap", *WHOLE_JOB_FRAMES, *(panel.id for panel in format_panels())}
 ]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
-#: Of a heatmap.
+#: Number of heatmap bins.
 BINS = 37
 
 
 def brushes(rng, traces, *, count):
-    """Yield selections as a dashboard makes them: everything, single parts, parts together."""
+    """Yield selections as a dashboard makes them: everything, one restriction, or several."""
     low, high = int(traces.start_ns), max(int(traces.end_ns), 1)
     names = sorted({name for trace in traces.values() for name in trace.table.names.values})
     tables = [trace.table for trace in traces.values()]
@@ -28,7 +28,7 @@ def brushes(rng, traces, *, count):
         return {"start_ns": start, "end_ns": start + rng.choice((0, 1, high // 50, high // 3))}
 
     def edge():
-        # Edges that coincide with edges of events.
+        # Window edges that coincide with edges of events.
         trace = rng.choice(list(traces.values()))
         if not len(trace):
             return {}

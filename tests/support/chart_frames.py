@@ -1,4 +1,4 @@
-"""Small frames with the columns of each analysis, written out by hand."""
+"""Small hand-written frames with the columns of each analysis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ HOSTILE = "<img src=x onerror=alert(1)>$$\\frac{1}{2}$$ \\(x\\) {{7*7}} @{rank} 
 
 
 def table(columns: str, *rows: tuple[Any, ...]) -> pd.DataFrame:
-    """Return a frame of rows; `columns` holds their names."""
+    """Build a frame from rows; `columns` holds the column names, separated by spaces."""
     return pd.DataFrame(rows, columns=columns.split())
 
 
@@ -260,7 +260,7 @@ def clock_offsets() -> pd.DataFrame:
 
 
 def step_times() -> pd.DataFrame:
-    """Own work of rank 4 is a quarter longer in step 1; all ranks' steps are equally long."""
+    """In step 1, rank 4 has 25 % more work of its own. All steps are equally long on all ranks."""
     frame = table("rank step", *((rank, step) for rank in range(5) for step in (0, 1)))
     slow = (frame["rank"] == 4) & (frame["step"] == 1)
     own_ns = 1_000 + frame["rank"] + 246 * slow
@@ -272,7 +272,7 @@ def step_times() -> pd.DataFrame:
 
 
 def parallel_groups() -> pd.DataFrame:
-    """Return the groups of four ranks: neighbours, guessed pairs of distant ranks, and all four."""
+    """Groups of four ranks: neighbors, guessed pairs of distant ranks, and all four."""
     rows = [
         (group, rank, place, kind, guessed, ", ".join(map(str, members)), len(members),
          "" if guessed else HOSTILE, "all_reduce 3", 3, 1000 * (1 + rank), -1 if guessed else 2000)
@@ -293,7 +293,7 @@ def parallel_groups() -> pd.DataFrame:
 
 
 def stragglers_by_step() -> pd.DataFrame:
-    """Rank 1 costs the others 10 % of each step; rank 2 stalls them once, in step 7."""
+    """Rank 1 costs the others 10 % of every step; rank 2 stalls them once, in step 7."""
     frame = table("rank step", *((rank, step) for rank in range(3) for step in (5, 6, 7)))
     share = [0.0, 0.001, 0.0, 0.1, 0.1, 0.1, 0.0, 0.0, 0.5]
     lost = [round(each * 1_000) for each in share]
@@ -315,7 +315,7 @@ def rank_clusters() -> pd.DataFrame:
 
 
 def job_path() -> pd.DataFrame:
-    """The path is on rank 3, then 0, then 3 again."""
+    """The critical path is on rank 3, then on rank 0, then on rank 3 again."""
     return table(
         "rank start_ns dur_ns id name bound_by via",
         (3, 1_000, 600, 1, HOSTILE, "gpu_compute_bound", "unknown"),
@@ -341,7 +341,7 @@ def queues(ranks=(0, 1)) -> pd.DataFrame:
 
 
 def kernel_spread() -> pd.DataFrame:
-    """Rank 2 waits least, and takes a fifth longer for one kernel."""
+    """Rank 2 waits least and takes 20 % longer for one kernel."""
     rows = [
         (name, short, kind, rank, count, mean, round(mean), round(mean))
         for name, short, kind, count, means in (
@@ -355,7 +355,7 @@ def kernel_spread() -> pd.DataFrame:
 
 
 def phases(ranks=range(4)) -> pd.DataFrame:
-    """Rank 2 takes a fifth longer for the forward phase, and as long as all for the step."""
+    """Rank 2 takes 20 % longer for the forward phase, but its steps are as long as all others."""
     rows = [
         (phase, step, rank, step * 1000, round(usual * (1 + by)), by)
         for phase, usual in (("step", 1000), ("forward", 400))
@@ -378,7 +378,7 @@ def rank_time(ranks=(0, 3), bins=4) -> pd.DataFrame:
 
 
 def byteps_gradients() -> pd.DataFrame:
-    """Two tensors of two workers; the second worker waits less."""
+    """Two tensors on two workers; the second worker waits less."""
     rows = [
         (worker, worker, 0, tensor, 0, 1_000 * total, 1_000 * (total - queue - 1), 1_000 * queue,
          1_000, tensor != "<b>", True, "job")
@@ -402,7 +402,7 @@ def byteps_stages() -> pd.DataFrame:
 
 
 def byteps_arrivals() -> pd.DataFrame:
-    """Two nodes and two iterations of one key; the second node is last in both."""
+    """Two nodes and two iterations of one key; the second node arrives last in both."""
     rows = ((0, 9, 0, 0), (0, 11, 500, 500), (1, 9, 1_000, 0), (1, 11, 1_700, 700))
     frame = table("iteration node start_ns lag_ns", *rows)
     frame = frame.assign(job="job", server=0, key=2**63 + 1, last=frame["node"] == 11)
@@ -434,7 +434,7 @@ def byteps_clock() -> pd.DataFrame:
 
 
 def mpi_ranks() -> pd.DataFrame:
-    """Four ranks on two hosts; the third hardly waits, so the others wait for it."""
+    """Four ranks on two hosts. The third rank hardly waits, so all others wait for it."""
     rows = [
         ("job", rank, host, comm, 3.0, 3.0 - comm, comm / 3.0, rank == 2)
         for rank, host, comm in (
@@ -448,7 +448,6 @@ def mpi_ranks() -> pd.DataFrame:
 
 
 def mpi_message_sizes() -> pd.DataFrame:
-    """Many small messages, few large ones."""
     return table(
         "job rank routine size_lo size_hi calls time_s bytes",
         ("job", 0, "MPI_Allreduce", 5, 8, 900, 0.6, 7_200.0),
@@ -496,5 +495,5 @@ _FRAMES: dict[str, Callable[..., pd.DataFrame]] = {
     "byteps_stages": byteps_stages, "mpi_compare": mpi_compare,
     "mpi_message_sizes": mpi_message_sizes, "mpi_ranks": mpi_ranks, "mpi_routines": mpi_routines,
 }  # fmt: skip
-#: Every chart with a frame for it.
+#: Every chart, with a frame that it can draw.
 ALL = {name: (getattr(charts, name), frame) for name, frame in _FRAMES.items()}

@@ -1,4 +1,4 @@
-"""Texts and marks of a chart, read from its models."""
+"""Read texts and marks from the Bokeh models of a chart."""
 
 import pandas as pd
 from bokeh.models import HBar, Plot, Title
@@ -9,7 +9,7 @@ def plots(chart) -> list:
 
 
 def data_of(figure, *columns) -> pd.DataFrame:
-    """The one source that has these columns."""
+    """Return the data of the only source with these columns."""
     result = [
         renderer.data_source
         for renderer in figure.renderers

@@ -1,7 +1,7 @@
-"""Python's charts of the dashboard's frames, as vectors for the page's charts.
+"""Writes Python's charts of the dashboard frames to a file that the page's charts are tested with.
 
-Run ``python tests/support/chart_vectors.py`` after a change of `hta_widgets.charts`; a test checks
-that the file is what this writes.
+After a change to `hta_widgets.charts`, run ``python tests/support/chart_vectors.py``. A test checks
+that the file is up to date.
 """
 
 import json
@@ -30,7 +30,7 @@ PATH = ROOT / "tests/vectors/charts.json"
 
 
 def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
-    """Return what a chart hands to its layout: rows, columns, scale and words."""
+    """Return what a chart passes to its layout: rows, columns, scale and texts."""
     if panel == "heatmap":
         with mock.patch.object(of_ranks, "_draw_heatmap") as figure:
             charts.rank_time_heatmap(frame)
@@ -63,7 +63,7 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _used(marks: Any) -> set[str]:
-    """Return the columns that marks name, and the values that they have instead of columns."""
+    """Return the columns that marks refer to, and any constants they use instead."""
     result: set[Any] = {"row"}
     for mark in marks:
         if isinstance(mark, Bars):
@@ -78,7 +78,7 @@ def _used(marks: Any) -> set[str]:
 
 
 def cases() -> list[tuple[str, str, pd.DataFrame]]:
-    """Frames as name, panel and frame: of one rank, of some, and of more than have room."""
+    """Return (name, panel, frame) for one rank, for several, and for more than fit on a chart."""
     result = []
     for ranks in (1, 2, 5, 26):
         for panel, frame in panel_frames.made(ranks, bins=6).items():
@@ -120,7 +120,6 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
 
 
 def vectors() -> dict[str, Any]:
-    """Return the file's content."""
     result = []
     for name, panel, frame in cases():
         content = plain(content_of(panel, frame))
@@ -131,7 +130,7 @@ def vectors() -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return numbers as JSON has them, floats as far as languages agree."""
+    """Return JSON numbers, with floats rounded so that Python and JavaScript agree."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray):
@@ -146,7 +145,7 @@ def plain(value: Any) -> Any:
 
 
 def text() -> str:
-    """Return the file: a case a line."""
+    """Return the text of the file, with one case per line."""
     lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in vectors()["cases"])
     return f'{{"cases": [\n{lines}\n]}}\n'
 

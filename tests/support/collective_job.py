@@ -1,4 +1,4 @@
-"""Collectives written out in a test, as PyTorch describes them; times in nanoseconds."""
+"""Hand-written collectives with the args that PyTorch records; times are in nanoseconds."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def collective(
     kernel_name: str = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
     **args: Any,
 ) -> dict:
-    """A communication kernel whose args say what it does."""
+    """A communication kernel whose args describe the collective."""
     if seq is not None:
         args["Seq"] = seq
     return kernel(

@@ -1,4 +1,4 @@
-"""VS Code's workbench in a browser: code-server, with our extension."""
+"""VS Code's workbench in a browser: code-server with our extension."""
 
 import json
 import os
@@ -23,7 +23,7 @@ REPORTS = (
 
 
 def built_extension(folder: Path) -> Path:
-    """Build the extension into a folder, and return its file."""
+    """Build the extension into `folder` and return its VSIX file."""
     subprocess.run(["node", "js/vscode/build.mjs"], cwd=REPO, check=True)
     subprocess.run([sys.executable, "scripts/vsix.py", str(folder)], cwd=REPO, check=True)
     return next(folder.glob("*.vsix"))
@@ -31,7 +31,7 @@ def built_extension(folder: Path) -> Path:
 
 @contextmanager
 def code_server(root: Path, extension: Path, files: Path, **settings: object) -> Iterator[str]:
-    """Run code-server in its own folders; yield the address of its workbench."""
+    """Run code-server in its own folders and yield the address of its workbench."""
     user = root / "data/User"
     user.mkdir(parents=True)
     quiet = {
@@ -54,7 +54,7 @@ def code_server(root: Path, extension: Path, files: Path, **settings: object) ->
 
 
 class Editor:
-    """The workbench on a page, once its explorer lists a name."""
+    """The workbench on a page, once its explorer lists a given name."""
 
     def __init__(self, page: Page, url: str, name: str) -> None:
         self.page = page
@@ -68,12 +68,12 @@ class Editor:
         return self.page.get_by_role("treeitem", name=name, exact=True)
 
     def view(self) -> FrameLocator:
-        """The page of the editor in front: two frames deep, and hidden ones stay."""
+        """Return the active editor's page, nested in two frames; hidden editors stay in the DOM."""
         outer = self.page.frame_locator("iframe.webview.ready:visible")
         return outer.frame_locator("iframe#active-frame")
 
     def open(self, name: str) -> FrameLocator:
-        """Double-click a file; before extensions are known, the text editor would take it."""
+        """Double-click a file. Before extensions are loaded, this would open the text editor."""
         for _ in range(20):
             self.item(name).dblclick()
             try:
@@ -87,13 +87,12 @@ class Editor:
         raise AssertionError(f"no editor of ours for {name}")
 
     def command(self, name: str, entry: str) -> None:
-        """Choose an entry of a file's context menu."""
         self.item(name).click(button="right")
         item = self.page.get_by_role("menuitem", name=entry)
         item.click()
         try:
             expect(item).to_be_hidden(timeout=2_000)
-        except AssertionError:  # a menu ignores clicks for a moment after it opened
+        except AssertionError:  # a menu ignores clicks for a moment after it opens
             item.click()
 
     def close_all(self) -> None:
@@ -101,12 +100,12 @@ class Editor:
         self.page.keyboard.press("Control+w")
 
     def save_to(self, path: Path) -> bytes:
-        """Answer the editor's save dialog, and return what was written."""
+        """Complete the save dialog and return the bytes written."""
         box = self.page.locator(".quick-input-widget input.input").first
         expect(box).to_be_visible(timeout=30_000)
 
         def is_written() -> bool:
-            # The dialog writes its own proposal into the box when it has looked at the folder.
+            # The dialog fills in its own proposal once it has read the folder.
             if box.is_visible():
                 if box.input_value() == str(path):
                     box.press("Enter")

@@ -1,4 +1,4 @@
-"""What only `make test-all` runs: four fifths of the examples of a property, some long tests."""
+"""What only `make test-all` runs: 80 % of the examples of each property, and some long tests."""
 
 import os
 
@@ -10,5 +10,5 @@ only_in_all = pytest.mark.skipif(not ALL, reason="only `make test-all` runs it")
 
 
 def examples(number: int) -> int:
-    """Return how many of `number` examples to try in this run."""
+    """Return how many of `number` examples this run tries."""
     return number if ALL else max(number // 5, 2)

@@ -1,4 +1,4 @@
-"""Small dumps of the flight recorder, by PyTorch's schema of version 2.10."""
+"""Small flight recorder dumps, with the schema of PyTorch 2.10."""
 
 import json
 import pickle
@@ -13,7 +13,7 @@ T0 = 1_770_000_000_000_000_000
 
 
 def entry(group: str, sequence: int, state: str = "completed", **more: Any) -> dict[str, Any]:
-    """Return the entry of an all-reduce; `more` are further or other keys."""
+    """Return the entry of an all-reduce; `more` adds or replaces keys."""
     return {
         "frames": STACK, "record_id": sequence, "pg_id": int(group), "collective_seq_id": sequence,
         "process_group": (group, {"0": "default_pg"}.get(group, "dp")), "p2p_seq_id": 0,
@@ -26,13 +26,13 @@ def entry(group: str, sequence: int, state: str = "completed", **more: Any) -> d
 
 
 def dump(entries: list[dict[str, Any]], ranks: dict[str, list[int]]) -> dict[str, Any]:
-    """Return the dump of a rank with groups of these ranks."""
+    """Return the dump of one rank; `ranks` maps groups to their member ranks."""
     config = {name: {"name": name, "desc": "", "ranks": str(of)} for name, of in ranks.items()}
     return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
 
 
 def write_dumps(folder: Path, dumps: dict[int, dict[str, Any]], *, as_json: bool = False) -> Path:
-    """Write a dump per rank as PyTorch names them; return the folder."""
+    """Write one dump per rank with PyTorch's file names and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, value in dumps.items():
         name = f"nccl_trace_rank_{rank}{'.json' if as_json else ''}"
@@ -42,7 +42,7 @@ def write_dumps(folder: Path, dumps: dict[int, dict[str, Any]], *, as_json: bool
 
 
 def write_hang(folder: Path, **options: Any) -> Path:
-    """Write a job of three ranks; rank 1 lacks the third of three collectives."""
+    """Write a job of three ranks; rank 1 lacks the last of three collectives."""
     of = {"0": [0, 1, 2]}
     both = [entry("0", 1), entry("0", 2)]
     waiting = dump([*both, entry("0", 3, "started")], of)

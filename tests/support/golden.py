@@ -1,4 +1,4 @@
-"""HTA's own numbers for the shared traces, and the events from which HTA computed them."""
+"""HTA's numbers for the shared traces, and the events from which HTA computed them."""
 
 import functools
 import json
@@ -16,68 +16,67 @@ from hta_widgets.compat.trace import without_last_step
 SHARED = recorded.SHARED.parent
 GOLDEN = SHARED / "golden"
 
-#: Calls whose launches HTA 0.5.0 lists.
+#: Calls that HTA 0.5.0 lists as launches.
 LISTED = {
     "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync",
     "runFunction - job_prep_and_submit_for_execution",
 }  # fmt: skip
 
-#: Why a test of this module skips.
+#: Reason for skipping tests without reference numbers.
 MISSING = f"no reference numbers at {GOLDEN}: set HTA_SHARED to the folder that holds golden/"
 
 
 def names(file: str = "*") -> list[str]:
-    """Return the traces for which HTA returned this file, such as ``hta_tests__amd_trace``."""
+    """Return the traces for which HTA wrote this file, for example ``hta_tests__amd_trace``."""
     if not GOLDEN.is_dir():
         return []
     return sorted({path.parent.name for path in GOLDEN.glob(f"*__*/{file}")})
 
 
 def trace_path(name: str) -> Path:
-    """Return the folder of a trace; the name has its group before the first ``__``."""
+    """Return the folder of a trace, whose name has the form ``GROUP__FOLDER``."""
     group, _, folder = name.partition("__")
     return SHARED / "traces" / group / folder
 
 
 def whole(name: str) -> hw.TraceSet:
-    """Return all events of the trace."""
     return recorded.load(trace_path(name))
 
 
 @functools.cache
 def kept(name: str) -> hw.TraceSet:
-    """Return the trace as HTA sees it: without the last step."""
+    """Return the trace without its last step, as HTA reads it."""
     return without_last_step(whole(name))
 
 
 def resolution_ns(name: str) -> int:
-    """Nanoseconds of the last digit of the trace's times; 1000 are whole microseconds."""
+    """Return the resolution of a trace's times; 1000 means whole microseconds."""
     return min(trace.resolution_ns for trace in whole(name).values())
 
 
 def frame(name: str, file: str, **options: Any) -> pd.DataFrame:
-    """A table that HTA returned."""
+    """Return a table that HTA wrote."""
     return pd.read_csv(GOLDEN / name / file, **options)
 
 
 def record(name: str, file: str) -> Any:
-    """A JSON value that HTA returned."""
+    """Return a JSON value that HTA wrote."""
     return json.loads((GOLDEN / name / file).read_text("utf-8"))
 
 
 def cells(frame: pd.DataFrame, keys: Collection, columns: Collection = ()) -> dict[tuple, Any]:
-    """{(key, …, column): value} of the given columns, or of all but the keys."""
+    """Return {(key, …, column): value} for `columns`, or for all columns that are not keys."""
     columns = columns or [column for column in frame if column not in keys]
     rows = frame[[*keys, *columns]].to_dict("records")
     return {(*map(row.get, keys), column): row[column] for row in rows for column in columns}
 
 
 def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
-    """Return cells of one side only, or that differ by more than `close`, with both values."""
+    """Return cells that exist on one side only or differ by more than `close`, with both values."""
     result = {}
     for key in {**expected, **got}:
         a, b = expected.get(key, np.nan), got.get(key, np.nan)
-        # Almost all cells are equal, and `isclose` takes 20 us.
+        # Almost all cells are equal, and a call of `isclose` takes 20 us.
         if a == b:
             continue
         is_text = isinstance(a, str) or isinstance(b, str)

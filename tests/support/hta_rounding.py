@@ -1,4 +1,4 @@
-"""Traces as HTA rounds them, so that its numbers can be compared exactly."""
+"""Round traces as HTA does, so that its numbers can be compared exactly."""
 
 from dataclasses import fields, replace
 
@@ -10,9 +10,9 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def rounded(traces: TraceSet) -> TraceSet:
-    """Return the events with starts rounded up and ends rounded down to microseconds, in floats.
+    """Return the events with starts rounded up and ends rounded down to microseconds, as floats.
 
-    HTA rounds files that have any fraction of a microsecond; others stay as they are.
+    HTA rounds times in files that contain fractions of a microsecond, and no others.
     """
     if min((trace.resolution_ns for trace in traces.values()), default=1000) >= 1000:
         return traces
@@ -20,19 +20,18 @@ def rounded(traces: TraceSet) -> TraceSet:
 
 
 def _rounded(trace: Trace) -> Trace:
-    """Round one rank."""
     table = trace.table
     base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
     ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])
     dur = np.array([_decimal(time) for time in table.dur_ns.tolist()])
     start = np.ceil(ts).astype(np.int64) * 1000 - base
     end = np.floor(ts + dur).astype(np.int64) * 1000 - base
-    # Also of a table whose columns are read on first access.
+    # Some columns are only read on first access.
     columns = {field.name: getattr(table, field.name) for field in fields(EventTable)}
     columns |= {"start_ns": start, "dur_ns": end - start}
     return replace(trace, _table=EventTable(**columns))
 
 
 def _decimal(time_ns: int) -> float:
-    """The float that a reader of JSON takes for these nanoseconds, written as microseconds."""
+    """Return the float that a JSON reader gets for these nanoseconds, written as microseconds."""
     return float(f"{time_ns // 1000}.{time_ns % 1000:03d}")

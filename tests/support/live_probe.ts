@@ -1,4 +1,4 @@
-/** A widget without a face: lets tests ask as a live view does, and see who answers. */
+/** A widget without a user interface: sends requests like a live view and shows who answers. */
 
 import { liveSource } from "../../js/src/connection/answering";
 import type { MessageModel } from "../../js/src/connection/kernel";

@@ -1,4 +1,4 @@
-"""Small snapshots of a device's memory, by PyTorch's schema."""
+"""Small snapshots of device memory, with PyTorch's schema."""
 
 import pickle
 from pathlib import Path
@@ -20,7 +20,6 @@ def block(address: int, size: int, state: str = "active_allocated", stack: str =
 
 
 def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Return a segment that consists of `blocks`."""
     used = sum(each["size"] for each in blocks if each["state"] != "inactive")
     total = sum(each["size"] for each in blocks)
     return {
@@ -30,7 +29,7 @@ def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str
 
 
 def events(*changes: tuple[str, int, int, str], timed: bool = True) -> list[dict[str, Any]]:
-    """Return the events of a ring: action, address, size and the name of a stack."""
+    """Return the events of a ring buffer: action, address, size and the name of a stack."""
     return [
         {"action": action, "addr": address, "size": size, "stream": 0, "frames": STACKS[stack],
          **({"time_us": T0 + place * 10} if timed else {})}
@@ -39,17 +38,17 @@ def events(*changes: tuple[str, int, int, str], timed: bool = True) -> list[dict
 
 
 def write_snapshot(path: Path, **more: Any) -> Path:
-    """Write a snapshot that begins with 5,000 bytes in use and has its peak at 9,500.
+    """Write a snapshot that starts with 5,000 bytes in use and peaks at 9,500.
 
-    Of the 5,000 bytes, 1,000 are released after the peak, 3,000 were allocated by the model and
-    1,000 are of an unknown stack.
+    Of the first 5,000 bytes, the model allocated 3,000; 1,000 are released after the peak and 1,000
+    have an unknown stack.
     """
     ring = events(
         ("alloc", 100, 2000, "model"),
         ("alloc", 200, 2500, "adam"),  # 9,500 in use
         ("free_requested", 100, 2000, ""),
         ("free_completed", 100, 2000, ""),
-        ("free_completed", 900, 1000, ""),  # allocated before the ring
+        ("free_completed", 900, 1000, ""),  # allocated before the ring buffer starts
         ("alloc", 300, 500, "backward"),
         ("oom", 0, 8000, "") if more.pop("oom", False) else ("snapshot", 0, 0, ""),
         ("free_completed", 200, 2500, ""),

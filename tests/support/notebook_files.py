@@ -1,4 +1,4 @@
-"""Files of notebooks, written without nbformat, whose import takes three seconds."""
+"""Write notebook files without nbformat, which takes three seconds to import."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,6 @@ from pathlib import Path
 
 
 def write_notebook(path: Path, cells: Iterable[str]) -> None:
-    """Write a notebook of code cells."""
     code: dict[str, object] = {
         "cell_type": "code",
         "metadata": {},

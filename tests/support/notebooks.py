@@ -1,4 +1,4 @@
-"""Notebooks in a real browser: run cells, read the kernel's state, switch the theme."""
+"""Notebooks in a real browser: run cells, inspect the kernel, switch the theme."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _KERNEL_READY = """path => {
     && kernel.connectionStatus === "connected" && kernel.status === "idle");
 }"""
 
-# Closing would ask whether to save.
+# `close` would ask whether to save.
 _OPEN = """async path => {
   for (const widget of [...jupyterapp.shell.widgets("main")]) widget.dispose();
   await jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook" });
@@ -53,9 +53,10 @@ _THEME = "name => jupyterapp.commands.execute('apputils:change-theme', { theme: 
 
 
 def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
-    """Open a notebook in `lab` or `notebook` and run all of its cells; errors are errors.
+    """Open a notebook in `lab` or `notebook` and run all cells; fail if a cell fails.
 
-    A page that shows JupyterLab already opens it there, as loading takes longer than most tests.
+    If the page already shows JupyterLab, the notebook opens there: loading the application takes
+    longer than most tests.
     """
     if app == "lab" and page.url.startswith(f"{lab.url}/lab"):
         page.evaluate(_OPEN, name)
@@ -68,7 +69,7 @@ def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
 
 
 def run_cells(page: Page) -> None:
-    """Run all cells of the notebook that a page shows; errors are errors."""
+    """Run all cells of the notebook on the page; fail if a cell fails."""
     result = page.evaluate(_RUN_ALL, RUN_S)
     if result["errors"]:
         raise AssertionError("a cell failed:\n" + "\n".join(result["errors"]))
@@ -78,12 +79,12 @@ def run_cells(page: Page) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel of the notebook that a page shows."""
+    """The kernel of the notebook on a page."""
 
     page: Page
 
     def __call__(self, code: str) -> str:
-        """Run code, and return what it printed. An exception there is raised here as well."""
+        """Run code and return what it printed. Exceptions in the kernel are raised here."""
         result = self.page.evaluate(_EXECUTE, [code, RUN_S])
         if result["error"] is not None:
             raise AssertionError(f"in the kernel:\n{result['error']}")
@@ -96,9 +97,10 @@ class Kernel:
         return json.loads(self(f"import json; print(json.dumps({expression}))"))
 
     def wait_for(self, condition: str, *, seconds: float = 60) -> None:
-        """Wait until an expression is true, while messages from the page are handled.
+        """Wait until an expression is true, while the kernel handles messages from the page.
 
-        A cell that waited in Python would block just those messages, so each look is one request.
+        A cell that waits in Python would block these messages, so each check is a request of its
+        own.
         """
         result = self.page.evaluate(
             """async ([condition, seconds]) => {
@@ -123,7 +125,7 @@ class Kernel:
 
 
 def set_theme(page: Page, theme: str) -> None:
-    """Switch JupyterLab to `light` or `dark`, and wait until it is."""
+    """Switch JupyterLab to the `light` or `dark` theme and wait until it has changed."""
     page.evaluate(_THEME, {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[theme])
     flag = "true" if theme == "light" else "false"
     page.wait_for_function("flag => document.body.dataset.jpThemeLight === flag", arg=flag)

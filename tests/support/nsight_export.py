@@ -1,4 +1,4 @@
-"""A made-up export of Nsight Systems: ranks of one node, with every kind of event once a step."""
+"""A made-up Nsight Systems export: ranks of one node, with every kind of event in each step."""
 
 import sqlite3
 import struct
@@ -12,7 +12,7 @@ FIRST_NS = 100 * MS
 COMMUNICATOR = 0xABCD
 MESSAGE_BYTES = 4096
 GEMM, NCCL = "void gemm<float>(int)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(Args)"
-_SYSTEM = 1 << 48  # of the first virtual machine
+_SYSTEM = 1 << 48  # process id of the first virtual machine
 _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
 
 _TABLES = {
@@ -61,7 +61,7 @@ _TABLES = {
 
 
 class _Export:
-    """Writes rows; texts get ids."""
+    """Inserts rows and gives ids to texts."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -89,7 +89,7 @@ def write_export(
     devices_per_process: int = 1, range_name: str = "iteration {}", shift_ns: int = 0,
     mpi: bool = True,
 ) -> Path:  # fmt: skip
-    """Write ranks from `first_rank` on; the last one is late by `late_ns` in each step."""
+    """Write ranks from `first_rank` on; the last rank is late by `late_ns` in each step."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as database:
         export = _Export(database)

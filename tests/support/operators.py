@@ -1,4 +1,4 @@
-"""Calls of operators written out in a test: their arguments, and their events."""
+"""Hand-written operator calls: arguments and events."""
 
 from support.small import event
 
@@ -9,7 +9,7 @@ PEAKS = {"bf16": 1.0, "fp8": 2.0, "memory_gb_s": 100.0}
 
 
 def args(**places):
-    """Arguments by place, as ``_0=(dims, type)`` or ``_4="16"``, the rest None."""
+    """Return arguments by position, as ``_0=(dims, type)`` or ``_4="16"``; None elsewhere."""
     places = {int(name[1:]): value for name, value in places.items()}
     rows = [places.get(at, "") for at in range(max(places) + 1)]
     dims = [list(row[0]) if isinstance(row, tuple) else [] for row in rows]
@@ -19,6 +19,6 @@ def args(**places):
 
 
 def op(name, start, end, dims, types=None, **more):
-    """An operator on a host thread; its inputs are of BF16 unless `types` are given."""
+    """Return an operator on a host thread; inputs are BF16 unless `types` are given."""
     shapes = {"Input Dims": dims, "Input type": types or [BF16] * len(dims)}
     return event("cpu_op", name, start, end, pid=10, tid=1, **shapes, **more)

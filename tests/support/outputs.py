@@ -1,4 +1,4 @@
-"""All files that are written about a job, unpacked, so that a test can search them for secrets."""
+"""Unpack all files written about a job, so that a test can search them for secrets."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ import numpy as np
 import hta_widgets as hw
 from hta_widgets.answers.summary import job_summary, summary_lines
 
-#: A compressed block of a page: base64 of gzip's first bytes, and the rest.
+#: A compressed block of a page: gzip data in base64, which starts with these characters.
 _BLOCK = re.compile(rb"H4sI[A-Za-z0-9+/=]+")
 
 
@@ -36,7 +36,6 @@ def unpacked_outputs(traces: hw.TraceSet, folder: Path) -> dict[str, bytes]:
 
 
 def records_of(trace: hw.Trace) -> list[bytes]:
-    """Return all records of a rank."""
     source = trace.source
     assert source is not None
     return [text for _, text in source.records(np.arange(len(source)))]

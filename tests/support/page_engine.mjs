@@ -1,5 +1,5 @@
-// Answers requests from what a saved page holds, as its own script would: one JSON request per line.
-//   node page_engine.mjs PAGE.html < requests > replies
+// Answers requests (one JSON object per line) from a saved page's data, with the page's own code.
+// Usage: node page_engine.mjs PAGE.html < requests > replies
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
@@ -9,7 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
-// Who asks for several pages names a bundle, which the first of them builds.
+// A caller that queries several pages passes the path of a bundle, which the first run builds.
 const [page, bundle = join(tmpdir(), `hta-page-engine-${process.pid}.mjs`)] = process.argv.slice(2);
 
 const options = {

@@ -1,4 +1,4 @@
-"""The engine of saved pages, run by Node outside of any browser."""
+"""The engine of saved pages, run by Node without a browser."""
 
 import base64
 import json
@@ -11,14 +11,14 @@ import pytest
 
 from hta_widgets.tiles.packing import unpack
 
-#: State that views share before any change.
+#: Initial state that views share.
 NO_STATE = {"view": None, "selection": None, "selected_event": None}
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
 
 
 def agree(ours: Any, theirs: Any, where: Any, rel: float) -> None:
-    """Check a kernel's reply against a page's: integers to the last one, floats to `rel`."""
+    """Compare a kernel's reply with that of a page: integers exactly, floats to within `rel`."""
     if isinstance(ours, dict):
         assert set(ours) == set(theirs), where
         for key, value in ours.items():
@@ -34,7 +34,7 @@ def agree(ours: Any, theirs: Any, where: Any, rel: float) -> None:
 
 
 class PageEngine:
-    """Answers requests from a page's own data, with the page's own code."""
+    """Answers requests from a page's data with the page's code."""
 
     def __init__(self, node: str, page: str | Path, bundle: Path) -> None:
         self.path = Path(page)
@@ -46,7 +46,7 @@ class PageEngine:
             encoding="utf-8",
             cwd=SCRIPT.parents[2],
         )
-        #: Files that the last answer offered for download, by name.
+        #: Files that the last reply offered for download, by name.
         self.files: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class PageEngine:
         self._process.stdout.close()
 
     def ask(self, op: str, **request: Any) -> dict[str, Any]:
-        """Return the whole answer: ``ok``, ``reply``, ``columns``, ``error``."""
+        """Return the whole reply: ``ok``, ``reply``, ``columns``, ``error``."""
         self._process.stdin.write(json.dumps({"op": op, **request}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -79,7 +79,7 @@ class PageEngine:
         return answer["reply"], answer.get("columns", {})
 
     def room(self, share: float) -> float:
-        """Return a size in MB that takes this share of the page's events, and no arguments."""
+        """Return a size limit in MB that fits this share of the page's events and no arguments."""
         sizes = dict(self.answer("document")[0]["saved"]["embedded"])
         rest = self.path.stat().st_size - sizes["events"] - sizes["arguments"]
         return (rest + share * sizes["events"]) / 1e6

@@ -1,4 +1,4 @@
-"""Frames of the dashboard's panels as the page gets them, made up."""
+"""Made-up frames of the dashboard panels, as the page receives them."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pandas as pd
 
 
 def plain(frame: pd.DataFrame) -> dict[str, Any]:
-    """A frame as the protocol's JSON has it."""
+    """Return a frame as the protocol represents it in JSON."""
     columns = frame.astype(object).where(frame.notna(), None).to_dict("list")
     return {"rows": len(frame), "columns": columns, "attrs": dict(frame.attrs)}
 
 
 def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
-    """Return frames of `ranks` ranks by panel; the others wait for the last but three."""
+    """Return frames of `ranks` ranks by panel; all ranks wait for the third from last."""
     draw = np.random.default_rng(7)
     slow = max(0, ranks - 3)
     rank = np.arange(ranks)
@@ -137,7 +137,7 @@ def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.
 
 
 def added() -> dict[str, pd.DataFrame]:
-    """Return frames of the panels that a user adds, by panel."""
+    """Return frames for the panels that users can add."""
     tree = pd.DataFrame({
         "depth": [0, 0, 1], "name": ["aten::linear", "aten::copy_", "aten::addmm"],
         "short": ["aten::linear", "aten::copy_", "aten::addmm"], "left_ns": [0, 900, 0],

@@ -1,7 +1,7 @@
-"""Pages of small jobs, and what Python's analyses state of them, as vectors for the page's engine.
+"""Writes pages of small jobs, and Python's results for them, that the page's engine is tested with.
 
-Run ``python tests/support/panel_vectors.py`` after a change of the panels or of the page's format;
-a test checks that the file is what this writes.
+After a change to the panels or the page format, run ``python tests/support/panel_vectors.py``. A
+test checks that the file is up to date.
 """
 
 import base64
@@ -46,7 +46,7 @@ JOBS = {
 
 
 def _case(name: str, folder: Path) -> dict[str, Any]:
-    """Return a job's page, selections, and the answers of Python's engine."""
+    """Return the page of a job, selections, and the replies of Python's engine."""
     traces = hw.load(folder, progress=False, cache=False)
     engine = PanelEngine(traces)
     rng = random.Random(name)
@@ -80,7 +80,7 @@ def _case(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _page(engine: TileEngine) -> dict[str, Any]:
-    """Return the parts of a saved page that panels are computed from."""
+    """Return the parts of a saved page from which panels are computed."""
     embedded = embed(engine, engine.scene(), {}, 1e8)
     document = json.loads(ascii_json(embedded.document))
     document = {name: document[name] for name in DOCUMENT}
@@ -90,7 +90,6 @@ def _page(engine: TileEngine) -> dict[str, Any]:
 
 
 def vectors() -> dict[str, Any]:
-    """Return the file's content."""
     cases = []
     for name, write in JOBS.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +99,7 @@ def vectors() -> dict[str, Any]:
 
 
 def unpacked(document: dict[str, Any]) -> dict[str, Any]:
-    """Return vectors with the bytes of blocks, which compressors pack differently."""
+    """Return vectors with their blocks decompressed, since compressors differ in their output."""
     for case in document["cases"]:
         for name, text in case["blocks"].items():
             case["blocks"][name] = gzip.decompress(base64.b64decode(text))

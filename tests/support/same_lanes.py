@@ -1,4 +1,4 @@
-"""Compare indices of lanes with each other, and stored lanes with their events."""
+"""Compare lane indices with one another, and stored lanes with their events."""
 
 from dataclasses import fields, is_dataclass
 
@@ -9,7 +9,7 @@ from hta_widgets.tiles.stored_lanes import device_rows, folded_lane, stored_lane
 
 
 def assert_same_lane(one, other, place="lane"):
-    """Compare two indexed lanes array by array, types included."""
+    """Compare two indexed lanes array by array, including the dtypes."""
     assert type(one) is type(other), place
     if isinstance(one, np.ndarray):
         assert one.dtype == other.dtype, place
@@ -27,13 +27,12 @@ def assert_same_lane(one, other, place="lane"):
 
 
 def fresh_lanes(table):
-    """Index the folded lanes of a table again."""
     device = device_rows(table)
     return {ref: folded_lane(table, ref, device) for ref in folded_lanes(table)}
 
 
 def assert_kept_lanes_are_right(table):
-    """Compare what a table's file holds with what its events say; return how many it holds."""
+    """Compare the stored lanes of a table with its events; return the number of stored lanes."""
     remaining = stored_lanes(table)
     if remaining:
         fresh = fresh_lanes(table)

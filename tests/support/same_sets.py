@@ -1,4 +1,4 @@
-"""Compare two trace sets through their public interface."""
+"""Compare two trace sets through the public API."""
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,12 @@ SMALL = ("instants", "asyncs", "counters", "flows")
 
 
 def assert_same(one, other):
-    """Compare all public results of two sets, except exports."""
+    """Compare all public results of two sets except exports."""
     for name in ("ranks", "format", "formats", "origin_ns", "clock", "start_ns", "end_ns"):
         assert getattr(other, name) == getattr(one, name), name
     pd.testing.assert_frame_equal(other.summary(), one.summary())
     pd.testing.assert_frame_equal(other.problems, one.problems)
-    # Without `check_exact`, pandas compares categories value by value, which takes seconds.
+    # Without `check_exact`, pandas compares categories one by one, which takes seconds.
     pd.testing.assert_frame_equal(other.events(), one.events(), check_exact=True)
     for rank, trace in one.items():
         again = other[rank]
@@ -37,7 +37,7 @@ def assert_same(one, other):
 
 
 def as_plain(profile):
-    """A profile in which NaN equals NaN once it is printed."""
+    """Return the profile as text, in which NaN equals NaN."""
     return profile and [getattr(profile, name) for name in type(profile).__slots__]
 
 
@@ -53,7 +53,7 @@ def assert_same_exports(one, other, folder):
 
 
 def assert_same_analyses(one, other):
-    """Compare what analyses of kernels, operators and copies say, which read args as well."""
+    """Compare analyses of kernels, operators and copies, which read args too."""
     for name in ("temporal_breakdown", "kernel_breakdown", "operators", "collectives",
                  "launch_stats", "memory_bandwidth", "queue_length"):  # fmt: skip
         function = getattr(analysis, name)

@@ -1,4 +1,4 @@
-"""Servers on loopback that tests talk to."""
+"""Local servers for tests."""
 
 import functools
 import http.server
@@ -18,13 +18,13 @@ from typing import Any
 
 START_S = 120
 LOCAL = "http://127.0.0.1"
-#: Folder of the built JupyterLab extension.
+#: Folder with the built JupyterLab extension.
 SHARE = Path(__file__).resolve().parents[2] / "share/jupyter"
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running JupyterLab, which serves Notebook 7 as well."""
+    """A running JupyterLab server, which also serves Notebook 7."""
 
     url: str
     folder: Path
@@ -42,14 +42,14 @@ class Lab:
         return json.loads(body) if body else None
 
     def end_sessions(self, *, kept: bool = False) -> None:
-        """End kernels, so that the next test starts with fresh modules; or a file's shared ones."""
+        """End kernels, so that modules are imported afresh; with `kept`, only the shared ones."""
         for session in self.api("sessions"):
             if session["path"].startswith("kept-") == kept:
                 self.api(f"sessions/{session['id']}", "DELETE")
 
 
 def _settings(config: Path) -> None:
-    """Keep JupyterLab from asking its makers for news."""
+    """Keep JupyterLab from fetching news."""
     folder = config / "lab/user-settings/@jupyterlab/apputils-extension"
     folder.mkdir(parents=True)
     quiet = {"fetchNews": "false", "checkForUpdates": False}
@@ -60,7 +60,7 @@ def _settings(config: Path) -> None:
 def _running(
     command: list[str], env: dict[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server whose output goes into `log`, and end it afterwards."""
+    """Run a server with its output in `log`; stop it afterwards."""
     with log.open("w") as stream:
         server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, cwd=log.parent)
         try:
@@ -76,7 +76,7 @@ def _running(
 
 @contextmanager
 def jupyterlab(root: Path) -> Iterator[Lab]:
-    """Run JupyterLab with all of its folders under `root` and kernels of this interpreter."""
+    """Run JupyterLab with all its folders below `root` and kernels of this interpreter."""
     folder = root / "notebooks"
     config = root / "config"
     runtime = root / "runtime"
@@ -99,14 +99,14 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
         *("--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={folder}"),
     ]
     with _running(command, env, log) as server:
-        # It chose its port itself.
+        # JupyterLab picks the port.
         note = runtime / f"jpserver-{server.pid}.json"
         url = _wait_for(lambda: f"{LOCAL}:{json.loads(note.read_text())['port']}/api", server, log)
         yield Lab(url.removesuffix("/api"), folder, config / "lab/workspaces")
 
 
 def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:
-    """Return a context that serves a marimo app below `root`, and whose value is the address."""
+    """Return a context manager that serves a marimo app and yields its address."""
     path = root / "app.py"
     path.write_text(app)
     env = os.environ | {
@@ -125,7 +125,7 @@ def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:
 
 @contextmanager
 def served(command: list[str], env: dict[str, str], log: Path, health: str = "") -> Iterator[str]:
-    """Run a server at a free port, ``{port}`` in its command; yield its address."""
+    """Run a server on a free port, ``{port}`` in its command; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -136,7 +136,7 @@ def served(command: list[str], env: dict[str, str], log: Path, health: str = "")
 
 
 def _wait_for(address: Callable[[], str], server: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait until the server answers at an address, which may not be known at first."""
+    """Wait until the server responds at an address, which may be unknown at first."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and server.poll() is None:
         try:
@@ -161,7 +161,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def static_files(folder: Path) -> Iterator[str]:
-    """Serve a folder on loopback; yield the address."""
+    """Serve a folder on the loopback interface; yield the address."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""Small jobs written out in a test: a few kernels and calls, times in whole nanoseconds."""
+"""Small hand-written jobs: a few kernels and calls, with times in whole nanoseconds."""
 
 import json
 import tempfile
@@ -11,7 +11,6 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 
 def event(cat: str, name: str, start: int, end: int, *, pid=0, tid=1, **args: Any) -> dict:
-    """A complete event from `start` to `end`."""
     return {
         "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid,
         "ts": start / 1000, "dur": (end - start) / 1000, "args": args,
@@ -19,7 +18,7 @@ def event(cat: str, name: str, start: int, end: int, *, pid=0, tid=1, **args: An
 
 
 def kernel(start: int, end: int, *, name="gemm", stream=7, launch=None, cat="kernel", **args: Any):
-    """Device work on a stream; `launch` is the correlation id of its call."""
+    """Return device work on a stream; `launch` is the correlation id of its call."""
     if launch is not None:
         args["correlation"] = launch
     return event(cat, name, start, end, pid=0, tid=stream, stream=stream, device=0, **args)
@@ -31,32 +30,31 @@ def nccl(start: int, end: int, *, stream=20, **args: Any):
 
 
 def copy(start: int, end: int, *, stream=7, **args: Any):
-    """A copy."""
     return kernel(start, end, name="Memcpy HtoD", stream=stream, cat="gpu_memcpy", **args)
 
 
 def call(start: int, end: int, launch=None, *, name="cudaLaunchKernel", tid=1, **args: Any):
-    """A call of the runtime on a host thread."""
+    """Return a runtime call on a host thread."""
     if launch is not None:
         args["correlation"] = launch
     return event("cuda_runtime", name, start, end, pid=10, tid=tid, **args)
 
 
-#: What times of jobs count from that state it.
+#: Start time in ns of jobs with a base time.
 EPOCH_NS = 1_700_000_000_000_000_000
 
-#: A host event at the very start, so that times in frames are those written in the test.
+#: A host event at time 0, so that times in frames are those written in the test.
 ORIGIN = event("cpu_op", "aten::origin", 0, 1, pid=10, tid=9)
 
 
 def load(folder: Path, *ranks: list[dict]) -> hw.TraceSet:
-    """Write one file per rank, into a new folder in `folder`, and load them."""
+    """Write one file per rank into a new folder below `folder` and load them."""
     folder = Path(tempfile.mkdtemp(dir=folder))
     return read(write(folder, *([ORIGIN, *events] for events in ranks)))
 
 
 def write(folder: Path, *ranks: list[dict], base_ns: int | None = None) -> Path:
-    """Write ``rank-0.json`` … into a folder; times count from `base_ns`, if that is given."""
+    """Write ``rank-0.json``, ``rank-1.json``, …; times count from `base_ns`, if given."""
     for rank, events in enumerate(ranks):
         document: dict[str, Any] = {"distributedInfo": {"rank": rank}, "traceEvents": events}
         if base_ns is not None:
@@ -66,5 +64,5 @@ def write(folder: Path, *ranks: list[dict], base_ns: int | None = None) -> Path:
 
 
 def read(path: Path) -> hw.TraceSet:
-    """Load a trace from its files."""
+    """Load a trace from its files, without the store."""
     return hw.load(path, cache=False, progress=False)

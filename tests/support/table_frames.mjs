@@ -1,4 +1,4 @@
-// Makes frames of tables with the page's own code: reads {tables, asked} and writes the frames.
+// Builds table frames with the page's own code: reads {tables, asked} and writes the frames.
 import { readFileSync } from "node:fs";
 import { build } from "esbuild";
 

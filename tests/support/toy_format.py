@@ -1,6 +1,6 @@
-"""A format of a few lines: text with a line ``rank start_us dur_us name`` for each event.
+"""A minimal format: text with one line ``rank start_us dur_us name`` per event.
 
-The example of docs/formats.md, and what tests register.
+The format is the example in docs/formats.md, and tests register it.
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ def read(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
 
 
 def toy_totals(traces: Any) -> pd.DataFrame:
-    """Return the time of each name on each rank."""
+    """Sum the time per rank and name."""
     frames = [trace.frame().assign(rank=rank) for rank, trace in traces.items()]
     events = pd.concat(frames).astype({"name": str})
     return events.groupby(["rank", "name"])["dur_ns"].sum().reset_index()

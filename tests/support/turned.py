@@ -1,4 +1,4 @@
-"""A comparison and the same turned round: what must be one another's mirror image."""
+"""Check that a comparison with its sides swapped is the mirror image of the original."""
 
 from hta_widgets import diff as hd
 
@@ -9,7 +9,7 @@ TURNED = {
 
 
 def changes_of(both, *, turned):
-    """Return the rows of `changes`; a swapped comparison's are swapped back."""
+    """Return the rows of `changes`, with the sides swapped back if `turned`."""
     sides = ("after", "before") if turned else ("before", "after")
     return sorted(
         (
@@ -19,7 +19,7 @@ def changes_of(both, *, turned):
             *(row[f"{side}_ns"] for side in sides),
             *(row[f"{side}_names"] for side in sides),
             TURNED.get(row["how"], row["how"]) if turned else row["how"],
-            # Sums of floats, in another order.
+            # Float sums depend on the order of summation.
             f"{row['p_value']:.6g}",
         )
         for row in hd.changes(both).astype({"change": str, "how": str}).to_dict("records")
@@ -27,7 +27,7 @@ def changes_of(both, *, turned):
 
 
 def pairs_of(both, *, turned):
-    """Return each event's partner and status, in the same way."""
+    """Return the partner and status of each event, with the sides swapped back if `turned`."""
     frame = hd.pairs(both)
     sides = ("after", "before") if turned else ("before", "after")
     status = frame["status"].astype(str)
@@ -38,7 +38,7 @@ def pairs_of(both, *, turned):
 
 
 def assert_mirrored(one, other):
-    """Two sides compared tell the same either way: partners, changes and findings."""
+    """Compare in both directions: partners, changes and findings must mirror each other."""
     present, back = hd.compare(one, other), hd.compare(other, one)
     assert pairs_of(present, turned=False) == pairs_of(back, turned=True)
     assert changes_of(present, turned=False) == changes_of(back, turned=True)

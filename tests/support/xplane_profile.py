@@ -34,7 +34,7 @@ def message(field: int, content: bytes | str) -> bytes:
 def plane(
     name: str, lines: Mapping[str, Sequence[Event]], first_ns: int = 1_000, **facts: Any
 ) -> bytes:
-    """Return a plane; statistics that begin with ``_shared_`` belong to the event's metadata."""
+    """Return a plane; statistics that begin with ``_shared_`` belong to the event metadata."""
     events: dict[str, int] = {}
     stats: dict[str, int] = {}
     shared: dict[str, bytes] = {}
@@ -82,9 +82,9 @@ def profile(*planes: bytes, host: str = "node0", start_ns: int | None = START_NS
 
 
 def gpu_profile(devices: int = 2, *, late_ps: int = 0, steps: int = 3) -> bytes:
-    """Return steps of 100 µs: a product of 20 µs and an all-reduce that ends with the last device.
+    """Return steps of 100 µs: a product of 20 µs, then an all-reduce that ends everywhere at once.
 
-    The last device launches `late_ps` later.
+    The last device starts `late_ps` later.
     """
     planes, threads = [], {}
     for device in range(devices):
@@ -153,7 +153,7 @@ def gpu_profile(devices: int = 2, *, late_ps: int = 0, steps: int = 3) -> bytes:
 
 
 def tpu_profile() -> bytes:
-    """Return two steps of a TPU, whose work no call launches."""
+    """Return two TPU steps; their work has no launch calls."""
     ops, steps = [], []
     for step in range(2):
         at = step * 100_000_000

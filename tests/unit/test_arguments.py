@@ -1,4 +1,4 @@
-"""Whatever the arguments of a public call are, it succeeds or raises a `TraceError`."""
+"""Public calls with arbitrary arguments succeed or raise a `TraceError`."""
 
 import inspect
 import math
@@ -29,7 +29,7 @@ NASTY = [
 FACES = (analysis, charts, diff, taxonomy, cache, demo)
 VIEWS = (hw.Timeline, hw.Dashboard, hw.TraceDiff)
 CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, compat.TraceAnalysis, *VIEWS)
-#: For stores and formats; and what would end the views that all tests share.
+#: Calls for stores and formats, and calls that would end the views shared by all tests.
 INTERNAL = {
     "TraceSet.restore",
     "Trace.replace",
@@ -40,7 +40,7 @@ INTERNAL = {
 }
 if find_spec("duckdb") is None:
     INTERNAL.add("TraceSet.sql")
-#: Exceptions of the caller's own functions are passed on.
+#: Exceptions raised by the caller's functions are passed on.
 CALLBACKS = {
     ("load", "progress"),
     ("diff.add_table", "table"),
@@ -77,7 +77,7 @@ def _rank(late):
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory, built):
-    """Inputs of calls: a small job of each format, and everything that is made of it."""
+    """Inputs of calls: a small job of each format, and everything derived from it."""
     folder = tmp_path_factory.mktemp("jobs")
     for name in ("kineto", "byteps", "mpi"):
         (folder / name).mkdir()
@@ -107,7 +107,7 @@ def _parameters(function):
 
 
 def _is_tried(name, parameter):
-    """Charts have these from one decorator; they are slow where they succeed."""
+    """All charts have these parameters from the same decorator, and drawing is slow."""
     is_shared = name.startswith("charts.") and parameter in {"width", "theme", "title"}
     return not is_shared or name in {"charts.operators", "charts.stragglers", "charts.to_html"}
 

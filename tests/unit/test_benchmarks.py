@@ -1,4 +1,4 @@
-"""The page of benchmarks is written from results, and names what is missing."""
+"""The benchmarks page is generated from results and lists missing ones."""
 
 import re
 import sys
@@ -104,7 +104,7 @@ def test_the_picture_shows_what_there_is_and_says_what_is_not(report, results):
     assert "8× · 1.6 s" in words
     assert "6× · 300 s" in words
     assert "Perfetto's UI is not installed (`make interop`)" in words
-    # Without measurements, a group has no heading.
+    # A group without measurements has no heading.
     assert not any(text.startswith("Load 311 MB") for text in words)
 
 

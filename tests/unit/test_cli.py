@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and one line for what goes wrong."""
+"""The command line: printed output, written files, and one-line error messages."""
 
 import argparse
 import io
@@ -32,7 +32,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def slow_job(tmp_path_factory):
-    """A job of enough steps to tell that rank 2 is slow."""
+    """A job with enough steps to show that rank 2 is slow."""
     folder = tmp_path_factory.mktemp("cli") / "slow"
     write_demo(folder, ranks=3, steps=5, straggler=2, events_per_step=1200)
     return folder
@@ -103,7 +103,7 @@ def test_summary_shows_headline_ranks_and_stragglers(slow_job, capsys):
     assert cli.main(["summary", str(slow_job)]) == 0
     out = capsys.readouterr().out
     assert "3 ranks" in out
-    assert not re.search(r"\d,\d{3}", out)  # one format of numbers
+    assert not re.search(r"\d,\d{3}", out)  # the same number format everywhere
     traces = hw.load(slow_job, progress=False)
     assert str(headline(traces)) in " ".join(out.splitlines())
     table = [line.split(" ") for line in out.splitlines() if line.startswith(("rank  ", "   "))]
@@ -180,7 +180,7 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     out = capsys.readouterr().out
     assert "is a straggler: it spends the least time in MPI" in out
     assert "waits for other ranks are unknown" not in out
-    # Profiles have no events: their own figures are shown instead of zeros.
+    # Profiles have no events, so their own figures are shown instead of zeros.
     titles = next(line for line in out.splitlines() if line.startswith("rank "))
     assert titles.split("  ") == ["rank", " in MPI", "elapsed", "file"]
     assert " 0 events" not in out
@@ -198,7 +198,7 @@ def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     ]
     folder = str(small.write(tmp_path, *ranks))
     assert cli.main(["summary", folder]) == 0
-    # Recorded times end at 76 µs.
+    # The recorded times end at 76 µs.
     assert "0.026\u202fms · complete · on the fitted clock" in capsys.readouterr().out
     assert cli.main(["summary", folder, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -231,7 +231,7 @@ def test_summary_groups_problems(tmp_path, capsys):
     ],
 )
 def test_names_in_a_terminal(tmp_path, capsys, name, shown):
-    """A kernel of 600 µs of 800: names are escaped, shortened, and never empty."""
+    """A kernel takes 600 of 800 µs: names are escaped, shortened, and never empty."""
     small.write(
         tmp_path, [small.kernel(0, 600_000, name=name), small.kernel(600_000, 800_000, name="b")]
     )
@@ -246,7 +246,7 @@ def test_names_in_a_terminal(tmp_path, capsys, name, shown):
 
 
 def test_a_rank_of_an_exported_window_is_as_long_as_the_window(tmp_path, capsys):
-    """The operator, 0 to 9 ms, encloses the window 2 to 6 ms; rank 1 works until 5 ms only."""
+    """The operator (0 to 9 ms) encloses the window (2 to 6 ms); rank 1 only works until 5 ms."""
     around = small.event("cpu_op", "around", 0, 9_000_000, pid=10)
     folder = tmp_path / "job"
     folder.mkdir()
@@ -445,7 +445,7 @@ def test_characters_that_the_output_lacks_are_spelled_out(job, monkeypatch, enco
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     assert cli.main(["summary", str(job)]) == 0
     printed = sys.stdout.buffer.getvalue().decode(encoding)
-    assert re.search(r"takes \d+ % of", printed)  # thin spaces are replaced by plain ones
+    assert re.search(r"takes \d+ % of", printed)  # thin spaces are replaced by ordinary ones
     assert "?" not in printed
 
 

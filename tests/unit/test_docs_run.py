@@ -1,4 +1,4 @@
-"""The code in documents runs, on a small job."""
+"""Run the code in the documentation on a small job."""
 
 import gzip
 import importlib.util
@@ -45,12 +45,12 @@ PAGES = [
     "docs/thousand-ranks.md",
 ]
 
-#: As PyTorch writes memory: time, action, (size,) and category; two allocations and a release.
+#: PyTorch's format: time, action, (size,) and category; two allocations and a release.
 MEMORY = [[1000, 2, 512, 4], [2000, 2, 256, 5], [3000, 4, -512, 4]]
 
 
 def blocks(path, language="python"):
-    """The Python blocks of a page, with the line on which each begins."""
+    """Return the code blocks of a page, each with its first line number."""
     text = path.read_text("utf-8")
     return [
         (text.count("\n", 0, result.start(1)), result[1])
@@ -83,7 +83,7 @@ def test_the_code_of_a_document_runs_from_top_to_bottom(document, repo, job, tmp
         for line, code in result:
             if "import torch" in code and importlib.util.find_spec("torch") is None:
                 continue
-            # Lines of a failure are line numbers of the page.
+            # Line numbers in tracebacks are those of the page.
             exec(compile("\n" * line + code, document, "exec"), names)
     finally:
         taxonomy.reset()
@@ -105,7 +105,7 @@ def test_code_for_other_packages_compiles(repo):
 
 @pytest.fixture(scope="module")
 def pictures(repo):
-    """The scripts that make the pictures, and the texts of the pictures at that time."""
+    """The scripts that make the pictures, and the recorded texts of the pictures."""
     pytest.importorskip("playwright", reason="Playwright is not installed")
     path = repo / "scripts/pictures.py"
     spec = importlib.util.spec_from_file_location("pictures", path)
@@ -115,7 +115,7 @@ def pictures(repo):
 
 
 def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
-    """`make screenshots` renews them."""
+    """`make screenshots` updates them."""
     result, texts = pictures
     job, slower, byteps, mpi = result.jobs(tmp_path)
     for traces, names in (

@@ -1,4 +1,4 @@
-"""The facts that Python and the page share: JSON in `hta_widgets/facts`."""
+"""The facts shared by Python and the page: JSON files in `hta_widgets/facts`."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from hta_widgets.facts import facts, note_text
 from hta_widgets.panels.frames import all_panels
 
 ROOT = Path(__file__).parents[2]
-#: Where each language names a note.
+#: Sources in which each language refers to notes.
 SOURCES = {
     "Python": [*(ROOT / "hta_widgets").rglob("*.py")],
     "the page": [
@@ -20,7 +20,7 @@ SOURCES = {
     ],
 }
 
-#: Panels of rows that no one function of `hta_widgets.analysis` makes.
+#: Panels whose rows are not made by a single function in `hta_widgets.analysis`.
 WITHOUT_ANALYSIS = {"call_tree", "call_tree_device", "bandwidth", "messages"}
 
 
@@ -34,7 +34,7 @@ def test_both_themes_have_all_tokens_and_a_color_for_each_kind():
 
 
 def lab(color):
-    """Return a colour in CIELAB (D65)."""
+    """Return a color in CIELAB (D65)."""
     parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
@@ -72,7 +72,7 @@ def test_every_cause_of_idleness_has_a_label_and_a_meaning():
         assert set(cause) == {"label", "meaning", "advice"}, name
         assert cause["label"], name
         assert cause["meaning"], name
-        # Advice is given only if the cause is known.
+        # Advice is given only for known causes.
         assert bool(cause["advice"]) == (name != "unknown"), name
 
 

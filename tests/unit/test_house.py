@@ -1,4 +1,4 @@
-"""Rules of this repository that a machine can check."""
+"""Machine-checkable rules for this repository."""
 
 import json
 import re
@@ -16,11 +16,10 @@ ODD_PHRASES = re.compile(
     r"\b[Oo]f (which|whom)\b|\b(whoever|nobody|anew|alike)\b|\b(is|are|was|were) no [a-z]"
     r"|\b(told|tells|says|hears)\b|\b[Oo]ne (row|line|call|file|dot) a [a-z]+\b|\bthe like\b"
 )
-#: Number of lines that hold one. The number may only fall.
+#: Number of lines with such a phrase. The number may only fall.
 ODD_LINES = 13
 
-# Where packages come from is the business of each machine's configuration. Put together here, so
-# that this file does not name them either.
+# Each machine configures its package hosts. They are assembled so that this file omits them.
 HOSTS = [
     ".".join(parts)
     for parts in (
@@ -32,7 +31,7 @@ HOSTS = [
         ("deb", "debian", "org"),
         ("archive", "ubuntu", "com"),
         ("download", "pytorch", "org"),
-        # Pages work without a network, so neither do they name where copies of libraries lie.
+        # Pages work offline, so they do not refer to CDN copies of libraries either.
         ("jsdelivr", "net"),
         ("unpkg", "com"),
         ("cdnjs", "cloudflare", "com"),
@@ -86,7 +85,7 @@ def test_readme_is_short_and_names_both_commands():
 
 
 def test_no_page_of_the_docs_is_long():
-    """200 lines at most: split a longer one by its reader's question."""
+    """Split pages of more than 200 lines by the question they answer."""
     pages = (REPO / "docs").glob("*.md")
     lines = {page.name: len(page.read_text("utf-8").splitlines()) for page in pages}
     assert {name: number for name, number in lines.items() if number > 200} == {}
@@ -117,7 +116,7 @@ def anchors_of(page):
 @pytest.mark.parametrize("name", ["architecture.md", "changing.md", "formats.md"])
 def test_files_that_the_docs_name_exist(name, files):
     text = (REPO / "docs" / name).read_text("utf-8")
-    # Not those with a placeholder, such as ``charts/definitions/NAME.json``.
+    # Paths with a placeholder, such as ``charts/definitions/NAME.json``, are skipped.
     named = set(re.findall(r"`((?!\S*[A-Z]{4})[\w./-]+\.(?:py|tsx?|json|md))`", text))
     assert named
     expected = [f"/{path.relative_to(REPO)}" for path in files]
@@ -133,7 +132,7 @@ def test_the_version_stands_in_one_place():
 
 
 def test_odd_phrases_may_only_become_fewer(files):
-    """Lower `ODD_LINES` when a change removes some; the number may only fall."""
+    """Lower `ODD_LINES` when a change removes some of them."""
     lines = 0
     for path in files:
         folder = path.relative_to(REPO).parts[0]

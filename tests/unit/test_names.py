@@ -1,4 +1,4 @@
-"""Rules for names that a machine can check, see CONTRIBUTING.md."""
+"""Machine-checkable rules for names, see CONTRIBUTING.md."""
 
 import ast
 import re
@@ -70,7 +70,7 @@ def test_the_name_of_no_function_is_a_lone_participle():
     assert is_lone_participle("_widened")
     assert is_lone_participle("told")
     assert not is_lone_participle("feed")
-    # A property is read like a column, which may be a participle: `Trace.prelaunched`.
+    # Properties are read like columns, so they may be participles: `Trace.prelaunched`.
     assert [
         f"{file}: {node.name}"
         for file, node in definitions()
@@ -83,7 +83,7 @@ def test_the_name_of_no_function_is_a_lone_participle():
 def test_no_two_classes_have_one_name():
     files = defaultdict(list)
     for file, node in definitions():
-        # `compat` has the names of HTA.
+        # `compat` uses HTA's names.
         if isinstance(node, ast.ClassDef) and not file.startswith("compat/"):
             files[node.name].append(file)
     assert {name: where for name, where in files.items() if len(where) > 1} == {}
@@ -108,7 +108,7 @@ def test_functions_are_short_and_files_have_no_banners():
         f"{file}: {node.name}"
         for file, node in definitions()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        # Docstrings of public functions list parameters and columns.
+        # Docstrings of public functions are long, because they list parameters and columns.
         and node.end_lineno - node.lineno - len((ast.get_docstring(node) or "").split("\n")) >= 80
     ]
     banners = [

@@ -56,7 +56,7 @@ ARROWS = list(pairwise(PATH[1:]))
 
 
 def arrows_of(trace):
-    """Names of both ends of the path's arrows."""
+    """Return the names at both ends of the path's arrows."""
     names = trace.events["name"].astype(str)
     arrows = trace.flows.query("kind == 'critical_path'")
     return [(names[a], names[b]) for a, b in zip(arrows["source"], arrows["target"], strict=True)]

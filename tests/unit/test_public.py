@@ -1,4 +1,4 @@
-"""The public surface, docs/api.md, the cost of imports and the order of layers."""
+"""The public API, docs/api.md, import cost, and the order of layers."""
 
 import ast
 import inspect
@@ -31,7 +31,7 @@ def test_dir_shows_what_the_documentation_lists(repo, module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_markup_of_docstrings_is_balanced(module):
-    """Each paragraph closes the code that it opens."""
+    """Each paragraph closes the code markup it opens."""
     face = getattr(hw, module) if module else hw
     values = [getattr(face, name) for name in dir(face)]
     values += [v for cls in values if inspect.isclass(cls) for v in vars(cls).values()]
@@ -106,10 +106,10 @@ SHOWN = [
     "__main__",
 ]
 
-#: From the bottom up: a layer imports only layers below it.
+#: From the bottom up: a layer may only import layers below it.
 LAYERS = [*GROUND, *ANALYSED, *SHOWN]
 
-# Conveniences of a lower layer that call a higher one, when they are called.
+# Convenience methods in a lower layer that use a higher one when they are called.
 UPWARD = {
     ("trace/selection.py", "export"),
     ("trace/traceset.py", "analysis"),
@@ -118,8 +118,8 @@ UPWARD = {
     ("trace/traceset.py", "store"),
 }
 
-# Modules that may import each other: a selection refers to its set, which has methods that select;
-# a rank offers itself as an Arrow stream.
+# Modules that may import each other: selections refer to their set, which creates selections; a
+# rank can be exported as an Arrow stream.
 MUTUAL = {("trace/selection.py", "trace/traceset.py"), ("trace/trace.py", "trace/arrow.py")}
 
 HEADLESS = {*GROUND, *ANALYSED, "diff"}
@@ -131,13 +131,13 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob(
 
 @cache
 def imports(file: str) -> tuple[tuple[str, int], ...]:
-    """Every imported name in full and its line, also in functions and for type checkers only."""
+    """Return imported names with their lines, including those in functions or type checks."""
     return tuple(_find_imports(file))
 
 
 def _find_imports(file: str) -> Iterator[tuple[str, int]]:
     tree = ast.parse(MODULES[file].read_text("utf-8"))
-    # What a package lists for type checkers is imported on first access.
+    # Names that a package imports for type checkers are loaded on first access.
     declared = {
         id(node)
         for block in tree.body

@@ -1,4 +1,4 @@
-"""Recording with a stand-in for PyTorch's profiler: names of files, windows, magics."""
+"""Recording with a stand-in for PyTorch's profiler: file names, windows, magics."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from hta_widgets.errors import TraceError
 
 
 class Profile:
-    """Records what the tests do in steps; has the methods of ``torch.profiler.profile``."""
+    """Records the steps of a test; has the methods of ``torch.profiler.profile``."""
 
     def __init__(self, *, schedule=None, on_trace_ready=None, **options):
         self.schedule, self.on_trace_ready, self.options = schedule, on_trace_ready, options
@@ -42,7 +42,7 @@ Profile.__module__ = "torch.profiler"
 
 @pytest.fixture
 def torch(monkeypatch):
-    """Let `import torch.profiler` give the stand-in."""
+    """Make `import torch.profiler` return the stand-in."""
     profiler = ModuleType("torch.profiler")
     profiler.profile, profiler.schedule = Profile, dict
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
@@ -79,7 +79,7 @@ def test_files_have_rank_world_and_step_in_their_name(
     assert file.name == f"node-7_rank-{expected}_step-5.pt.trace.json.gz"
     traces = hw.load(file.parent, progress=False)
     assert traces.ranks == [int(expected.split("-")[0])]
-    assert not traces.problem_list  # the name has the rank of the process, so nothing is guessed
+    assert not traces.problem_list  # the name contains the rank, so it is not guessed
 
 
 def test_plain_files_and_failures_leave_nothing_behind(torch, tmp_path):
@@ -130,6 +130,6 @@ def test_the_magic_profiles_a_cell_and_shows_its_timeline(torch):
     assert names["mine"].ranks == [0]
     with pytest.raises(Exception) as failed:  # noqa: PT011 - a run of all cells ends
         trace("", "1 / 0")
-    assert failed.value._render_traceback_() == []  # IPython has shown it
+    assert failed.value._render_traceback_() == []  # IPython has already shown it
     with pytest.raises(TraceError, match="variable's name"):
         trace("a b", "pass")

@@ -1,4 +1,4 @@
-"""The data of the index, conda, CI and the changelog agree with pyproject.toml."""
+"""Metadata for PyPI, conda, CI and the changelog agree with pyproject.toml."""
 
 import re
 import tomllib

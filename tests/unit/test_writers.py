@@ -1,4 +1,4 @@
-"""Every writer leaves a whole file or what was there, and names the failure."""
+"""Every writer leaves a complete file or the previous one, and names the failure."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def timeline(traces):
     return hw.Timeline(traces)
 
 
-#: A name to write to, and its writer.
+#: A file name and its writer.
 WRITERS = {
     "export": ("a.json", lambda one, path: hw.export_trace(one.traces, path)),
     "gzip": ("a.json.gz", lambda one, path: hw.export_trace(one.traces, path, scrub=True)),
@@ -53,7 +53,7 @@ WRITERS = {
 
 @pytest.fixture(params=WRITERS)
 def writer(request, timeline, tmp_path):
-    """A folder, the name of what is written there, and a function that writes it."""
+    """A folder, the name of the file written there, and a function that writes it."""
     folder = tmp_path / "out"
     folder.mkdir()
     name, write = WRITERS[request.param]
@@ -193,7 +193,7 @@ def test_places_that_are_no_files(timeline, tmp_path, monkeypatch, bad):
             Path(path, "file").touch()
         write = next(write for name, write in WRITERS.values() if name == f"a{suffix}")
         if (bad, suffix) == ("nowhere/a", ".store"):
-            continue  # its folders are created
+            continue  # this writer creates folders
         with pytest.raises(hw.TraceError):
             write(timeline, path)
 

@@ -1,9 +1,9 @@
-"""Compute the expected results of the test vectors of both languages, by brute force.
+"""Compute by brute force the results that test vectors of both languages expect.
 
-Each file in this folder holds cases: their inputs and the results. Plain integers and loops,
-straight from docs/protocol.md and without the package, compute the results again from the inputs:
-a mistake in the engine cannot hide in its own expectation. To add a case, write its inputs into the
-file and run ``python tests/vectors/make.py``; a test checks that all results are as computed here.
+Each file in this folder holds cases: inputs and results. The results are computed from the inputs
+with plain integers and loops, following docs/protocol.md and without the package, so that the
+engine is never compared with itself. To add a case, write its inputs into the file and run ``python
+tests/vectors/make.py``. A test checks that all results are up to date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def overlaps(event, a, b):
 
 
 def union(events, a, b):
-    """Nanoseconds of [a, b) that at least one of the events covers."""
+    """Return the nanoseconds of [a, b) that at least one event covers."""
     clipped = sorted((max(s, a), min(s + d, b)) for s, d, _k in events if s < b and s + d > a)
     total, reached = 0, a
     for start, end in clipped:
@@ -52,7 +52,7 @@ def quantise(covered, cell):
 
 
 def kind_of(events, a, b):
-    """Kind that covers most of the cell, the lowest code among equals; see the protocol."""
+    """Return the kind that covers most of a cell, the lowest code if tied; see the protocol."""
     inside = [e for e in events if overlaps(e, a, b)]
     if not inside:
         return 255
@@ -147,7 +147,7 @@ FORMATS = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "f32": "f", "f64": "d"
 
 
 def pack(columns):
-    """``[(name, dtype, values)]`` to the header and the one buffer."""
+    """Convert ``[(name, dtype, values)]`` to the header and the single buffer."""
     header, buffer = {}, b""
     for name, dtype, values in columns:
         buffer += b"\0" * (-len(buffer) % 8)
@@ -157,7 +157,7 @@ def pack(columns):
 
 
 def packed_tiles(source):
-    """The whole answer to a case's request, as the engine would send it."""
+    """Return the whole reply to a case's request, as the engine would send it."""
     tiles, counters = source["tiles"], source["counter_tiles"]
     events = {lane["lane"]: lane["events"] for lane in source["lanes"]}
     ids, first, running = {}, [0], 0
@@ -210,7 +210,7 @@ def packed_tiles(source):
         "name": source["name"],
         "reply": {"level": source["level"], "columns": header, "names": names},
         "buffer": base64.b64encode(buffer).decode("ascii"),
-        # JSON has no NaN: null stands for it in the expected columns only.
+        # JSON has no NaN, so null represents it, in the expected columns only.
         "columns": {
             name: [None if isinstance(v, float) and math.isnan(v) else v for v in values]
             for name, _, values in columns
@@ -219,7 +219,7 @@ def packed_tiles(source):
 
 
 def packed_compact(plain):
-    """The same answer for a page that asks for it compact."""
+    """Return the same reply in the compact encoding that a page can request."""
     inputs, level = plain["columns"], plain["reply"]["level"]
     columns = []
     for name, (stated, _, _) in plain["reply"]["columns"].items():
@@ -355,12 +355,12 @@ def stats_case(given):
 
 
 def covers(intervals, t):
-    """Whether the nanosecond after `t` is in one of ``(start, end)``."""
+    """Return whether the nanosecond after `t` is in one of ``(start, end)``."""
     return any(a <= t < b for a, b in intervals)
 
 
 def runs(owner_at, low, high):
-    """``[start, dur, owner]`` of the longest stretches of one owner; None: no owner."""
+    """Return maximal stretches with one owner as ``[start, dur, owner]``; None: no owner."""
     result, since, owner = [], low, None
     for t in range(low, high + 1):
         now = owner_at(t) if t < high else None
@@ -398,7 +398,7 @@ def lateness_case(given):
         last = max(arrival.values())
         came_last = [rank for rank, time in arrival.items() if time == last]
         others = sorted(time for rank, time in arrival.items() if rank not in came_last)
-        # A rank that leaves before the last one comes stops waiting then.
+        # A rank that leaves before the last arrival stops waiting when it leaves.
         waits = {rank: min(last - arrival[rank], dur) for rank, (_, dur, _) in call.items()}
         for rank, (start, dur, track) in call.items():
             alone = came_last == [rank] and bool(others)
@@ -438,7 +438,7 @@ def lateness_case(given):
 
 
 def lateness_lanes(own):
-    """The lanes of one rank as ``[start, dur, id]``: each event's own wait, all folded, late."""
+    """Return one rank's lanes as ``[start, dur, id]``: own waits, all waits folded, late times."""
     waits = [[e["start"], e["wait"], e["id"]] for e in own if e["wait"]]
     waits.sort(key=lambda piece: (piece[0], -piece[1], piece[2]))
     lates = [[e["start"] - e["late"], e["late"], e["id"]] for e in own if e["late"]]
@@ -515,7 +515,7 @@ def ribbon_case(given):
     ends = []
     for ours, wait in jobs:
         came_last = [item for item in ours if item["wait"] == 0]
-        # Among several at the same time, the event of the highest rank.
+        # If several are at the same time, the event of the highest rank counts.
         alone = len(ours) > 1 and len(came_last) == 1
         ends.append({**came_last[-1], "wait": wait, "who": came_last[-1]["rank"] if alone else -1})
     expected = sorted({item["name"] for item in entries})
@@ -542,7 +542,7 @@ def ribbon_case(given):
 
 def ribbon_window(entries, ends, names, a, b, bins, ranks):
     def kept(of, key, value):
-        """By key: the largest value, the first among equals."""
+        """Return the largest value by key, the first one if tied."""
         best = {}
         for item in of:
             if a <= item["start"] < b:
@@ -575,7 +575,7 @@ def ribbon_window(entries, ends, names, a, b, bins, ranks):
     return {"start": a, "end": b, "bins": bins, "ranks": ranks, "columns": columns}
 
 
-#: Cases of tiles.json whose whole replies are in packed.json.
+#: Cases in tiles.json whose whole replies are in packed.json.
 PACKED = [
     "events across tiles",
     "events without length",
@@ -585,7 +585,7 @@ PACKED = [
 
 
 def documents():
-    """Return the files with the results of all their cases."""
+    """Return the files with results for all cases."""
 
     def computed(name, case):
         inputs = json.loads((HERE / name).read_text("utf-8"))
@@ -604,7 +604,7 @@ def documents():
 
 
 def text_of(document):
-    """JSON with one innermost list or object per line: small diffs without endless lines."""
+    """Return JSON with one innermost list or object per line, for small diffs and short lines."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return text.replace('},{"', '},\n{"') + "\n"
 

@@ -18,7 +18,7 @@ interface Case {
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
 const NOTHING: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
-/** Charts of BytePS and MPI are tested in tests/e2e. */
+/** The charts of BytePS and MPI are tested in tests/e2e. */
 const DRAWN_IDS = CHART_IDS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
 
 function frameOf(panel: string, ranks = 5): PanelFrame {
@@ -56,7 +56,7 @@ async function painted(): Promise<void> {
   await new Promise((done) => setTimeout(done, 60));
 }
 
-/** Positions of rows: their names in the picture's own text. */
+/** Return the position of a row, found by its name in the SVG. */
 async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: number }> {
   const svg = await (await panel.toSvg()).text();
   const svgDocument = new DOMParser().parseFromString(svg, "image/svg+xml");
@@ -67,7 +67,7 @@ async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: n
   throw new Error(`no text ${name}`);
 }
 
-/** Colours of a region of the picture. */
+/** Return the colors in a region of the picture. */
 async function pixels(panel: ChartPanel, ...region: [number, number, number, number]) {
   const png = await createImageBitmap(await panel.toPng());
   const pen = new OffscreenCanvas(png.width, png.height).getContext("2d")!;
@@ -147,7 +147,7 @@ describe("charts", () => {
       plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     }
     expect(brushes.pop()).toEqual({ ranks: [2], window: null });
-    // Its dots lie right of the middle: look for one along the row's height.
+    // The rank's dots are to the right of the middle; look for one along the height of the row.
     const middle = (await rowAt(panel, "median")).x;
     for (let y = late.y - 18; y < late.y + 18; y += 3) {
       for (let x = Math.round(middle) + 90; x < 340; x += 5) press(plot, x, y);
@@ -168,7 +168,7 @@ describe("charts", () => {
       const { data } = await pixels(panel, Math.round(x) + 6, Math.round(y) + 2, 1, 1);
       return [...data.slice(0, 3)];
     };
-    // Orange at a quarter of its strength: behind compute.
+    // Orange at a quarter of its strength, because compute hides the wait.
     expect(await color("rank 1")).toEqual([247, 216, 195]);
     expect((await color("rank 3"))[2]!).toBeGreaterThan(220);
     panel.show(frame, NOTHING);
@@ -182,7 +182,7 @@ describe("charts", () => {
     const frame = heatmapFrame(reply, values, "waiting");
     const { panel, brushes, plot } = await mount("heatmap", { width: 1000, frame });
     const row = async (name: string): Promise<number> => (await rowAt(panel, name)).y;
-    // Gutter 164 and margin 128 leave 70.8 px a bin.
+    // A gutter of 164 px and a margin of 128 px leave 70.8 px per bin.
     press(plot, 164 + 75, await row("rank 1"), {}, { x: 164 + 215, y: await row("rank 2") });
     press(plot, 60, await row("rank 3"));
     press(plot, 400, await row("rank 0"), {}, { x: 520, y: await row("rank 3") });

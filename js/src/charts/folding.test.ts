@@ -1,4 +1,4 @@
-/** Similar ranks share a row: hand-computed cases, which Python's tests share. */
+/** Similar ranks share a row: hand-computed cases, shared with Python's tests. */
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/folding.json";

@@ -2,14 +2,14 @@ import { beforeAll, expect, test, vi } from "vitest";
 import { THEMES } from "../ui/theme";
 import { buildHeatmapContent, heatmapFrame, planHeatmap } from "./grid";
 
-// Without a canvas, widths of texts are estimated.
+// Without a canvas, text widths are estimated.
 beforeAll(() => {
   vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockReturnValue(null);
 });
 
 test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count) => {
   const ranks = Array.from({ length: count }, (_, rank) => rank);
-  // All ranks wait all the time, except rank 5, for which they wait.
+  // All ranks wait all the time for rank 5.
   const values = Float64Array.from(ranks.flatMap((rank) => [rank === 5 ? 1 : 1000, 1000]));
   const reply = { ranks, start: 0, end: 2000, bins: 2 };
   const content = buildHeatmapContent(heatmapFrame(reply, values, "waiting"));

@@ -17,7 +17,7 @@ interface Case {
 }
 
 const CASES = vectors.cases as unknown as Case[];
-/** Thin spaces as plain ones, flags as the numbers that they are in columns. */
+/** Replace thin spaces with plain ones and flags with the numbers stored in columns. */
 const plain = (value: ScopeValue): unknown => {
   if (value instanceof Float64Array) return Array.from(value);
   const cells = Array.isArray(value)

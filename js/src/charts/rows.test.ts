@@ -9,7 +9,7 @@ import { RowsDrawing } from "./rows";
 
 const NOTHING: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
-/** The number of outlines of a chart with an outlined bar per rank, and one in its legend. */
+/** Count the outlines in a chart with one outlined bar per rank and one in the legend. */
 function outlineCount(rows: number): number {
   const ranks = Array.from({ length: rows }, (_, rank) => rank);
   const sameForAll = (value: number): number[] => ranks.map(() => value);

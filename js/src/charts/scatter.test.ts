@@ -36,7 +36,7 @@ test("marks of the roofline select operators by a click, a rectangle and keys", 
     return { x: left + width / 2, y: top + width / 2 };
   };
   const [mm, add] = [middleOf(0), middleOf(1)];
-  // Three decades in both directions; y grows downwards.
+  // Three decades in both directions; y grows downward.
   expect(mm.x - add.x).toBeCloseTo((3 * (600 - 56)) / 5);
   expect(add.y - mm.y).toBeCloseTo((3 * 260) / 5);
   expect(drawing.click(mm.x, mm.y, false, NOTHING)).toEqual({ names: ["aten::mm"] });

@@ -1,4 +1,4 @@
-/** Charts of the page equal Python's charts of the same frames: see chart_vectors.py. */
+/** Charts on the page equal Python's charts of the same frames: see chart_vectors.py. */
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";

@@ -1,4 +1,4 @@
-/** The fate of each event: classes, the legend, the list of changes, one history for two. */
+/** What became of each event: classes, legend, list of changes, one history for two timelines. */
 
 import { type ComponentChild, h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
@@ -41,7 +41,7 @@ function drawn(node: ComponentChild): HTMLElement {
   return el;
 }
 
-/** Events of each class before and after: 5 slower by a little, 2 faster by much, 1 alone, 90 same. */
+/** Events of each class on both sides: 5 slightly slower, 2 much faster, 1 unpaired, 90 equal. */
 const counts = [
   [90, 5, 0, 0, 0, 0, 2, 0, 0, 0, 7],
   [90, 5, 0, 0, 0, 0, 2, 1, 0, 0, 7],
@@ -58,7 +58,7 @@ describe("classes of events", () => {
     }
   });
 
-  // As `tests/unit/widgets/test_diff_classes.py` has them.
+  // The same cases as in `tests/unit/widgets/test_diff_classes.py`.
   test.each([
     ["slower", 100, 120, "slower_1"],
     ["slower", 99, 132, "slower_2"],
@@ -114,7 +114,7 @@ describe("classes of events", () => {
     const [slower, same] = [pack(rgb("#80074f")), pack(rgb("#b9c1cc"))];
     expect(at(250)).toEqual([[slower, 0.25], [same, 0.75]]); // prettier-ignore
     expect(at(400)).toEqual([[slower, 0], [same, 1]]); // prettier-ignore
-    // The device was idle at 120; 99 is outside of the window.
+    // The device is idle at 120; 99 is outside the window.
     expect(at(120)).toEqual([[slower, 0], [same, 0]]); // prettier-ignore
     expect(at(99)).toEqual([]);
   });
@@ -220,7 +220,7 @@ describe("the list of changes", () => {
     );
     expect(spreadText(steps)).toMatch(/^A step: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
     expect(spreadText(swapSides(steps))).toMatch(/^A step: 22\.0.µs ± 2\.83.µs → 11\.0/);
-    // The sentence above judges; two verdicts of one page could differ.
+    // The sentence above gives the verdict, and a second one could differ.
     expect(spreadText(steps)).toMatch(/deviation of 2 steps \(p\u00a00\.03\)\.$/);
     expect(spreadText(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
   });
@@ -284,7 +284,7 @@ describe("one history of two timelines", () => {
     };
     pairHistory.beginAct("mark", turn);
     both("mark");
-    // A separate change, even shortly after; and one that changes neither timeline.
+    // A separate change shortly after, then one that changes neither timeline.
     grows(0, 1);
     pairHistory.beginAct("swap", turn);
     const steps = (way: "undo" | "redo", count: number) =>
@@ -348,7 +348,7 @@ describe("tables of other formats", () => {
     expect(heads(`${columns} after_time_s before_host after_host change`)).toBe(
       "routine, calls sides diff, time_s sides, host sides, change",
     );
-    // An unpaired step gets its own column.
+    // An unpaired step gets a column of its own.
     expect(heads(columns)).toBe("routine, calls sides diff, before_time_s");
     expect(tableTitle("mpi_message_sizes")).toBe("MPI message sizes");
   });

@@ -1,4 +1,4 @@
-/** Undo and redo of a click that chooses: the marked events, and the sums below. */
+/** Undo and redo of a selecting click: the marked events and the sums below. */
 
 import { expect, test, vi } from "vitest";
 import { contextOf, frame, FrameSource, slots, strip } from "../../test/two_runs";

@@ -27,7 +27,7 @@ const segmentFrame = frame({
 describe("slots", () => {
   test("are as wide as the longer step, on one scale, with a gap between", () => {
     const [first, second] = placeSlots(slots, [0, 1], 355);
-    // 350 ns and 5 px of gap: a pixel per nanosecond.
+    // 350 ns and a gap of 5 px: one pixel per nanosecond.
     expect(first).toMatchObject({
       label: "Step #7",
       x: 0,
@@ -83,7 +83,7 @@ describe("the mapping between the runs", () => {
   });
 
   test("with aligned runs, both are equally wide per ms and begin with the first step", () => {
-    // Steps begin at 100 before and at 1000 after; before, there is as much in front of them.
+    // Steps begin at 100 on the left and at 1000 on the right, with equal time in front of them.
     expect(line.wholes).toEqual([[0, 500], [900, 1400]]); // prettier-ignore
     expect(partnerView(line, 0, [0, 500])).toEqual([900, 1400]);
     const longer = makeAlignment("steps", segmentFrame, [[80, 500], [900, 1600]]); // prettier-ignore
@@ -332,7 +332,7 @@ describe("names", () => {
 
 describe("a saved page that holds some of many steps", () => {
   test("unpacks the frames of a step once, with the full names behind the short ones", async () => {
-    // As JSON brings it.
+    // As decoded from JSON.
     const members: unknown = [["gemm<1>", "gemm<2>"], ["copy"]];
     const columns = { name: ["gemm", "copy"], members } as PanelFrame["columns"];
     const namesFrame = frame(columns);
@@ -381,7 +381,7 @@ test.each([
   ],
   [[90, 100], [100, 130], ["slower"]],
   [[90, 100], [80, 90], ["faster"]],
-  // So many that a cell stands for each, and one is drawn.
+  // Too many steps to draw: each has a cell, and only one is drawn.
   [Array(13).fill(100), [90, ...Array(12).fill(130)], ["faster", "slower"]],
 ])("the legend of steps has the directions from %j to %j: %j", async (before, after, expected) => {
   const strip = new Strip(contextOf({}), () => {});

@@ -1,4 +1,4 @@
-/** Parts of a comparison that fail state it in their own place, and can be requested again. */
+/** Parts of a comparison report their failures in place and can be requested again. */
 
 import { h, render } from "preact";
 import { expect, test, vi } from "vitest";

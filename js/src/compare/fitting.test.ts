@@ -1,4 +1,4 @@
-/** The rows of tables that make columns end at one height. */
+/** The numbers of table rows that let columns end at the same height. */
 
 import { expect, test } from "vitest";
 import { splitRows, rowsForHeight } from "./charts";

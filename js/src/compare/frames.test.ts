@@ -28,7 +28,7 @@ test("a frame that the answer lacks is requested by itself, and has the reason",
   expect(await frames.get("names")).toEqual(twoRows);
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toEqual(["frames steps names icicle", "frame names", "frame icicle"]);
-  // Ask again: the frame may have become available.
+  // A second request may succeed, because the frame may have become available.
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toHaveLength(4);
 });

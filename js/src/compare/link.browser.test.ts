@@ -1,4 +1,4 @@
-/** Acts of the user before the alignment of two runs has arrived reach the partner afterwards. */
+/** User actions before the alignment has arrived are applied to the partner afterwards. */
 
 import { expect, test } from "vitest";
 import { makeBox, toolsOutside } from "../../test/finding";
@@ -12,7 +12,7 @@ import { applyComparisonAddress } from "./address";
 import { DiffContext, type DiffOptions } from "./context";
 import { TimelinePair } from "./timelines";
 
-/** The after run does the same as the before run, this much later. */
+/** The second run does the same as the first, this much later. */
 const SHIFT_NS = 1000;
 const before = recordedScene();
 const [start, end] = before.range;

@@ -12,7 +12,7 @@ interface Question {
   fail(message: string, code?: ErrorReply["code"]): void;
 }
 
-/** Source whose replies the test resolves by hand. */
+/** A source whose replies the test resolves by hand. */
 class Kernel implements Source {
   readonly now = signal<Source["status"]>("live");
   readonly asked: Question[] = [];

@@ -7,7 +7,7 @@ interface Message {
   [key: string]: unknown;
 }
 
-/** A model whose views share its messages, as anywidget's do. */
+/** A model whose views share its messages, like those of anywidget. */
 class Model implements MessageModel {
   readonly sent: Message[] = [];
   readonly listeners = new Map<string, Set<(content: unknown, buffers: DataView[]) => void>>();

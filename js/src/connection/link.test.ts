@@ -1,4 +1,4 @@
-/** The state of a view in an address: what it holds, and what a made-up one is reduced to. */
+/** View state in a URL: its contents, and what remains of a forged one. */
 
 import { expect, onTestFinished, test, vi } from "vitest";
 import { freshState, LooseModel } from "../../test/model";

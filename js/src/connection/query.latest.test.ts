@@ -44,12 +44,12 @@ afterEach(() => {
 });
 
 const settle = () => vi.advanceTimersByTimeAsync(0);
-/** Ask, and wait until the request is sent if it is. */
+/** Make a request, and let it be sent if it is due. */
 function ask(request: object): void {
   latest.ask(request);
   vi.advanceTimersByTime(100);
 }
-/** Answer the last request; without a value it fails. */
+/** Answer the last request, or make it fail if there is no value. */
 async function answer(value: number | null): Promise<void> {
   const last = source.asked.at(-1)!;
   if (value === null) last.fail();
@@ -122,7 +122,7 @@ test("a failed request is repeated after retry()", async () => {
   ask({ bins: 1 });
   await answer(7);
   expect(latest.value).toBe(7);
-  // A request that succeeded is not repeated.
+  // A successful request is not repeated.
   latest.retry();
   ask({ bins: 1 });
   expect(source.asked).toHaveLength(2);

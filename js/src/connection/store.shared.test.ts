@@ -65,7 +65,7 @@ describe("writing", () => {
 
   test("an event without a change is ignored", () => {
     model.values.search = "";
-    // marimo emits an event although the value is the same.
+    // marimo emits an event even if the value is the same.
     model.set("search", "x");
     model.set("search", "x");
     expect(heard).toEqual([["search"]]);
@@ -80,7 +80,7 @@ describe("writing", () => {
     expect(shared.state.view).toEqual([10, 110]);
     shared.endGesture();
     expect(model.get("view")).toEqual([10, 110]);
-    // After the gesture, the same value is an intended change, for instance Python's undo.
+    // After the gesture, the same value is a deliberate change, for example an undo in Python.
     model.set("view", [5, 105]);
     expect(shared.state.view).toEqual([5, 105]);
   });
@@ -144,7 +144,7 @@ describe("history", () => {
     shared.set({ search: "x" });
     vi.advanceTimersByTime(COMMIT_MS);
     expect(past()).toBe(2);
-    // The entry returns to the value that Python had set, not to an earlier one.
+    // The entry restores the value set in Python, not an earlier one.
     expect(historyOf().past[1]).toMatchObject({ view: [5, 50], search: "" });
   });
 

@@ -1,4 +1,4 @@
-/** The dashboard in a real browser: one selection through all of its panels. */
+/** The dashboard in a real browser: one selection for all panels. */
 
 import { signal } from "@preact/signals";
 import { expect, test, vi } from "vitest";
@@ -17,7 +17,7 @@ import { HybridSource, type LiveSource, type OfflineData } from "../connection/a
 import { FULL_SELECTION } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
-/** Two of the twelve kernels that a table shows at first. */
+/** Two of the twelve kernels that a table initially shows. */
 const NN = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn";
 const NT = "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_nt";
 const BOTH = `name in ['${NN}', '${NT}']`;
@@ -31,7 +31,7 @@ const rows = (view: DashView): string[] =>
     .all("[role=grid] [role=row]")
     .map((node) => node.getAttribute("aria-label") ?? node.textContent ?? "");
 
-/** Panels of all requests, where a test of the selection holds. */
+/** Return the panels in all requests whose selection satisfies `holds`. */
 const askedPanels = (view: DashView, holds: (selection: SelectionJson) => boolean): string[] =>
   view.source.asked
     .filter(({ op }) => op === "panels")
@@ -66,7 +66,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(view.text(".hta-sel-chip")).toBe("rank 1");
   view.source.release();
   await expect.poll(() => view.text(".hta-sel-words")).toContain("2 130 events");
-  // Panels that become visible only then send their request later; none sends it twice.
+  // Panels that become visible send their request later, and none sends it twice.
   expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
   const askedOfRank = (): string[] =>
     askedPanels(view, ({ ranks }) => ranks !== null).filter((id) => id !== "summary");
@@ -98,7 +98,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
   expect(selection(view)).toMatchObject({ ranks: [1], query: `name in ['${NN}']` });
   key(view.root, "Escape");
   expect(selection(view)).toBeNull();
-  // The clearing can be undone as well.
+  // Clearing the selection can be undone, too.
   view.find("[aria-label=Undo]").click();
   expect(selection(view)).toMatchObject({ ranks: [1] });
 });
@@ -166,7 +166,7 @@ test("names: a click chooses, Ctrl adds, a click on the only one clears; chips t
 test("tables sort, filter, and show the rest of their names when asked", async () => {
   const above = "breakdown overlap timeline heatmap steps kernels idle queue".split(" ");
   const view = await openDashboard({ panels: [...above, "operators"] });
-  // Panels far below the window request nothing.
+  // Panels far below the visible area request nothing.
   expect(names(view, "operators")).toHaveLength(0);
   view.find("[data-panel=operators]").scrollIntoView();
   await expect.poll(() => names(view, "operators")).toHaveLength(12);
@@ -254,10 +254,10 @@ test("one control says and sets what figures are of", async () => {
   view.find("[data-scope=job]").click();
   await expect.poll(pressed).toEqual(["job"]);
   expect(selection(view)).not.toBeNull();
-  // Whatever the figures of the panels are of, the words are of the selection.
+  // The text describes the selection even while the figures do not.
   expect(sums()).toBe("1–2 ms: 355 events, 39 of them on GPUs.");
   await expect.poll(() => view.questions().at(-1)).toEqual(FULL_SELECTION);
-  // Without a selection, the next one narrows figures again.
+  // After the selection is cleared, the next one narrows the figures again.
   view.root.focus();
   key(view.root, "Escape");
   expect(selection(view)).toBeNull();
@@ -299,7 +299,7 @@ test("communication has a name in the legend, and a page without a kernel saves 
 });
 
 const PANELS_ABOVE = ["kernels", "timeline", "breakdown", "overlap", "steps", "idle", "operators"];
-/** A page so high that its last panel is out of sight. */
+/** A page so tall that its last panel is out of sight. */
 const HIGH_PAGE = { panels: [...PANELS_ABOVE, "queue"].map((id) => [id]), height: 900 };
 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
@@ -345,7 +345,7 @@ test("every panel marks the ranks that the headline names, also if it comes late
     FakeChart.all
       .map(({ frame }) => frame?.attrs.late_ranks)
       .filter((ranks) => ranks !== undefined);
-  /** All late ranks that any chart marks. */
+  /** Return all sets of late ranks that charts mark. */
   const late = () => [...new Set(marked().map((ranks) => JSON.stringify(ranks)))];
   await expect.poll(() => marked().length).toBeGreaterThan(3);
   expect(late()).toEqual(["[]"]);
@@ -420,7 +420,7 @@ test("the link is copied with keys alone, and the focus returns to the button", 
   expect(texts[0]).toContain("ranks=1");
   expect(document.activeElement).toBe(share);
   await expect.poll(() => view.text(".hta-said")).toBe("Copied the link.");
-  // The status line is out of sight.
+  // The status line is outside the visible area.
   expect(view.text(".hta-flash")).toBe("Copied the link.");
   const { top } = view.find(".hta-flash").getBoundingClientRect();
   expect(top).toBeGreaterThan(share.getBoundingClientRect().bottom);
@@ -436,7 +436,7 @@ test("letters typed on a button do not reach the notebook", async () => {
   const button = view.find(".hta-sel-code button");
   for (const name of ["d", "Enter", "Escape"]) key(button, name);
   document.removeEventListener("keydown", hear);
-  // With nothing to clear, let Escape bubble.
+  // If there is nothing to clear, Escape bubbles.
   expect(leaked).toEqual(["Escape"]);
 });
 

@@ -1,4 +1,4 @@
-/** The parts of a dashboard without drawing: layout, choices, requests, files. */
+/** The logic of a dashboard without drawing: layout, choices, requests, files. */
 
 import { beforeEach, describe, expect, test } from "vitest";
 import { PANELS, choosesOperators, groupedFrameId, withoutOwnDimensions } from "../facts/panels";
@@ -70,7 +70,7 @@ describe("places", () => {
     expect(places(1640, byteps, true)).toEqual([
       "byteps_blame | timeline+byteps_gradients+byteps_requests | selection",
     ]);
-    // Without charts next to them, the panels of a hang get the whole width.
+    // Without charts next to them, the panels about a hang get the full width.
     const hang = ["flight_hang", "flight_collectives", "timeline", "selection", "problems"];
     const whole = "flight_hang+flight_collectives+timeline+selection+problems";
     expect([1100, 1640].flatMap((width) => places(width, hang, true))).toEqual([whole, whole]);
@@ -200,7 +200,7 @@ describe("questions", () => {
   interface Call {
     panels: string[];
     selection: SelectionJson;
-    /** Give frames for all panels, or for all but some that are left for later. */
+    /** Reply with frames for all panels except those in `left`. */
     answer(value: number, left?: string[], errors?: Record<string, ErrorReply>): Promise<void>;
     fail(error: Error): Promise<void>;
   }

@@ -1,4 +1,4 @@
-/** Texts that equal Python's: clauses of queries, and selections in words. */
+/** Texts that equal Python's: query clauses, and descriptions of selections. */
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { type Clauses, parseClauses, formatClauses } from "../protocol/selection
 import type { SelectionJson } from "../protocol/source";
 import { phrasesOf } from "./phrases";
 
-/** Read the file here: bundlers reject the lone surrogates in it. */
+/** Read the file at run time: bundlers reject its lone surrogates. */
 function vectors(name: string): unknown {
   return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8"));
 }

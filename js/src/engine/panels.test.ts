@@ -11,7 +11,7 @@ import { Sweep, timeInStates } from "./sweep";
 type Event = [start: number, end: number, kind: number, callStart?: number, callEnd?: number];
 const CPU = 4;
 
-/** A rank that has only this device work, by start, and the calls that launch it. */
+/** Build a rank with only this device work, ordered by start, and its launch calls. */
 function rankOf(events: readonly Event[]): RankAnalysis {
   const rows: { start: number; end: number; kind: number; of: number }[] = [];
   events.forEach(([start, end, kind, callStart, callEnd], of) => {
@@ -44,7 +44,7 @@ function rankOf(events: readonly Event[]): RankAnalysis {
   );
 }
 
-/** A window of a rank with all events, or with some of its work. */
+/** Return a window of a rank with all or some of its events. */
 function part(
   analysis: RankAnalysis,
   low: number,
@@ -68,14 +68,14 @@ const EVENTS: Event[] = [
   [70, 70, 0],
 ];
 
-/** Values of all causes, 0 unless given. */
+/** Return values for all causes, 0 by default. */
 function causes(values: Partial<Record<Cause, number>>): number[] {
   return CAUSES.map((cause) => values[cause] ?? 0);
 }
 
 test("gaps are attributed to the work that their end waited for", () => {
   const rank = rankOf(EVENTS);
-  // 20 … 30: called at 22, for 3; 40 … 50: called at 41, for 1; 60 … 70: no call.
+  // 20 to 30: call at 22, taking 3; 40 to 50: call at 41, taking 1; 60 to 70: no call.
   const { time, gaps } = idleByCause(part(rank, -Infinity, Infinity));
   expect([...time]).toEqual(
     causes({ host_nothing: 2 + 1, launch_call: 3 + 1, launch_latency: 5 + 8, unknown: 10 }),
@@ -120,7 +120,7 @@ test("times of adjacent windows add up to the time of both", () => {
         const [left, right] = [times(low!, middle!, chosen), times(middle!, high!, chosen)];
         const both = times(low!, high!, chosen);
         expect(left.map((time, at) => time + right[at]!)).toEqual(both);
-        // Idle time is the span less busy time, and every part of it has a cause.
+        // Idle time is the span minus busy time, and all of it has a cause.
         const idleTime = both.slice(8, 8 + CAUSES.length).reduce((sum, time) => sum + time, 0);
         expect(idleTime).toBe(both[0]! - both[7]!);
       }
@@ -135,7 +135,7 @@ test("times of each set of kinds, and of no other kinds", () => {
 });
 
 describe("queues", () => {
-  // Two wait from 1 on, one from 3 to 6; at 6 another one enters before that one leaves.
+  // Two kernels wait from 1 on, one from 3 to 6; at 6, another one enters before this one leaves.
   const rank = rankOf([
     [3, 5, 0, 0, 1],
     [6, 8, 0, 1, 2],

@@ -19,7 +19,7 @@ interface JobCase {
 
 const { bins, top, cases } = vectors as unknown as { bins: number; top: number; cases: JobCase[] };
 
-/** Floating point numbers up to the order of sums, all other values exactly. */
+/** Compare floats to within the rounding of sums, and all other values exactly. */
 function agree(found: unknown, wanted: unknown, where: string): void {
   if (typeof wanted === "number" && !Number.isInteger(wanted)) {
     expect(Math.abs((found as number) / wanted - 1), where).toBeLessThan(1e-9);

@@ -8,7 +8,7 @@ import { durationFigures } from "./search";
 
 describe("columns", () => {
   test("planes, differences and signs", () => {
-    // 3, -2, 70000, as differences 3, -5, 70002, folded to 6, 9, 140004.
+    // 3, -2, 70000 as differences are 3, -5, 70002, and zigzag-encoded 6, 9, 140004.
     const bytes = Uint8Array.of(6, 9, 0xe4, 0, 0, 0x22, 0, 0, 2);
     const columns = new ColumnReader(bytes, { a: [0, 3, 3, DELTA | ZIGZAG] });
     expect(Array.from(columns.i32("a"))).toEqual([3, -2, 70_000]);

@@ -22,7 +22,7 @@ function laneOf(events: GivenEvent[], slices: boolean): IndexedLane {
   });
 }
 
-/** A column of a tile, expanded from its sparse cells. */
+/** Return a column of a tile, expanded from its sparse cells. */
 function columnOf(tile: TileVector, name: string, empty: number): number[] {
   const out = new Array<number>(TILE_CELLS).fill(empty);
   for (const cell of tile.cells) out[cell.cell!] = cell[name]!;

@@ -22,7 +22,7 @@ interface Notebook {
   source: Watched;
 }
 
-/** A notebook whose kernel answers from the recorded job. */
+/** Return a notebook whose kernel replies from the recorded job. */
 async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook> {
   const page = new WidgetPage();
   const source = new Watched();
@@ -59,7 +59,7 @@ const said = (el: HTMLElement): string => el.querySelector(".hta-said")?.textCon
 const searched = (el: HTMLElement) =>
   el.querySelector<HTMLInputElement>(".hta-search input")?.value;
 
-/** The element of a view that has its figures. */
+/** Show a view and return its element once it has figures. */
 async function drawn({ widget }: Notebook) {
   const view = await widget.show();
   await expect.poll(() => said(view.el)).toContain("GPUs compute");

@@ -28,7 +28,7 @@ test("a timeline and open panels share the window, and no other view receives it
   const view = document.createElement("div");
   const frame = document.createElement("div");
   frame.className = "hta-stage-frame";
-  frame.style.height = "400px"; // rows need less than the 480 px that are requested
+  frame.style.height = "400px"; // the rows need less than the requested 480 px
   view.style.height = "520px";
   view.append(frame);
   document.body.append(view);

@@ -13,7 +13,7 @@ function modelOf(state: Record<string, unknown>): { model: RemoteModel; sent: un
   return { model: new RemoteModel(state, (data) => sent.push(data), idle), sent };
 }
 
-/** A host with synthetic modules and the models of `states`, and the messages that it sends. */
+/** Return a host with synthetic modules and the models in `states`, and the messages it sends. */
 function hostOf(
   modules: Record<string, unknown>,
   states: Record<string, Record<string, unknown>> = {},
@@ -56,7 +56,7 @@ test("a model notifies its listeners of changes once and synchronously", () => {
 test("equal values change nothing, however deep, and what is set locally is not sent", () => {
   const { model, sent } = modelOf({ selection: { ranks: [5], query: null }, height: null });
   const heard = vi.fn();
-  // A local change reaches only the listeners here.
+  // A local change only reaches local listeners.
   model.on("change:height", heard);
   model.setLocally("height", 700);
   model.save_changes();

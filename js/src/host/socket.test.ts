@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { HostSocket } from "./socket";
 import { type WireMessage, pack, unpack } from "./wire";
 
-/** A WebSocket that tests open, close and answer. */
+/** A WebSocket that tests can open, close and answer. */
 class Fake {
   static all: Fake[] = [];
   binaryType = "";

@@ -8,7 +8,7 @@ interface Vector {
   reply: { columns: Record<string, Spec>; level?: number; names?: Record<string, string> };
   buffer: string;
   columns: Record<string, (number | null)[]>;
-  /** Name of the same reply in its form without compact encoding. */
+  /** Name of the same reply without compact encoding. */
   plain?: string;
 }
 const vectors = packed.replies as unknown as Vector[];
@@ -17,14 +17,14 @@ function bytesOf(base64: string): ArrayBuffer {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer;
 }
 
-/** The same bytes in a DataView that begins `shift` bytes into a larger buffer. */
+/** Return the same bytes in a DataView that begins `shift` bytes into a larger buffer. */
 function shifted(buffer: ArrayBuffer, shift: number): DataView {
   const whole = new Uint8Array(buffer.byteLength + shift + 3).fill(0xaa);
   whole.set(new Uint8Array(buffer), shift);
   return new DataView(whole.buffer, shift, buffer.byteLength);
 }
 
-/** JSON has no NaN: the vectors write null. */
+/** JSON has no NaN, so the vectors contain null. */
 const numbers = (values: ArrayLike<number>) =>
   Array.from(values, (value) => (Number.isNaN(value) ? null : value));
 

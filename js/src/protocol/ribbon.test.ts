@@ -5,7 +5,7 @@ import { rampIndex, delayStrength } from "../stage/lanes";
 import { arrivalText } from "../timeline/text";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
-/** Rank 0 takes part in calls 1 and 2, rank 5 is late for both; ten bins of a hundred ns. */
+/** Ten bins of 100 ns: rank 0 takes part in calls 1 and 2, and rank 5 is late for both. */
 function ribbon() {
   const reply = { names: ["AllReduce", "Broadcast"], of: 2, most: 40, job_most: 40 };
   const columns = {

@@ -28,7 +28,7 @@ test.each<[string, RowInfo[], number[] | null, string[] | null]>([
   ["folded ranks are taken whole", [row(0, null), row(1, null)], [0, 1], null],
   ["all ranks are no restriction", [0, 1, 2].map((rank) => row(rank, null)), null, null],
   ["tracks of an opened rank", [row(1, null, true), row(1, 0), row(1, 1)], [1], keys],
-  // A selection cannot pair ranks and tracks.
+  // A selection applies its tracks to all of its ranks.
   ["a folded rank among tracks", [row(0, null), row(1, 0)], [0, 1], null],
   ["every track of a rank", scene.ranks[2]!.tracks.map((_, at) => row(2, at)), [2], null],
   ["the head of an opened rank alone", [row(1, null, true)], [1], null],

@@ -41,7 +41,7 @@ const lateness = (changes: Partial<Lateness>) =>
 const cpuTracks = rank.summary.filter(({ role }) => role === "cpu");
 const host: SceneRank = { ...rank, host: null, summary: cpuTracks };
 
-/** Look and texts of the one fact of a rank. */
+/** Return the style and texts of the figure shown for a rank. */
 function fact(
   shown: ReturnType<typeof stats> | null = stats(),
   late?: ReturnType<typeof lateness>,
@@ -76,7 +76,7 @@ test("waits come before exposed time, and the rank that others wait for is named
   expect(fact(stats(), lateness({ last: [21], late: [rank.rank] }))).toMatch(
     /^late: last in 21 of 21/,
   );
-  // A rank that mostly comes last but delays no other rank is not red.
+  // A rank that usually comes last but delays no other rank is not red.
   const last = (last: number, collectives = 20) =>
     fact(stats(), lateness({ last: [last], collectives: [collectives] }));
   expect(last(17)).toMatch(/^plain: last 85 %/);

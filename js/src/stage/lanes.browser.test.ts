@@ -27,13 +27,13 @@ interface Drawing {
   job?: [number, number];
   dimmed?: ReadonlySet<Kind>;
   coarse?: boolean;
-  /** Level to load instead of the right one. */
+  /** Level to load instead of the appropriate one. */
   loaded?: number;
-  /** Class of each event, to draw them by class. */
+  /** Class of each event, by which it is colored. */
   classes?: readonly number[];
 }
 
-/** Draw a lane of `events` and give back its pixels. */
+/** Draw a lane of `events` and return its pixels. */
 async function draw(events: GivenEvent[], given: Drawing = {}) {
   const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
   const job = given.job ?? [0, 1e6];
@@ -53,16 +53,14 @@ async function draw(events: GivenEvent[], given: Drawing = {}) {
   const column = (x: number) => Array.from({ length: height }, (_, y) => at(x, y));
   return {
     at,
-    /** Pixels of a column that are not the lane's own, counted in whole ones. */
+    /** Sum of the pixels in a column that the events cover. */
     ink: (x: number) => column(x).reduce((sum, pixel) => sum + coverage(pixel), 0),
     columns: () =>
       Array.from({ length: width }, (_, x) => x).filter((x) => column(x).some((p) => p !== LANE)),
   };
 }
 
-/**
- * Share of the way from the lane's colour to the kernel's colour, by the channel that differs most.
- */
+/** Return how close a pixel is to the kernel color: 0 at the lane color, 1 at the kernel color. */
 function coverage(pixel: number): number {
   const lane = rgb(theme.lane).r;
   const kernel = rgb(theme.kind.compute).r;
@@ -71,7 +69,7 @@ function coverage(pixel: number): number {
 
 const event = (start: number, dur: number, kind = COMPUTE_CODE): GivenEvent => [start, dur, kind];
 
-/** Events of `dur` every `period`: none long enough for a rectangle. */
+/** Return events of `dur` every `period`, none long enough for a rectangle. */
 const field = (dur: number, period: number) =>
   Array.from({ length: Math.floor(1e6 / period) }, (_, i) => event(i * period, dur));
 
@@ -222,7 +220,7 @@ describe("changed calls among many unchanged calls", () => {
   const [same, slower] = [CLASSES.indexOf("same"), CLASSES.indexOf("slower_3")];
   const view: [number, number] = [0, 1_600_000];
 
-  // 8 000 ns per pixel, two cells of 4 096 ns: either may be drawn.
+  // 8 000 ns per pixel, but cells of 4 096 ns, of which either may be drawn.
   test.each([0, 1000, 2000, 3000, 4000, 5000, 6000, 7000])(
     "each is visible, %d ns later",
     async (at) => {

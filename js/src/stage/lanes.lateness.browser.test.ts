@@ -21,7 +21,7 @@ const windowOf = (events: GivenEvent[]) => shownLane(events, { view: VIEW, width
 
 const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HEIGHT - 2, dpr });
 
-/** Pixels after something was drawn between the second row and the last but one. */
+/** Return the pixels after drawing between the second and the second-to-last row. */
 async function pixels(draw: (painter: LanePainter) => Promise<void> | void) {
   const raster = new PixelRaster(WIDTH, HEIGHT);
   raster.fillRect(0, 0, WIDTH, HEIGHT, BACK);
@@ -66,7 +66,7 @@ describe("waiting", () => {
   test("if too short for a rectangle, it is as high as its share of the time", async () => {
     const short = between(0, 400).map((i) => piece(100_000 + i * 500, 250));
     const { column, used } = await draw(short);
-    // Cells do not end where pixels do: one more is touched at most.
+    // Cells do not end at pixel edges, so at most one additional pixel is touched.
     expect(between(20, 60).every((x) => used().includes(x))).toBe(true);
     expect(used().length).toBeLessThanOrEqual(42);
     const heights = between(21, 59).map((x) => column(x).filter((pixel) => pixel !== BACK).length);
@@ -94,7 +94,7 @@ describe("arriving late", () => {
     ["of another rank, in grey", false, paints.lastLine],
   ])("dots the time in which the others had arrived: %s", async (_, named, line) => {
     const { column, used } = await draw([piece(100_000, 250_000)], named);
-    // Dots of 2 px, 2 px apart, in the middle of the lane.
+    // Dots of 2 px with gaps of 2 px in the middle of the lane.
     expect(used()).toEqual(between(20, 70).filter((x) => x % 4 < 2));
     expect(column(20).flatMap((pixel, y) => (pixel === line ? [y] : []))).toEqual([9, 10]);
   });
@@ -115,7 +115,7 @@ describe("arriving late", () => {
   test("is one dot if narrow, and never as high as its share of the time", async () => {
     expect((await draw([piece(100_000, 15_000)])).used()).toEqual([20, 21]);
     const { column, used } = await draw([piece(100_000, 4_000)]);
-    // Cells do not end where pixels do: one more is touched at each side.
+    // Cells do not end at pixel edges, so one additional pixel on each side may be touched.
     expect(used().length).toBeLessThanOrEqual(3);
     expect(column(20).filter((pixel) => pixel !== BACK)).toHaveLength(2);
   });

@@ -68,7 +68,7 @@ const laneOf = (rank: number, of: "stream" | "thread") =>
 const streamOf = (rank: number) => laneOf(rank, "stream");
 const threadOf = (rank: number) => laneOf(rank, "thread");
 const OPEN = { open: new Set([1]) };
-/** A call of rank 1 that launches a kernel, with the arrow between them. */
+/** Return a call on rank 1 that launches a kernel, with the arrow between them. */
 function launched(start: number, dur: number, rank: number, at: number) {
   const from = brief(1, threadOf(1), start, dur, "cpu");
   const to = brief(rank, streamOf(rank), at, 1e7, "compute");
@@ -79,7 +79,7 @@ test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);
 });
 
-/** The veil over what is not selected: `bg` in part. */
+/** The veil over everything not selected: a translucent `bg`. */
 const VEIL = [...solid(theme.bg).slice(0, 3), 0xa8];
 
 test("a selected window has 2 px edges over the rows and dims the rest, not itself", () => {
@@ -160,7 +160,7 @@ test("an arrow to a folded rank ends at its lane; a rank that is not visible has
 describe("hits of a search", () => {
   const { lane } = scene.ranks[2]!.summary[0]!;
   const { lane: other } = scene.ranks[3]!.summary[0]!;
-  /** Runs of bins of 1 px in the first lane of rank 2; ranks 2 and 3 were searched. */
+  /** Return hits in 1 px bins in the first lane of rank 2; ranks 2 and 3 were searched. */
   function hits(runs: readonly [from: number, to: number][], error: string | null = null) {
     const column = (value: (run: [number, number]) => number) =>
       Uint32Array.from(runs.map((run) => value([...run])));
@@ -248,7 +248,7 @@ describe("the last arrival at the selected collective", () => {
     expect(dashes).toBeGreaterThan(0.3);
     expect(dashes).toBeLessThan(0.9);
     expect(line.lastIndexOf(true)).toBeGreaterThan(line.length - 12);
-    // The flag is in the last line of the strip, right of the instant.
+    // The flag is in the last line of the strip, to the right of the instant.
     const flag = geometry.stripTop + 16 + 2;
     expect(drawn.at(x + 3, flag)).toEqual(late);
     expect(drawn.at(x - 3, flag)[3]).toBe(0);

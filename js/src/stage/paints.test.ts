@@ -12,7 +12,7 @@ test("published values of FNV-1a", () => {
 });
 
 test("shades hash the name's UTF-8", () => {
-  // 0xc3 0xb6 for ö: a hash of UTF-16 would differ.
+  // UTF-8 encodes ö as 0xc3 0xb6; a hash of UTF-16 would differ.
   let hash = 0x811c9dc5;
   for (const byte of [0xc3, 0xb6]) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   expect(fnv1a32("ö")).toBe(hash);

@@ -10,7 +10,7 @@ function layout(ranks: number, state: Partial<RowState> = {}): RowLayout {
   return layoutRows(sceneOf(ranks), { open: new Set(), pinned: [], filter: "", ...state }, 0);
 }
 
-/** What is drawn, from the top: the name and the stage of each row. */
+/** Return the drawn rows from top to bottom, as name and stage. */
 function drawnNames(behind: RowLayout, front: RowLayout): string[] {
   const rows = [...behind.rows, ...front.rows].sort((a, b) => a.top - b.top);
   return rows.map((row) => row.pairName ?? row.name);
@@ -18,7 +18,7 @@ function drawnNames(behind: RowLayout, front: RowLayout): string[] {
 
 test("ranks after are below those before; rows without a partner name their side", () => {
   const [behind, front] = [layout(2), layout(3)];
-  // Rank 0 with rank 1, rank 1 with rank 2.
+  // Rank 0 is paired with rank 1, and rank 1 with rank 2.
   interleaveRows(behind, front, { words, partners: new Map([[0, 1], [1, 2]]) }); // prettier-ignore
   const names = ["rank 0 after", "rank 0", "rank 1 after", "rank 1", "rank 2 after"];
   expect(drawnNames(behind, front)).toEqual(names);

@@ -11,7 +11,7 @@ const state = (change: Partial<RowState> = {}): RowState => ({
   ...change,
 });
 const heightsOf = (row: StageRow | undefined) => row!.bands().map(({ height }) => height);
-/** Rows of an opened rank whose tracks are changed. */
+/** Return the rows of an expanded rank with modified tracks. */
 function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonly StageRow[] {
   const scene = sceneOf(1);
   const [rank] = scene.ranks;
@@ -29,7 +29,7 @@ describe("folded ranks", () => {
     expect(bands).toEqual(["3: 16", "20: 12", "35: 3", "39: 3"]);
   });
 
-  // They grow while all of them fit. Beyond forty they lose the CPU, then become low.
+  // Rows grow while all of them fit. Above forty ranks they lose the CPU, then become low.
   test.each([
     ["8 in 352", {}, [44, 16, 12, 3, 3]],
     ["8 in 400", {}, [50, 20, 14, 3, 3]],
@@ -75,7 +75,7 @@ describe("folded ranks", () => {
     for (const rank of host.ranks) rank.summary = rank.summary.filter(({ role }) => role === "cpu");
     const [row] = layoutRows(host, state(), 300).rows;
     expect(row!.bands().map(({ form }) => form)).toEqual(["bar", "bar"]);
-    // A single thread is as high as device work at most.
+    // A single thread is at most as tall as device work.
     for (const rank of host.ranks) rank.summary = rank.summary.slice(0, 1);
     expect(heightsOf(layoutRows(host, state(), 300).rows[0])).toEqual([24]);
   });
@@ -270,7 +270,7 @@ describe("scrolling", () => {
 });
 
 describe("the ribbon of late arrivals", () => {
-  /** Tops and heights of lanes and ribbon, as they follow each other. */
+  /** Return tops and heights of consecutive lanes and ribbons. */
   function stack(ranks: number, rankHeight: number, ribbons = true, open?: number) {
     const shown = state({ open: new Set(open === undefined ? [] : [open]) });
     const row = layoutRows(sceneOf(ranks), shown, ranks * rankHeight, ribbons).rows[0]!;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
 import { RowsView, stageGeometry } from "./rows_view";
 
-/** The rows of an opened rank in a height, where the lanes of threads are empty in view. */
+/** Return the rows of an expanded rank whose thread lanes are empty in the view. */
 function rowsIn(height: number, keepEmptyLanes = false): RowsView {
   const scene = sceneOf(1);
   const geometry = stageGeometry(scene, 1200, height, 1);
@@ -28,7 +28,7 @@ test("empty lanes keep their height if all rows fit", () => {
 test("only as many empty lanes are thin as necessary, and none above one of full height", () => {
   const height = 900 - blank(rowsIn(900), 900) - 50;
   const view = rowsIn(height);
-  // A lane of a thread is 17 px high, a thin one 3 px: four make space for 50 px.
+  // A thread lane is 17 px tall and a thin one 3 px, so four of them save 50 px.
   expect(thinLanes(view)).toBe(4);
   expect(blank(view, height)).toBeGreaterThanOrEqual(0);
   expect(blank(view, height)).toBeLessThan(14);

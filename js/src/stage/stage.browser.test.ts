@@ -10,7 +10,7 @@ const scene = recordedScene();
 let { box, stage, source, pixel } = {} as StageView;
 let frames: FrameStats[];
 const [jobStart, jobEnd] = scene.range;
-/** A hundredth of the job. */
+/** Covers 1 % of the job. */
 const BRIEF_VIEW: Span = [
   jobStart + (jobEnd - jobStart) * 0.4,
   jobStart + (jobEnd - jobStart) * 0.41,
@@ -29,7 +29,7 @@ async function mounted(...size: number[]): Promise<void> {
 
 const nextFrame = (): Promise<number> => new Promise((done) => requestAnimationFrame(done));
 
-/** Until a frame without missing tiles has been drawn after `since` frames. */
+/** Wait until a frame after the first `since` frames was drawn without missing tiles. */
 async function drawn(since = 0): Promise<FrameStats> {
   await vi.waitFor(() => {
     expect(frames.length).toBeGreaterThan(since);
@@ -38,7 +38,7 @@ async function drawn(since = 0): Promise<FrameStats> {
   return frames.at(-1)!;
 }
 
-/** Wait until no frame was drawn for several frames' time, so that no request is pending. */
+/** Wait until no frame was drawn for several frame times, so that no request is pending. */
 async function rested(): Promise<void> {
   await vi.waitFor(
     async () => {
@@ -71,7 +71,7 @@ describe("drawing", () => {
   test("a communication kernel is drawn at its time, in its colour", async () => {
     await mounted();
     const event = nccl.events[2]!;
-    // Next to the middle, which a grid line may cover.
+    // Slightly off the middle, which a grid line may cover.
     const x = stage.xOf(event.start + event.dur / 2) - 4;
     const y = laneTop(LATE, "comm") + 1;
     expect(pixel(0, x, y)).toEqual(color(THEMES.light.kind.communication));
@@ -84,7 +84,7 @@ describe("drawing", () => {
     await mounted();
     await rested();
     box.style.top = "3000px";
-    // Browsers report visibility once a frame.
+    // Browsers report visibility once per frame.
     for (let i = 0; i < 4; i += 1) await nextFrame();
     const [asked, painted] = [source.asked.length, frames.length];
     stage.setView(BRIEF_VIEW, 200);
@@ -149,7 +149,7 @@ describe("drawing", () => {
     const over = Array.from({ length: 60 * 14 }, (_, i) => {
       return pixel(1, left + (i % 60), top + Math.floor(i / 60));
     });
-    // The veil has an alpha of 168; letters are opaque, in the colour of texts.
+    // The veil has an alpha of 168; letters are opaque and have the text color.
     const letters = over.filter(([, , , alpha]) => alpha! > 240);
     expect(letters.length).toBeGreaterThan(20);
     const [r, g, b] = color(THEMES[theme].ink2) as [number, number, number];
@@ -277,7 +277,7 @@ describe("rows", () => {
     const lane = scene.ranks[1]!.tracks.find(({ communication }) => communication)!.lane0;
     expect(stage.reveal(lane)).toBe(false);
     stage.setRows({ open: new Set([1]), pinned: [], filter: "" });
-    // Scrolling stops at the ends and reports it.
+    // Scrolling stops at the ends and reports this.
     const moved = [-10, 10, 1e6, 10, -1e6].map((y) => stage.scrollBy(y));
     expect(moved).toEqual([false, true, true, false, true]);
     expect(stage.reveal(lane)).toBe(true);

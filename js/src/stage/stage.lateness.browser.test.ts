@@ -1,4 +1,4 @@
-/** Late arrivals as drawn: waits, the late rank's row, ribbons, and hits on them. */
+/** Late arrivals on the canvas: waits, the late rank's row, ribbons, and hit testing. */
 
 import { describe, expect, test } from "vitest";
 import { eventsOf, LATE, recordedScene } from "../../test/recorded";
@@ -8,7 +8,7 @@ import { THEMES } from "../ui/theme";
 import { mix, rgb } from "./paints";
 
 const scene = recordedScene();
-/** Rank 0 waits about 2 ms at this collective, the sixth of twelve. */
+/** The sixth of twelve collectives, in which rank 0 waits about 2 ms. */
 const CALL = 5;
 const commOf = (rank: number) => scene.ranks[rank]!.summary[1]!;
 const eventOf = (rank: number, call = CALL): Brief => eventsOf(commOf(rank).lane)[call]!;
@@ -29,7 +29,7 @@ const ops = () => source.asked.map(({ op }) => op);
 const color = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b].join();
 const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
 
-/** Whether one of the pixels of a row at this time has a colour. */
+/** Return whether a pixel of a row has a color at a given time. */
 function seen(rank: number, time: number, wanted: string): boolean {
   const { top, height } = rowOf(rank);
   const x = stage.xOf(time);
@@ -146,7 +146,7 @@ test("the row of the rank that comes last is tinted, and a dotted line leads to 
 });
 
 describe("the ribbon", () => {
-  /** Heights of a rank's row that contain its ribbon. */
+  /** Return the y coordinates of the ribbon in a rank's row. */
   function ribbonOf(rank: number, time: number): number[] {
     const { top, height } = rowOf(rank);
     const x = stage.xOf(time) + 1;
@@ -168,7 +168,7 @@ describe("the ribbon", () => {
       const at = (rank: number, time: number): string =>
         pixel(stage.xOf(time) + 0.5, ribbonOf(rank, time)[0]! + 2);
       await expect.poll(() => at(LATE, start)).toBe(color(rgb(waiting.at(-1)!)));
-      // The first of all to arrive.
+      // The first rank to arrive.
       const first = calls[latest]!.ranks.find(({ arrival }) => arrival === 0)!;
       expect(at(first.rank, eventOf(first.rank, latest).start)).toBe(color(rgb(waiting[0]!)));
     },

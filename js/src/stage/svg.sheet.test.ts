@@ -5,7 +5,7 @@ import { paintAttribute, escapeXml, SvgSheet } from "./svg";
 const RED = 'fill="#ff0000"';
 const BLUE = 'fill="#0000ff"';
 
-/** The paths of a sheet, in painting order. */
+/** Return the paths of a sheet in painting order. */
 const paths = (sheet: SvgSheet): string[] => sheet.svg(10, 10, "t").match(/^<path.*$/gm)!;
 
 describe("shapes are merged if the picture stays the same", () => {

@@ -9,7 +9,7 @@ import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
 import { planVisible, type TileViewport, type TileBlock, TileStore } from "./tile_store";
 
 const scene = recordedScene();
-/** A source that replies immediately, independent of the fake timers. */
+/** A source that replies immediately, independent of fake timers. */
 const tiles = {
   ask: (_op: string, request: Requests["tiles"]) => tilesReply(recordedJob, request),
 } as Source;
@@ -17,7 +17,7 @@ let source: Watched;
 let store: TileStore;
 let loader: TileLoader;
 let told: number;
-/** The last one shown. */
+/** The last viewport shown. */
 let seen: TileViewport;
 
 const sight = (start: number, span: number): TileViewport => ({
@@ -27,7 +27,7 @@ const sight = (start: number, span: number): TileViewport => ({
   nearbyLanes: [2],
   range: scene.range,
 });
-/** Whether tiles are still missing from the viewport. */
+/** Return whether tiles are still missing in the viewport. */
 const pending = () => planVisible(store, seen) !== null;
 const levels = () => source.asked.map(({ request }) => request.level as number);
 const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
@@ -36,7 +36,7 @@ function show(now: TileViewport): void {
   seen = now;
   loader.show(now);
 }
-/** Show, and wait for the first requests. */
+/** Show a viewport and wait for the first requests. */
 async function shown(...of: Parameters<typeof sight>): Promise<void> {
   show(sight(...of));
   await settle();

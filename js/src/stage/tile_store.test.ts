@@ -118,7 +118,7 @@ describe("the plan", () => {
     expect(tileRange([0, 256], 0, [0, 1e6])).toEqual({ first: 0, last: 1 });
     expect(tileRange([255, 257], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
     expect(tileRange([-500, 300], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
-    // An instant at the very end of the job is in the tile that begins there.
+    // The very end of the job is in the tile that begins there.
     expect(tileRange([0, 9999], 0, [0, 256])).toEqual({ first: 0, last: 2 });
     expect(tileRange([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
   });
@@ -231,9 +231,9 @@ describe("a window over a lane", () => {
     // Replies to pending requests are drawn.
     drawn.update(store, 0, 0, 1);
     expect(drawn.pending).toBe(true);
-    // An empty tile needs no classes.
+    // An empty tile does not need classes.
     expect([store.has(0, 0, 0), store.has(0, 0, 1)]).toEqual([false, true]);
-    // A reply that was under way when classes were requested.
+    // This reply was in flight when classes were requested.
     store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
     expect(store.has(0, 0, 0)).toBe(false);
     const before = windowOf(store, 0, 0, 1);

@@ -7,7 +7,7 @@ const heightOf = (view: View) => Math.round(view.stage.getBoundingClientRect().h
 
 test("keys move the lower edge, and no space below the rows is blank", async () => {
   const view = await openTimeline();
-  // Three folded ranks need less than the 400 px that are requested.
+  // Three folded ranks need less than the requested 400 px.
   const all = heightOf(view);
   expect(all).toBeLessThan(400);
   const edge = view.by("separator", "Height of the rows");

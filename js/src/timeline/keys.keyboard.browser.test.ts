@@ -1,4 +1,4 @@
-/** Keys on the whole view, in a real browser. */
+/** Keys on the whole view in a real browser. */
 
 import { describe, expect, test } from "vitest";
 import { drag, spanLength, mount, openTimeline, pick, viewOf } from "../../test/app_view";
@@ -41,11 +41,11 @@ describe("keys", () => {
     press("/", "Slash");
     const input = first.find(".hta-search input");
     expect(document.activeElement).toBe(input);
-    // The host moves the focus to the place of a view that it shows.
+    // The host moves the focus to the container of the view it shows.
     input.blur();
     press("/", "Slash", "keydown", place);
     expect(document.activeElement).toBe(input);
-    // Of several views in a page, keys act in the one whose place has the focus.
+    // If a page has several views, keys act on the view in the focused container.
     const otherPlace = document.body.appendChild(document.createElement("div"));
     otherPlace.dataset.htaPage = "";
     const other = mount(undefined, otherPlace);
@@ -156,12 +156,12 @@ describe("keys", () => {
     view.press(",");
     view.press(",");
     await expect.poll(event).toBe(seen[0]);
-    // The second key acts on the event that the first one selects.
+    // The second key acts on the event selected by the first.
     view.press(".");
     view.press("r");
     await expect.poll(() => view.state.get("selection")).not.toBeNull();
     expect(event()).toBe(seen[1]);
-    // Escape forgets a key whose reply is still awaited.
+    // Escape discards a key whose reply is still pending.
     view.source.held = [];
     view.press(".");
     view.press("Escape");
@@ -202,7 +202,7 @@ describe("keys", () => {
     const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
     view.root.dispatchEvent(new KeyboardEvent("keydown", init));
     view.root.blur();
-    // At rest two frames show the same view.
+    // At rest, two frames show the same view.
     await expect
       .poll(async () => {
         const before = viewOf(view)[0];

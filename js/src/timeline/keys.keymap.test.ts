@@ -78,7 +78,7 @@ const altGr = {
   getModifierState: (name: string) => name === "AltGraph",
 };
 
-/** On AZERTY the keys at the places of W A S D move; the one that prints W lies where Z is. */
+/** On AZERTY, the keys at the positions of W A S D move; the W key is at the position of Z. */
 test.each<[string, string, Partial<KeyPress>, string]>([
   ["AZERTY", "z", { code: "KeyW" }, "zoom-in"],
   ["AZERTY", "q", { code: "KeyA" }, "pan-left"],

@@ -15,7 +15,7 @@ test("the status line names the rank that others wait for, the legend explains t
   expect(keys[0]!.innerText).toMatch(/^\s*waiting\s+[\d<.\s]*%\s*$/);
   expect(keys[1]!.innerText.trim()).toBe("late");
   expect(keys[0]!.querySelector(".hta-share")!.textContent).toMatch(/^\d.*%$/);
-  // Waiting is a look of communication, not a kind that could be dimmed.
+  // Waiting is a style of communication, not a kind that could be dimmed.
   expect(keys.every((key) => !(key instanceof HTMLButtonElement))).toBe(true);
 });
 

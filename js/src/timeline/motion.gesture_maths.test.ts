@@ -49,7 +49,7 @@ test("a drag keeps the time under the pointer", () => {
   const view = [1000, 2000] as const;
   const after = draggedSpan(view, 250, 500);
   expect(after).toEqual([500, 1500]);
-  // The time at x=100 before is at x=350 after.
+  // The time at x=100 moves to x=350.
   const at = (span: readonly [number, number], x: number): number =>
     span[0] + (x / 500) * (span[1] - span[0]);
   expect(at(after, 350)).toBeCloseTo(at(view, 100));

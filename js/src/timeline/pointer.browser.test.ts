@@ -1,4 +1,4 @@
-/** Wheel, mouse and fingers on the whole view, in a real browser. */
+/** Wheel, mouse and touch on the whole view in a real browser. */
 
 import { describe, expect, test, vi } from "vitest";
 import {
@@ -19,11 +19,11 @@ import type { Brief, SelectionJson } from "../protocol/source";
 
 const shown = (view: View): boolean => !view.find(".hta-tooltip").hidden;
 const selected = (view: View): SelectionJson => view.state.get("selection") as SelectionJson;
-/** Left edge and width of the lanes. */
+/** Left edge and width of the lanes in px. */
 const LEFT = 164;
 const WIDTH = 1098 - 164 - 128;
 
-/** Show a fifth of the view before the first collective of rank 0, which is as long. */
+/** Show the first collective of rank 0 with a fifth of the view before it. */
 async function atCollective(view: View): Promise<Brief> {
   const brief = eventNamed("AllReduce");
   view.state.set("view", [brief.start - brief.dur, brief.start + 4 * brief.dur]);
@@ -74,7 +74,7 @@ describe("the pointer", () => {
   test("a click on a mark selects it, a second with Ctrl makes a set, a double-click zooms", async () => {
     const view = await openTimeline();
     const brief = await atCollective(view);
-    // The communication lane of the first rank, in the middle of its first kernel.
+    // The communication lane of the first rank, at the middle of the first kernel.
     const x = LEFT + 0.3 * WIDTH;
     let y = 132;
     await expect
@@ -105,7 +105,7 @@ describe("the pointer", () => {
     await expect.poll(() => shown(view)).toBe(true);
     expect(view.text(".hta-tooltip")).toContain("rank 0");
     expect(view.text(".hta-tooltip")).toContain("rank-0.trace.json.gz");
-    // The gutter says "comm", where the whole word does not fit.
+    // The gutter shows "comm" if the whole word does not fit.
     expect(view.text(".hta-tooltip")).toContain("Lanes: compute, communication, ");
     const pin = view.find(".hta-pin");
     expect(pin.hidden).toBe(false);
@@ -171,7 +171,7 @@ describe("the pointer", () => {
     const view = await openTimeline();
     const brief = await atCollective(view);
     const x = LEFT + WIDTH / 5;
-    // The height of the communication lane is found by its tooltip.
+    // The communication lane is located by its tooltip.
     let y = 130;
     await expect
       .poll(async () => {
@@ -204,7 +204,7 @@ describe("the pointer", () => {
     across(0.7, 0.9);
     expect(viewOf(view)[0] / jobLength).toBeCloseTo(0.45, 2);
     expect(viewOf(view)[1] / jobLength).toBeCloseTo(0.9, 2);
-    // A click near its end keeps the view inside the job.
+    // A click near the end of the job keeps the view inside the job.
     const [first, last] = view.scene.range;
     view.state.set("view", [last - 20e6, last]);
     await expect.poll(() => view.text(".hta-said")).toContain("(20.0 ms)");

@@ -1,4 +1,4 @@
-/** Folding of similar ranks in a whole view; `tests/e2e` has the button and the key. */
+/** Folding of similar ranks in the whole view; `tests/e2e` tests the button and the key. */
 
 import { expect, test } from "vitest";
 import { openTimeline, pointer, tap, type View } from "../../test/app_view";
@@ -12,7 +12,7 @@ async function folded(): Promise<View> {
   return view;
 }
 
-/** The rows as they are read out. */
+/** Return the row headers as read by screen readers. */
 function rows(view: View): string[] {
   return [...view.root.querySelectorAll("[role=rowheader]")].map((row) =>
     (row.textContent ?? "").replace(/, (closed|open)$/, ""),
@@ -45,7 +45,7 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
     .toEqual(["rank 0, similar ranks unfolded", "rank 1", "rank 2"]);
   click(16);
   await expect.poll(() => rows(view)).toHaveLength(2);
-  // A click next to the badge opens the row's tracks.
+  // A click next to the badge opens the tracks of the row.
   click(60);
   await expect.poll(() => rows(view).length).toBeGreaterThan(2);
   expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
@@ -69,7 +69,7 @@ test("a selected event of a folded rank shows its rank while it is selected", as
   view.state.set("selected_event", [2, first!.id]);
   await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
   view.press("Enter", { shiftKey: true });
-  // One before the first hit on rank 2 is the last one on rank 1.
+  // The hit before the first one on rank 2 is the last one on rank 1.
   await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 1 });
   await expect.poll(() => rows(view)).toEqual(["rank 0", "rank 1", "rank 2"]);
   view.state.set("selected_event", null);

@@ -8,7 +8,7 @@ import { layoutRows, makeRowInfo } from "../stage/rows";
 import { rankGroupsOf, ranksShownAlone } from "./folding";
 import { foldedText } from "./text";
 
-/** Eight ranks: seven similar ones and one that computes longer. */
+/** Eight ranks: seven similar ones, and one that computes longer. */
 const CLUSTERS: Clusters = {
   clusters: [{ representative: 2, ranks: [0, 1, 2, 3, 4, 6, 7], why: "" }],
   outliers: [{ rank: 5, why: "computes 25 % longer; its steps take 12 % longer" }],

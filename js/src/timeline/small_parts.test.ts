@@ -1,4 +1,4 @@
-/** Parts around the stage that can be tested without a page. */
+/** Parts around the stage that can be tested without a browser. */
 
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { plain } from "../../test/plain";
@@ -304,7 +304,7 @@ describe("names and values", () => {
     expect(legendKinds({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
     const gloo: Scene = { ...scene, steps: [], ranks: cpu, host_kinds: ["communication", "cpu"] };
     expect(legendKinds(gloo)).toEqual(["communication", "cpu"]);
-    // BytePS' tracks are of no role that a kind follows from.
+    // The roles of BytePS tracks do not imply a kind.
     const host_kinds: Scene["host_kinds"] = ["communication", "memory", "sync", "annotation"];
     expect(legendKinds({ ...gloo, host_kinds, ranks: [] })).toEqual(host_kinds);
   });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Brief, EventDetail } from "../protocol/source";
 import { findSourceLine } from "./source_line";
 
-/** The source line of a kernel below these frames, innermost first. */
+/** Return the source line of a kernel below these frames, innermost first. */
 function lineBelow(...names: string[]): string | null {
   const frames = names.map((name) => ({ name }) as Brief);
   const detail = { event: { name: "gemm" }, launched_by: { frames }, parents: [] };

@@ -12,7 +12,7 @@ import { eventText, lastRankOf, lateText, countText, plainText, viewText, waitsT
 const text = (words: RichText | string | null): string =>
   spaced(typeof words === "string" ? words : plainText(words ?? []));
 
-/** Three ranks: 0 waits 5 ms, 1 waits 4 ms, 2 is the last, 4.5 ms after the median of the others. */
+/** Three ranks: 0 waits 5 ms, 1 waits 4 ms; 2 is last, 4.5 ms after the median of the others. */
 const call: Collective = {
   number: 13,
   of: 2100,
@@ -99,7 +99,7 @@ describe("the status line of a view", () => {
     ...{ memory: ofEachRank(0), unrecorded: ofEachRank(0), idle: ofEachRank(375e6), kinds: {} },
   };
 
-  // 190 of 1500 ms of the devices' spans are spent waiting; hidden waits of 300 ms cost nothing.
+  // 190 of 1500 ms of the device spans are waiting; hidden waits of 300 ms cost nothing.
   test.each([
     [{}, "2 ranks wait for rank 2: 13 % of each GPU span."],
     [{ wait_for_late: [150e6, 19e6, 0] }, "1 rank waits for rank 2: 13 % of each GPU span."],

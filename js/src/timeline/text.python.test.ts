@@ -19,7 +19,7 @@ const AWKWARD = [
 
 const python = spawnSync("python3", ["--version"]).status === 0;
 
-/** Strings that Python reads from the source, as UTF-16 code units to preserve surrogates. */
+/** Return strings that Python reads from sources, as UTF-16 code units to keep surrogates. */
 function evaluated(sources: readonly string[]): string[] {
   const program =
     "import ast, json, sys\n" +

@@ -23,9 +23,9 @@ const text = (sentence: RichText | string): string =>
   spaced(typeof sentence === "string" ? sentence : plainText(sentence));
 const said = (span: Span, of: Scene, figures: Stats | null): string =>
   text(viewText(span, of, figures));
-/** The whole of a job in words. */
+/** Describe a whole job. */
 const wholly = (of: Scene, more: Partial<Stats> = {}): string => said(of.range, of, stats(more));
-/** The window of an export. */
+/** The scene of an exported window. */
 const exported: Scene = {
   ...scene,
   range: [60e6, 81e6],

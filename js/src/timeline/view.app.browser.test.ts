@@ -1,4 +1,4 @@
-/** The whole view in a real browser: texts, linked state, refusals, and clean-up. */
+/** The whole view in a real browser: texts, linked state, refused requests, and cleanup. */
 
 import { describe, expect, test, vi } from "vitest";
 import {

@@ -1,4 +1,4 @@
-/** Names that are cut in their middle. */
+/** Names shortened in the middle. */
 
 import { h, render } from "preact";
 import { expect, test } from "vitest";

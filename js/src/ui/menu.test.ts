@@ -1,4 +1,4 @@
-/** Popovers close if Tab leaves them. */
+/** Popovers close when Tab leaves them. */
 
 import { h, render } from "preact";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -17,7 +17,7 @@ function openWith(...controls: string[]): void {
 
 const isOpen = () => root.querySelector(".hta-popover") !== null;
 
-/** Press Tab on the element with the focus. Return false if the browser does not move on. */
+/** Press Tab on the focused element. Return false if the default action was prevented. */
 function pressTab(shiftKey: boolean): boolean {
   const options = { key: "Tab", shiftKey, bubbles: true, cancelable: true };
   return document.activeElement!.dispatchEvent(new KeyboardEvent("keydown", options));

@@ -4,7 +4,7 @@ import { h, render } from "preact";
 import { expect, test } from "vitest";
 import { BarCell, Table } from "./table";
 
-/** Widths of the bars of a column of values. */
+/** Return the bar widths in a column of values. */
 function barWidths(values: readonly number[]): string[] {
   const el = document.createElement("div");
   document.body.append(el);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { fitNames, labeledRows, shortenMiddle, TextFitter, textWidth } from "./text";
 
-/** Every character is 6 wide. */
+/** Every character is 6 px wide. */
 const fitter = () => new TextFitter((text) => 6 * Array.from(text).length);
 
 test.each([
@@ -11,7 +11,7 @@ test.each([
   ["ConvolutionBackward0", 60, "Convoluti…"],
   ["ConvolutionBackward0", 30, "Conv…"],
   ["ConvolutionBackward0", 29, ""],
-  // Words are not cut, unless too little would remain.
+  // Words are only cut if too little would remain otherwise.
   ["aten::_scaled_dot_product", 72, "aten::_…"],
   ["ampere_bf16_gemm_64x64_nn", 96, "ampere_bf16_…"],
   ["AllReduce ring LL", 78, "AllReduce…"],
@@ -35,9 +35,9 @@ test.each([
   ["ReduceScatter ring LL sum bf16", 28, "ReduceScatter …LL sum bf16"],
   ["aten::_scaled_dot_product_flash_attention", 28, "aten::_scaled_dot…_attention"],
   ["gemm_bf16_128x64_stages_3_nn", 24, "gemm_bf16_128x64_…_3_nn"],
-  // Words that are too long for this are cut.
+  // Words that are too long are cut.
   ["elementwisekernelwithoutedges", 16, "elementwi…tedges"],
-  // Letters of all scripts make words.
+  // Letters of all scripts form words.
   ["операция умножения матриц", 22, "операция … матриц"],
 ])("%s is cut at words in %d characters", (name, characters, label) => {
   const maxWidth = textWidth("x".repeat(characters));

@@ -39,7 +39,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Open a file as the editor does; the page is there at once. */
+/** Open a file like the editor does; the page exists at once. */
 function edit(path: string, visible = true): Panel {
   const panel = new Panel();
   panel.visible = visible;
@@ -64,7 +64,7 @@ async function heard(panel: Panel, type: string): Promise<any> {
 const put = (panel: Panel, message: any): void =>
   panel.say({ type: "frame", frame: pack(message) });
 
-/** A double of Python with given answers. */
+/** Write a script that stands in for Python and gives fixed replies. */
 function script(name: string, text: string): string {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\n${text}\n`);

@@ -1,11 +1,11 @@
-"""Bytes between ranks by the splits of all-to-all collectives, calculated by hand."""
+"""Bytes between ranks, from the splits of all-to-all collectives, calculated by hand."""
 
 import pytest
 from support.small import kernel, load
 
 from hta_widgets.analysis import all_to_all_matrix, collectives, parallel_groups, traffic
 
-#: Rows of 16 elements of 2 bytes: what each rank sends to each.
+#: Number of rows from each rank to each rank; a row has 16 elements of 2 bytes.
 ROWS = [[1, 2, 3, 4], [0, 1, 0, 1], [5, 0, 0, 0], [1, 1, 1, 1]]
 
 
@@ -30,7 +30,7 @@ def test_splits_are_rows_of_the_first_dimension(tmp_path):
     assert set(frame["source"]) == {"sender"}
     assert frame["local"].sum() == 4
     assert frame.attrs["mismatches"] == frame.attrs["unknown"] == 0
-    # Without copies to itself, rank 0 receives 6 rows, the others 3, 4 and 5.
+    # Without copies to themselves, rank 0 receives 6 rows and the others 3, 4 and 5.
     assert frame.attrs["imbalance"] == 6 / 4.5
     assert frame["share"].iloc[:4].tolist() == [0.1, 0.2, 0.3, 0.4]
 

@@ -1,4 +1,4 @@
-"""Ranges that programs name, by hand."""
+"""Ranges named by programs, checked by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def on_host(name, start, end, *, tid=1):
 
 
 def on_device(name, start, end, *, stream=7, pid=0):
-    # As Kineto writes them: no stream in the args.
+    # Like Kineto's ranges, without a stream in the args.
     return event("gpu_user_annotation", name, start, end, pid=pid, tid=stream)
 
 
@@ -124,7 +124,7 @@ def test_streams_of_two_devices_stay_apart(tmp_path):
 
 
 def plainly(start, end, low, high):
-    """Try every range; the last of the shortest."""
+    """Return the last of the shortest enclosing ranges by trying all of them."""
     for first, last in zip(start, end, strict=True):
         meet = [place for place in range(len(low)) if low[place] < last and first < high[place]]
         yield min(meet, key=lambda place: (high[place] - low[place], -place), default=-1)

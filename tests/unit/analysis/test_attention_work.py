@@ -1,4 +1,4 @@
-"""FLOPs and minimum bytes of attention of many libraries, calculated by hand from their schemas."""
+"""FLOPs and minimum bytes of attention in many libraries, calculated by hand from schemas."""
 
 import math
 
@@ -11,7 +11,7 @@ from hta_widgets.analysis.efficiency.attention_work import attention_pairs
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.work import call_work
 
-#: 2 sequences of 8 tokens with 4 heads of 16 in a batch, then packed; P = 36 causal pairs.
+#: 2 sequences of 8 tokens with 4 heads of 16, batched or packed; P = 36 causal pairs.
 Q, PACK = ((2, 8, 4, 16), BF16), ((16, 4, 16), BF16)
 HEADS = ((2, 4, 8, 16), BF16)
 LENGTHS = ((3,), INT)
@@ -42,7 +42,7 @@ BYTES = 4 * 2 * 1024 + 2 * 4 * 8 * 4
         ("aten::_cudnn_attention_forward",
          args(_0=HEADS, _1=HEADS, _2=HEADS, _6="8", _7="8", _8="True", _9="0.", _10="True"),
          PAIRS, BYTES),
-        # The efficient one of PyTorch 2.1, without the length of keys, and of 2.0, without a bias.
+        # The schema in PyTorch 2.1 has no key lengths; that in 2.0 has no bias.
         ("aten::_efficient_attention_forward",
          args(_0=Q, _1=Q, _2=Q, _7="0.", _8="1", _9="True", _11="False"), PAIRS, BYTES),
         ("aten::_efficient_attention_forward", args(_0=Q, _1=Q, _2=Q, _6="False", _7="True"),
@@ -51,12 +51,12 @@ BYTES = 4 * 2 * 1024 + 2 * 4 * 8 * 4
          _8="False", _9="False"), PAIRS, BYTES - 256),
         ("aiter::fmha_v3_fwd", args(_0=Q, _1=Q, _2=Q, _3="0.", _4="0.25", _5="True", _6="2",
          _7="0", _8="True", _9="False", _10="1"), 8 * 21, BYTES),
-        # FP8 with scales since 2.14, written in BF16.
+        # FP8 with scales, since 2.14, with BF16 output.
         ("aten::_scaled_dot_product_flash_attention",
          args(_0=(HEADS[0], E4M3), _1=(HEADS[0], E4M3), _2=(HEADS[0], E4M3), _3=((2, 4), FLOAT),
               _4=((2, 4), FLOAT), _5=((2, 4), FLOAT), _6="0.", _7="True", _8="False"),
          PAIRS, 3 * 1024 + 2 * 1024 + 256),
-        # Grouped queries: one head of keys and values.
+        # Grouped queries with one key and value head.
         ("flash_attn_3::fwd", args(_0=Q, _1=((2, 8, 1, 16), BF16), _2=((2, 8, 1, 16), BF16),
          _24="False"), 8 * 64, 2 * (2 * 1024 + 2 * 256) + 256),
     ],
@@ -78,14 +78,14 @@ STATISTICS = ((2, 4, 8), FLOAT)
         ("xformers_flash::flash_bwd",
          {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
           "_14": "0.25", "_15": "True", "_16": "-1", "_17": "-1", "_18": ((2,), LONG)}, PAIRS),
-        # Before there were windows, and with one of 2 earlier tokens.
+        # The schema before windows were added, and with a window of 2 earlier tokens.
         ("xformers_flash::flash_bwd",
          {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
           "_14": "0.25", "_15": "False", "_16": ((2,), LONG)}, 8 * 64),
         ("xformers_flash::flash_bwd",
          {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
           "_14": "0.25", "_15": "True", "_16": "2", "_17": "0"}, 8 * 21),
-        # With the output before the lengths, and until 2024 behind them.
+        # The output precedes the lengths; until 2024 it followed them.
         ("xformers::efficient_attention_backward_cutlass",
          {"_5": Q, "_8": "8", "_9": "8", "_10": STATISTICS, "_11": "0.", "_14": "1",
           "_15": "False", "_16": "0.25"}, PAIRS),
@@ -101,7 +101,7 @@ STATISTICS = ((2, 4, 8), FLOAT)
     ],
 )  # fmt: skip
 def test_gradients_of_attention_of_libraries(name, places, pairs):
-    """Scores again, then four products; gradient, output and inputs are read, three written."""
+    """One product recomputes the scores, four follow; three tensors are written."""
     work = call_work(OperatorCall(name, *args(**GRADIENT | places)))
     assert (work.category, work.certainty) == ("attention", "exact"), work.reason
     assert (work.flops, work.model_flops) == (pairs * 10 * 16, pairs * 8 * 16)
@@ -132,7 +132,7 @@ def test_a_window_of_the_efficient_attention_of_xformers_is_unknown(window):
     ],
 )  # fmt: skip
 def test_flex_attention_computes_at_most_all_pairs(name, flops, model_flops, size):
-    """2 · 4 heads · 8 queries · 32 keys of 2 heads: 2048 pairs of 16 elements."""
+    """2 · 4 heads · 8 queries · 32 keys (2 key heads): 2048 pairs of 16 elements."""
     key = ((2, 2, 32, 16), BF16)
     blocks = {"_3": ((2, 4, 8), FLOAT), "_4": ((2, 1, 1), INT), "_5": ((2, 1, 1, 1), INT)}
     call_args = args(_0=((2, 4, 8, 16), BF16), _1=key, _2=key, **blocks)
@@ -178,7 +178,7 @@ def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
 @pytest.mark.parametrize(
     ("name", "places", "reason"),
     [
-        # Pages, or the lengths of keys that count, are the contents of tensors.
+        # Pages and the lengths of keys are contents of tensors.
         ("flash_attn::_flash_attn_varlen_forward",
          {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_9": "True", "_15": ((2, 4), INT)},
          "data-dependent"),
@@ -188,10 +188,10 @@ def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
         ("aten::_flash_attention_forward",
          {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_7": "0.", "_8": "True",
           "_13": ((2,), INT)}, "data-dependent"),
-        # A window of the efficient attention has a form of its own.
+        # Efficient attention has a window argument of its own.
         ("aten::_efficient_attention_forward",
          {"_8": "0.", "_9": "1", "_10": "True", "_13": "4"}, "arguments of an unknown version"),
-        # A version of AITER with a further number before the flags.
+        # An AITER version with an additional number before the flags.
         ("aiter::mha_fwd", {"_3": "0.", "_4": "0.25", "_5": "True", "_6": "-1", "_7": "-1",
                             "_8": "0", "_9": "False", "_10": "False"},
          "arguments of an unknown version"),
@@ -208,17 +208,17 @@ def test_attention_over_keys_that_the_file_does_not_count_is_unknown(name, place
 @pytest.mark.parametrize(
     ("name", "changed", "least", "most"),
     [
-        # 24 tokens in 3 sequences of up to 12: (12, 6, 6) or (12, 12, 0), all pairs or causal ones.
+        # 24 tokens in 3 sequences of up to 12: (12, 6, 6) to (12, 12, 0), all or causal pairs.
         ("flash_attn::_flash_attn_varlen_forward", {}, 144 + 36 + 36, 144 + 144),
         ("flash_attn::_flash_attn_varlen_forward", {"_9": "True"}, 78 + 21 + 21, 78 + 78),
-        # In 4 sequences: (12, 4, 4, 4) or (12, 12, 0, 0).
+        # 4 sequences: (12, 4, 4, 4) to (12, 12, 0, 0).
         ("flash_attn::_flash_attn_varlen_forward", {"_3": ((5,), INT)}, 144 + 48, 144 + 144),
-        # In 33 sequences, more than tokens: (12, 12 times 1, 20 times 0) or (12, 12, 31 times 0).
+        # 33 sequences, more than tokens: (12, 12 times 1, 20 times 0) to (12, 12, 31 times 0).
         ("flash_attn::_flash_attn_varlen_forward", {"_3": ((34,), INT)}, 144 + 12, 144 + 144),
-        # In 3 sequences of up to 11: (11, 7, 6) or (11, 11, 2).
+        # 3 sequences of up to 11: (11, 7, 6) to (11, 11, 2).
         ("flash_attn::_flash_attn_varlen_forward", {"_5": "11", "_6": "11"},
          121 + 49 + 36, 121 + 121 + 4),
-        # A window of the token itself and one before.
+        # A window of each token and the one before it.
         ("flash_attn::_flash_attn_varlen_forward", {"_9": "True", "_10": "1", "_11": "0"},
          23 + 11 + 11, 23 + 23),
         ("aten::_flash_attention_forward", {"_8": "True", "_9": "False", "_10": "", "_11": ""},
@@ -237,7 +237,7 @@ def test_attention_over_sequences_of_unknown_lengths_has_bounds(name, changed, l
 
 
 def test_one_query_of_each_sequence_sees_all_of_its_keys():
-    """3 queries of 4 heads, and 24 keys in all: 24 pairs a head, however they are split."""
+    """3 queries of 4 heads and 24 keys in total: 24 pairs per head for any lengths."""
     places = {"_0": ((3, 4, 16), BF16), "_1": ((24, 4, 16), BF16), "_2": ((24, 4, 16), BF16),
               "_3": ((4,), INT), "_4": ((4,), INT), "_5": "1", "_6": "20", "_7": "0.",
               "_8": "0.25", "_9": "True", "_10": "-1", "_11": "-1"}  # fmt: skip
@@ -288,14 +288,14 @@ def test_an_autograd_function_lists_no_arguments_that_are_none(scale):
 @pytest.mark.parametrize(
     ("query", "key"),
     [
-        ((2, 4, 8, 16), (2, 2, 32, 16)),  # batch, heads, sequence; keys have fewer heads
+        ((2, 4, 8, 16), (2, 2, 32, 16)),  # batch, heads, sequence; fewer key heads
         ((2, 8, 4, 16), (2, 32, 2, 16)),  # batch, sequence, heads
         ((2, 8, 64), (2, 32, 32)),  # batch, sequence
         ((8, 2, 64), (32, 2, 32)),  # sequence, batch
     ],
 )
 def test_attention_whose_layout_and_mask_are_hidden_is_an_upper_bound(query, key):
-    """2 · 4 heads · 8 queries · 32 keys: 2048 pairs of 16 elements, forward 2 · 2 · 16 each."""
+    """2 · 4 heads · 8 queries · 32 keys: 2048 pairs of 16 elements, 2 · 2 · 16 FLOPs each."""
     dims, types = [list(query), list(key), list(key)], [BF16] * 3
     work = call_work(OperatorCall("npu::npu_fusion_attention", dims, types))
     assert (work.category, work.flops, work.certainty) == ("attention", 131_072, "upper bound")
@@ -309,7 +309,7 @@ def test_attention_whose_layout_and_mask_are_hidden_is_an_upper_bound(query, key
 @pytest.mark.parametrize(
     ("query", "key"),
     [
-        ((64, 1, 64), (64, 32, 32)),  # batch, sequence; the batch is longer than the cache
+        ((64, 1, 64), (64, 32, 32)),  # batch, sequence; the batch is larger than the cache
         ((64, 4, 1, 16), (64, 2, 32, 16)),  # batch, heads, sequence
         ((64, 1, 4, 16), (64, 32, 2, 16)),  # batch, sequence, heads; more heads than tokens
         ((1, 64, 64), (32, 64, 32)),  # sequence, batch
@@ -317,7 +317,7 @@ def test_attention_whose_layout_and_mask_are_hidden_is_an_upper_bound(query, key
 )
 @pytest.mark.parametrize("name", ["npu_incre_flash_attention", "npu_fused_infer_attention_score"])
 def test_a_step_of_generation_on_an_npu_sees_at_most_all_keys(name, query, key):
-    """64 · 4 heads · 1 query · 32 keys of 16 elements; the lengths may be in the file or not."""
+    """64 · 4 heads · 1 query · 32 keys of 16 elements; the file may lack the lengths."""
     dims, types = [list(query), list(key), list(key), []], [BF16, BF16, BF16, "ScalarList"]
     for numbers in (3, 4):
         work = call_work(OperatorCall(f"npu::{name}", dims[:numbers], types[:numbers]))
@@ -328,9 +328,9 @@ def test_a_step_of_generation_on_an_npu_sees_at_most_all_keys(name, query, key):
 @pytest.mark.parametrize(
     "more",
     [
-        {"_14": ((64, 8), INT)},  # a table of blocks
+        {"_14": ((64, 8), INT)},  # a block table
         {"_1": ((512, 128, 32), BF16), "_2": ((512, 128, 32), BF16)},  # blocks
-        {"_24": ((64, 1, 16), BF16)},  # positions in tensors of their own
+        {"_24": ((64, 1, 16), BF16)},  # positions in separate tensors
     ],
 )
 def test_generation_over_a_paged_cache_on_an_npu_is_unknown(more):
@@ -341,7 +341,7 @@ def test_generation_over_a_paged_cache_on_an_npu_is_unknown(more):
 
 
 def test_pairs_of_a_causal_mask_are_exact_for_any_length():
-    """Of two million queries each sees itself and all before: n · (n + 1) / 2."""
+    """Each of two million queries sees itself and all earlier ones: n · (n + 1) / 2."""
     assert attention_pairs(2_000_000, 2_000_000, right=0) == 2_000_001_000_000
     assert attention_pairs(3, 5, right=0, bottom_right=True) == 3 + 4 + 5
     assert attention_pairs(5, 3, right=0, bottom_right=True) == 1 + 2 + 3

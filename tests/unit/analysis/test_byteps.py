@@ -1,4 +1,4 @@
-"""BytePS analyses on cases small enough to work out by hand, and on nothing."""
+"""BytePS analyses of cases small enough to check by hand, and of empty jobs."""
 
 import json
 
@@ -27,7 +27,7 @@ def request(name, phase, time, key=KEY):
 
 @pytest.fixture
 def load(tmp_path):
-    """Load a folder of files, each given by its path and its records."""
+    """Return a function that loads files, each given by its path and its records."""
 
     def _load(**files):
         for name, records in files.items():
@@ -51,11 +51,11 @@ def test_one_gradient_by_hand(load):
     traces = load(
         worker0=[
             stage(None, 0, 100),
-            stage("PUSH", 10, 20),  # queue 10
-            stage("PULL", 35, 40),  # queue 5
-            stage("BROADCAST", 75, 10),  # queue 0, so it ends at 85
+            stage("PUSH", 10, 20),  # queued for 10
+            stage("PULL", 35, 40),  # queued for 5
+            stage("BROADCAST", 75, 10),  # not queued, so it ends at 85
             stage("PUSH", 12, 30, KEY + 1),
-            stage("PULL", 42, 50, KEY + 1),  # ends at 92: the critical one
+            stage("PULL", 42, 50, KEY + 1),  # ends at 92, so it is the critical one
             stage("BROADCAST", 94, 3, KEY + 1),  # ends at 97
         ]
     )
@@ -74,7 +74,7 @@ def test_one_gradient_by_hand(load):
 def test_blame_by_hand(load):
     traces = load(
         worker0=[stage("PULL", 0, 30), stage("PULL", 100, 10), stage("PULL", 200, 7)],
-        worker1=[stage("PULL", 0, 10), stage("PULL", 100, 10)],  # a tie; and one is missing
+        worker1=[stage("PULL", 0, 10), stage("PULL", 100, 10)],  # a tie, then a missing worker
     )
     blame = analysis.byteps_pull_blame(traces)
     assert blame["worker"].tolist() == [0, 1]
@@ -88,7 +88,7 @@ def test_blame_by_hand(load):
 
 
 def test_both_sides_call_four_of_five_consistent(load):
-    # Worker 1's PULL is the shortest, and node 11's push the last, in 4 of 5 steps: exactly 0.8.
+    # In exactly 4 of 5 steps worker 1's PULL is the shortest and node 11's push the last.
     late = [True, True, True, True, False]
     records = []
     for step, is_late in enumerate(late):
@@ -136,16 +136,16 @@ def test_waits_and_lags_by_hand(load):
 
 
 def call(name, traces, **narrowed):
-    # Mixed keys of BytePS have 64 bits without a sign.
+    # Mixed BytePS keys are unsigned 64-bit numbers.
     sizes = ({KEY: 1, (1 << 64) - 1: 1},) if name == "byteps_bandwidth" else ()
     return getattr(analysis, name)(traces, *sizes, **narrowed)
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"byteps_clock"}))
 def test_parts_add_up(name, job):
-    """All ranks one by one give the rows of all at once, where rows are of one rank."""
+    """If each row belongs to one rank, single ranks add up to the frame of all ranks."""
     full = call(name, job)
-    if "rank" not in full or name == "byteps_pulls":  # among pulls by other workers
+    if "rank" not in full or name == "byteps_pulls":  # depends on other workers' pulls
         return
     rows = sum(len(call(name, job, ranks=[rank])) for rank in job.ranks)
     assert rows == len(full)

@@ -1,4 +1,4 @@
-"""FLOPs and rates of individual calls, and the events that show them, calculated by hand."""
+"""FLOPs and rates of single calls and of the events that show them, calculated by hand."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.facts import facts
 from hta_widgets.live.job import TileEngine
 
-#: 2 · 64³ FLOPs, and 3 · 64² elements of 2 bytes.
+#: 2 · 64³ FLOPs and 3 · 64² elements of 2 bytes.
 FLOPS, BYTES = 524_288, 24_576
 
 
@@ -23,7 +23,7 @@ def op(name, start, end, dims):
 
 
 def matrix_call(start, number, kernel_ns):
-    """Return linear, which encloses mm, which launches a kernel."""
+    """Return aten::linear, which encloses aten::mm, which launches a kernel."""
     begin = 10_000 * number
     return [
         op("aten::linear", start, start + 90, [[64, 64]] * 2),
@@ -72,7 +72,7 @@ def test_a_device_that_is_added_again_has_its_new_peaks(traces):
 
     assert shares() == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
     hw.devices.reset()
-    hw.devices.add("Card", pattern="", bf16=10.0, memory_gb_s=1_000.0)  # still FLOPs limit
+    hw.devices.add("Card", pattern="", bf16=10.0, memory_gb_s=1_000.0)  # FLOPs are still the limit
     assert shares() == {1_000: pytest.approx(0.0524288), 4_000: pytest.approx(0.0131072)}
 
 
@@ -85,7 +85,7 @@ def test_the_rate_over_time_is_a_counter(traces):
 
 
 def test_the_rate_has_a_gap_while_only_work_of_unknown_flops_computes(tmp_path, cards):
-    """mm from 10 to 14 µs, the kernel of an unlisted operator from 12 to 16, a copy later."""
+    """mm runs from 10 to 14 µs, the kernel of an unlisted operator from 12 to 16, a copy later."""
     events = [
         *matrix_call(100, 1, 4_000), op("my::op", 300, 400, [[4]]), call(310, 320, 2),
         kernel(12_000, 16_000, launch=2, stream=8), copy(20_000, 21_000),
@@ -99,14 +99,14 @@ def test_the_rate_has_a_gap_while_only_work_of_unknown_flops_computes(tmp_path, 
     track = next(track for track in tracks if track["role"] == "counter")
     assert (track["label"], track["unit"]) == ("Achieved TFLOP/s", "TFLOP/s")
     assert track["range"] == [0, rate]
-    export_trace(traces, tmp_path / "rates.json", counters="own")  # a file has no gaps
+    export_trace(traces, tmp_path / "rates.json", counters="own")  # files do not store gaps
     written = json.loads((tmp_path / "rates.json").read_text())["traceEvents"]
     values = [sample["args"]["of known FLOPs"] for sample in written if sample["ph"] == "C"]
     assert values == [rate, rate, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("kernel_ns", "name"),  # limits: 524 ns by FLOPs, 246 ns by bytes
+    ("kernel_ns", "name"),  # lower bounds: 524 ns by FLOPs, 246 ns by bytes
     [(500, "above_peak"), (700, "compute_near"), (1_000, "compute"), (4_000, "far")],
 )
 def test_a_call_has_a_class_by_its_limit_and_its_share_of_it(tmp_path, cards, kernel_ns, name):

@@ -1,4 +1,4 @@
-"""Clocks fitted from collectives, on jobs whose clocks are known."""
+"""Clocks fitted from collectives, for jobs whose clocks are known."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 
 
 def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000):
-    """Ranks that run all-reduces in their groups one after the other, on clocks that are off."""
+    """Load ranks that run all-reduces in one group after another, on skewed clocks."""
     rng = np.random.default_rng(seed)
     events = [[] for _ in skew_us]
     now = start_us
@@ -29,7 +29,7 @@ def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000
 
 
 def turns(lates, **args):
-    """A collective of 100 µs per millisecond; each ends later by the given number of µs."""
+    """Return a collective of 100 µs per millisecond; `lates` delays their ends, in µs."""
     for k, late in enumerate(lates):
         end = k * 1000 + 100 + late
         yield collective(k * 1000 * US, end * US, seq=k, **args)
@@ -44,10 +44,10 @@ def test_offsets_of_one_group(tmp_path):
     assert frame.collectives.tolist() == [9, 9, 9, 9]
     assert frame.part.tolist() == [0, 0, 0, 0]
     assert frame.drift_ppm.isna().all()
-    # The ends of ranks 1 to 3 are 250, -180 and 40 µs off the others', and so on.
+    # The ends of ranks 1 to 3 are off by 250, -180 and 40 µs, and so on.
     assert frame.recorded_residual_ns[1] > 200 * US
     assert "note" not in frame.attrs
-    # Ranks without a common group are compared through others.
+    # Ranks without a common group are compared through other ranks.
     skew = [0, 300, -200, 75, 10]
     frame = clock_offsets(job(tmp_path, [[0, 1], [1, 2], [2, 3], [3, 4]], skew))
     assert frame.offset_ns.tolist() == [item * US for item in skew]
@@ -59,7 +59,7 @@ def test_parts_that_nothing_connects_keep_their_clock_and_say_so(tmp_path):
     assert frame.part.tolist() == [0, 0, 1, 1]
     assert "no collectives connect these parts" in frame.attrs["note"]
     assert "0, 1; 2, 3" in frame.attrs["note"]
-    # A rank without collectives is a part of its own.
+    # A rank without collectives is a separate part.
     frame = clock_offsets(job(tmp_path, [[0, 2]], [0, 0, 70]))
     assert frame.offset_ns.tolist() == [0, 0, 70 * US]
     assert frame.residual_ns.tolist() == [0, -1, 0]
@@ -70,7 +70,7 @@ def test_noise_is_stated(tmp_path):
     skew = [0, 400, -300, 120, 60, -90]
     frame = clock_offsets(job(tmp_path, [[0, 1, 2, 3, 4, 5]], skew, count=200, noise_us=10))
     assert abs(frame.offset_ns.to_numpy() / US - skew).max() < 4
-    # Ends scatter evenly over ±10 µs, so half of them are within 5 µs.
+    # Ends are spread evenly over ±10 µs, so half of them are within 5 µs.
     assert frame.residual_ns.between(3 * US, 7 * US).all()
 
 
@@ -106,9 +106,9 @@ def test_drift_of_long_traces_is_stated(tmp_path):
         for each in (ends, fast)
     ]
     traces = load(tmp_path, *ranks)
-    # Each against the other.
+    # Each rank relative to the other.
     assert clock_offsets(traces).drift_ppm.tolist() == pytest.approx([-20, 20], rel=0.01)
-    # 20 ppm of the 3.9 s from the first end to the last.
+    # 20 ppm of the 3.9 s between the first and last end.
     note = collectives(traces, clock="fitted").attrs["note"].replace("\u202f", " ")
     assert note.startswith("clocks drift by up to 20 ppm, 78.0 µs over the collectives")
     assert clock_fit(traces).drift_ns.tolist() == pytest.approx([78_000, 78_000], rel=0.001)
@@ -130,8 +130,8 @@ def test_ends_that_scatter_are_no_drift(tmp_path):
     assert collectives(traces, clock="fitted").attrs.get("note", "") == ""
 
 
-# Each rank is compared with the median of the others: if one of three ranks is off, the
-# other two are compared with the middle between a right clock and that one.
+# Each rank is compared with the median of all others. If one of three ranks is off, the other two
+# are compared with the midpoint between a right clock and the wrong one.
 @pytest.mark.parametrize(
     ("off", "apart"),
     [
@@ -172,7 +172,7 @@ def test_with_clock_moves_ranks_and_back(tmp_path):
     assert back.clock == "host"
     assert back.events().equals(traces.events())
     assert back.origin_ns == traces.origin_ns
-    # Parts of a set lie on its clock.
+    # Subsets of a set use its clock.
     part = fitted.subset(ranks=[0, 2])
     assert part.clock == "fitted"
     assert part.events().equals(fitted.events(ranks=[0, 2]))
@@ -180,12 +180,12 @@ def test_with_clock_moves_ranks_and_back(tmp_path):
 
 
 def test_no_event_comes_to_lie_before_zero(tmp_path):
-    """Rank 1's clock is ahead by more than what happened before its first event."""
+    """Rank 1's clock is ahead by more than the time before its first event."""
     traces = job(tmp_path, [[0, 1]], [0, 5_000])
     fitted = traces.with_clock("fitted")
     assert fitted.start_ns == 0
     assert traces[0].start_ns == 0
-    # All moved together: rank 0 by as much as the origin.
+    # All ranks are shifted, rank 0 by the offset of the origin.
     assert fitted[0].start_ns == clock_fit(traces).origin_offset_ns > 0
     assert collectives(traces, clock="fitted").equals(collectives(fitted))
     assert collectives(fitted, clock="host").equals(collectives(traces))

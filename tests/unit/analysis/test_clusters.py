@@ -1,4 +1,4 @@
-"""Clusters of ranks: of given features, compared with brute force, and of jobs of known truth."""
+"""Clusters of ranks, compared with brute force for given features and with the truth of jobs."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ USUAL = {
 
 
 def features(*ranks, error=0, lost=None, kernels=None):
-    """Features of ranks, each given by what differs from the usual."""
+    """Return features of ranks, each given by its differences from the default."""
     times = np.array([[{**USUAL, **rank}.get(name, 0.0) for name in TIMES] for rank in ranks])
     count = len(ranks)
     return RankFeatures(
@@ -40,7 +40,7 @@ def found(given, *, stage=None, tolerance=0.05, most=16):
 def test_alike_within_the_tolerance():
     clusters = found(features({}, {"compute_ns": 649.0}, {"compute_ns": 651.0}))
     assert clusters.cluster.tolist() == [0, 0, 0]
-    # The second is like both of the others, which are not like each other.
+    # The second rank is similar to both others, which differ from each other.
     assert clusters.representative.tolist() == [1, 1, 1]
     np.testing.assert_allclose(clusters.distance, [49 / 50, 0, 2 / 50])
     assert clusters.why == ["", "", ""]
@@ -86,7 +86,7 @@ def test_scatter_and_what_may_be_waiting_tell_no_ranks_apart():
     inputs = features({}, {}, {"idle_ns": 190.0}, error=40.0)
     assert not found(inputs).is_outlier.any()
     assert found(features({}, {}, {"idle_ns": 190.0}, error=10.0)).is_outlier[2]
-    # 200 ns may or may not be waiting, as the other rank's file is missing.
+    # The file of the other rank is missing, so the 200 ns may or may not be waiting time.
     unknown = {"exposed_wait_ns": 0.0, "unmatched_exposed_ns": 200.0}
     assert found(features({}, {}, unknown)).why == ["", "", ""]
     assert found(features({}, {}, {"exposed_wait_ns": 0.0})).is_outlier[2]
@@ -97,7 +97,7 @@ def test_too_many_clusters_widen_the_tolerance():
     assert found(features(*different)).cluster.max() == 8
     few = found(features(*different), most=3)
     assert few.cluster.max() <= 2
-    # Nine ranks, 6 % of a step apart each: three consecutive ones are within a step of 6 %.
+    # Nine ranks, 6 % of a step apart: any three consecutive ranks form a cluster.
     assert few.tolerance == pytest.approx(0.05 * 1.5)
     assert (few.distance <= 1).all()
 

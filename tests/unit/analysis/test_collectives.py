@@ -1,4 +1,4 @@
-"""Collectives over ranks, communication by stream and group, and process groups."""
+"""Collectives across ranks, communication by stream and by group, and process groups."""
 
 import json
 
@@ -23,12 +23,12 @@ PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 
 
 def one(start, end, **args):
-    """A collective from `start` to `end` µs."""
+    """Return a collective from `start` to `end` in µs."""
     return collective(start * US, end * US, **args)
 
 
 def members(frame):
-    """Return the (rank, arrival in µs) of each collective."""
+    """Return (rank, arrival in µs) for each collective."""
     return [
         sorted(zip(part["rank"], part.arrival_ns // US, strict=True))
         for _, part in frame.groupby("collective")
@@ -36,7 +36,7 @@ def members(frame):
 
 
 def write(folder, world, ranks):
-    """Write files of ranks, {rank: (pg_config, events)}."""
+    """Write the files of ranks given as {rank: (pg_config, events)}."""
     paths = {}
     for rank, (config, events) in ranks.items():
         path = folder / f"rank-{rank}.json"
@@ -144,7 +144,7 @@ def test_bandwidths_are_those_of_nccl_tests(tmp_path, name, elements, out_elemen
             [[(0, 10), (1, 15)], [(0, 12), (1, 11)]],
             ["a", "b"],
         ),
-        (  # Ranks may have different names for one group.
+        (  # ranks may name the same group differently
             [
                 [one(10, 20, group="3"), one(30, 40, group="8")],
                 [one(11, 20, group="5"), one(31, 40, group="6")],
@@ -161,7 +161,7 @@ def test_groups_are_told_apart(tmp_path, ranks, expected, names):
 
 
 def test_long_lists_of_ranks_are_cut_short_and_completed_by_the_header(tmp_path):
-    """PyTorch writes 30 ranks of a group; not every file has a header with all of them."""
+    """PyTorch lists only 30 ranks of a group, and not every header lists all of them."""
     cut = {"Process Group Ranks": str(list(range(30)))[:-1] + ", ...]", "Group size": 40}
     config = [{"pg_name": "0", "ranks": list(range(40))}]
     ranks = {}
@@ -189,7 +189,7 @@ def test_runs_that_are_loaded_together_do_not_meet(tmp_path):
 
 
 def test_sequence_numbers_decide(tmp_path):
-    # In order, rank 0's first would meet rank 1's first, which is another one.
+    # Matched by order, the first collectives of ranks 0 and 1 would be paired, but they differ.
     traces = load(
         tmp_path,
         [one(k * 100, k * 100 + 50, seq=k) for k in (1, 2, 4)],
@@ -204,7 +204,7 @@ def test_sequence_numbers_decide(tmp_path):
 
 @pytest.mark.parametrize("skew", [0, 3_000, -250_000])
 def test_without_numbers_what_one_rank_did_not_record_shows_in_the_ends(tmp_path, skew):
-    """All contents are equal, and intervals differ: only the right place makes ends agree."""
+    """All collectives are equal but their intervals differ: ends agree in one position only."""
     ends = [1000, 1900, 3500, 4100, 6000, 7300, 8100]
     first = [one(end - 200, end) for end in ends]
     second = [one(end - 150 + skew, end + skew) for end in ends[2:]]
@@ -230,7 +230,7 @@ def test_without_numbers_sizes_decide_before_times(tmp_path):
 
 
 def test_without_numbers_and_with_gaps_times_decide(tmp_path):
-    """Sampled traces lack events in between."""
+    """Sampled traces lack some events."""
     ends = [1_000, 9_000, 20_000, 26_000, 43_000, 60_000, 71_000, 95_000]
 
     def some(chosen, early):
@@ -246,7 +246,7 @@ def test_without_numbers_and_with_gaps_times_decide(tmp_path):
     assert frame.group.tolist() == ["stream 20"] * 6
     assert frame.size_bytes.tolist() == [-1] * 6
     assert frame.algbw_gb_s.isna().all()
-    # Collectives that have nothing in common are not matched.
+    # Collectives without anything in common are not matched.
     ranks = [(0, 2_100, 7_900, 30_000), (900, 5_000, 13_500, 19_700)]
     ranks = [[nccl(start * US, (start + 10) * US) for start in starts] for starts in ranks]
     frame = collectives(load(tmp_path, *ranks))
@@ -256,7 +256,7 @@ def test_without_numbers_and_with_gaps_times_decide(tmp_path):
 
 
 def tensor_parallel(pace, late):
-    """Two steps of a rank, in µs: six all-reduces of its pair, `pace` apart, and one of all."""
+    """Return two steps: six all-reduces of a pair, `pace` µs apart, and one of all ranks."""
     return [
         nccl((step + k * pace + late) * US, (step + k * pace + 100) * US)
         for step in (0, 20_000)
@@ -264,7 +264,7 @@ def tensor_parallel(pace, late):
     ] + [nccl((step + 15_000) * US, (step + 15_200) * US, stream=24) for step in (0, 20_000)]
 
 
-#: Ranks 2 and 3 are slower; in each pair the second arrives 10 µs later.
+#: Ranks 2 and 3 are slower; the second rank of each pair arrives 10 µs later.
 PAIRS = [tensor_parallel(pace, late) for pace in (1_000, 1_600) for late in (0, 10)]
 
 
@@ -292,10 +292,10 @@ def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path)
     assert by_stream.collective.nunique().to_dict() == {"stream 20": 12, "stream 24": 2}
     assert set(frame[frame.group == "stream 20"]["rank"]) == {0, 1}
     assert frame.transfer_ns.min() == 90_000
-    # Those of ranks 2 and 3.
+    # The events of ranks 2 and 3.
     assert frame.attrs["matched"]["unmatched"] == 24
     assert "24 events have no match on another rank" in frame.attrs["note"]
-    # A single one of twenty does not make the others wrong.
+    # One mismatch in twenty does not invalidate the others.
     ends = [k * 1_000 + k * k * 10 for k in range(20)]
     first, second = (
         [nccl((end - 50) * US, end * US) for end in own]
@@ -307,7 +307,7 @@ def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path)
 
 
 def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path):
-    # Each clock is five steps later; a shift by five steps would make clocks agree.
+    # Clocks of ranks are five steps apart; a shift by five steps would make them agree.
     def rank(number):
         ends = [step * 10_000 + number * 50_000 for step in range(8)]
         return [nccl((end - 100) * US, end * US) for end in ends]
@@ -325,7 +325,7 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
     )
 
     def pairs(count):
-        # Ends differ by up to 200 µs, clocks by 3 ms, and the second rank recorded later.
+        # Ends differ by up to 200 µs and clocks by 3 ms; the second rank started recording later.
         rng = np.random.default_rng(count)
         end_ns = np.cumsum(rng.integers(500_000, 1_500_000, count))
         other_ns = (end_ns + rng.integers(-100_000, 100_000, count) + 3_000_000)[37:]
@@ -336,13 +336,13 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
         return sum(compared)
 
     few, many = pairs(20_000), pairs(40_000)
-    # All shifts with all pairs would be 300 million, then four times as many.
+    # All pairs for all shifts would be 300 million, then four times as many.
     assert few < 20_000 * 64 * 8
     assert many / few < 2.5
 
 
 def test_one_content_decides_among_many_that_are_equal():
-    # The only different collective is third last, and the clocks agree a place further on.
+    # Only the third collective from the end differs; by time, ranks agree one position further on.
     content = np.zeros(5_000, dtype=np.int64)
     content[-3] = 1
     end_ns = np.arange(5_000) * 1_000_000
@@ -372,7 +372,7 @@ def test_a_generic_kernel_is_called_as_the_range_around_it(tmp_path):
 
     def rank(start):
         return [
-            # The nearest range counts; a kernel without one keeps its name.
+            # The nearest range is used; a kernel without a range keeps its name.
             event("cpu_op", "c10d::allreduce_", 0, 9 * US, pid=10),
             event("user_annotation", "nccl:all_reduce", 0, 8 * US, pid=10),
             call(1 * US, 2 * US, launch=5),
@@ -389,7 +389,7 @@ def test_a_generic_kernel_is_called_as_the_range_around_it(tmp_path):
 
 
 def test_sends_meet_their_receives(tmp_path):
-    """PyTorch states only the other side; each pair and direction is counted separately."""
+    """PyTorch records only the peer; each pair and direction is numbered separately."""
 
     def side(start, end, name, other):
         key = "Dst Rank" if name == "send" else "Src Rank"
@@ -406,7 +406,7 @@ def test_sends_meet_their_receives(tmp_path):
     assert frame.operation.tolist() == ["send_recv"] * 6
     assert frame.attrs["matched"]["matched"] == 3
     assert frame.attrs["matched"]["partly_matched"] == 0
-    # The receiver of a send is not guessed.
+    # The receiver of a send is never guessed.
     alone = [one(10, 20, ranks=(0, 1, 2, 3), name="send", seq=1)]
     frame = collectives(load(tmp_path, *[alone] * 4))
     assert len(frame) == 0
@@ -416,7 +416,7 @@ def test_sends_meet_their_receives(tmp_path):
 def test_coming_at_once_and_groups_that_lack_a_rank(tmp_path):
     frame = collectives(load(tmp_path, *[[one(10, 20, ranks=(0, 1, 2), seq=1)]] * 2))
     assert frame.attrs["matched"]["partly_matched"] == 1
-    # Nobody is last alone.
+    # The last ranks arrive together.
     columns = ["last_rank", "wait_ns", "ranks", "group_size"]
     assert frame[columns].to_numpy().tolist() == [[-1, 0, 2, 3]] * 2
     assert "files of 1 of 3 ranks are missing" in frame.attrs["note"]
@@ -490,7 +490,7 @@ def test_time_of_each_stream(job, tmp_path):
     assert frame["overlap_share"].tolist() == pytest.approx([100 / 180, 0.2, 0])
     assert frame["max_ns"].tolist() == [100, 50, 10]
     assert frame.attrs["matched"] == {"compute": 3, "communication": 5}
-    # A kernel without length has no share.
+    # A kernel of zero duration has no share.
     frame = communication_by_stream(load(tmp_path, [nccl(5, 5)]))
     assert frame[["count", "communication_ns"]].to_numpy().tolist() == [[1, 0]]
     assert np.isnan(frame["overlap_share"][0])
@@ -503,7 +503,7 @@ def test_time_and_bytes_of_each_group(job, tmp_path):
         "in_bytes", "out_bytes",
     ]  # fmt: skip
     assert frame[columns].to_numpy().tolist() == [
-        # 50 to 160 on both streams; 40 bytes and 16, 40 and 32
+        # 50 to 160 on two streams; 40 and 16 bytes in, 40 and 32 out
         [0, "0", "[0, 1]", 2, 110, 60, 120, 56, 72],
         [0, "1", "[0, 2]", 1, 100, 50, 100, 24, 24],
         [0, "", "", 1, 10, 0, 10, -1, -1],
@@ -518,7 +518,7 @@ def test_time_and_bytes_of_each_group(job, tmp_path):
         ["0", "all_gather", 50, 32],
         ["", "", 10, -1],
     ]
-    # Times are clipped, and bytes are not.
+    # Times are clipped; bytes are not.
     frame = communication_by_group(job, window=(60, 110), ranks=[0])
     columns = ["count", "communication_ns", "overlapped_ns", "in_bytes"]
     assert frame[columns].to_numpy().tolist() == [[1, 50, 40, 40]]
@@ -661,7 +661,7 @@ def test_kernels_that_name_no_group_leave_it_open(tmp_path):
 @pytest.mark.parametrize("spacing_ns", [100_000, 475_000, 3_000_000])
 @pytest.mark.parametrize("lacking", [{0}, {11}, {18}, {5, 6, 20}, {0, 17, 18, 33, 35}])
 def test_events_that_a_file_lacks_in_between_shift_no_others(spacing_ns, lacking):
-    """Equal collectives; the clocks differ by half a second, and ends by up to 5 µs."""
+    """Equal collectives; clocks differ by half a second, ends by up to 5 µs."""
     rng = np.random.default_rng(3)
     end_ns = np.cumsum(spacing_ns + rng.integers(-spacing_ns // 9, spacing_ns // 9, 36))
     kept = [place for place in range(36) if place not in lacking]
@@ -675,7 +675,7 @@ def test_events_that_a_file_lacks_in_between_shift_no_others(spacing_ns, lacking
 @pytest.mark.parametrize("spacing_ns", [30_000, 60_000])
 @pytest.mark.parametrize("first", [0, 1])
 def test_late_ends_leave_equal_collectives_in_order(spacing_ns, first):
-    """One of ten ends is up to 300 µs late, so it is next to that of a later collective."""
+    """One in ten ends is up to 300 µs late, close to the end of a later collective."""
     rng = np.random.default_rng(0)
     end_ns, same = spacing_ns * np.arange(1, 241), np.zeros(240, dtype=np.int64)
     late_ns = np.where(rng.random(240) < 0.1, rng.integers(0, 300_000, 240), 0)
@@ -687,7 +687,7 @@ def test_late_ends_leave_equal_collectives_in_order(spacing_ns, first):
 def test_clocks_that_drift_leave_equal_collectives_in_order():
     end_ns = np.cumsum(np.random.default_rng(5).integers(50_000, 150_000, 20_000))
     same = np.zeros(20_000, dtype=np.int64)
-    # By 100 µs over 2 s, so that later ends are as near to the next collective.
+    # The drift adds 100 µs over 2 s, so later ends are equally close to the next collective.
     drifting = end_ns + end_ns // 20_000
     result = alignment.align_sequences(same, end_ns, same, drifting, sure=True)
     assert result.tolist() == list(range(20_000))
@@ -704,7 +704,7 @@ def test_clocks_that_drift_leave_equal_collectives_in_order():
 )
 @pytest.mark.parametrize("first", [1, 3])
 def test_uneven_intervals_count_more_than_clocks_that_differ(step_ns, jitter_ns, skew_ns, first):
-    """One file lacks the first of equal collectives; ends differ by up to 10 µs."""
+    """One file lacks the first of several equal collectives; ends differ by up to 10 µs."""
     rng = np.random.default_rng(first)
     end_ns = np.cumsum(step_ns + rng.integers(-jitter_ns, jitter_ns, 300))
     other_ns = end_ns[first:] + skew_ns + rng.integers(-5_000, 5_000, 300 - first)
@@ -724,7 +724,7 @@ def test_uneven_intervals_count_more_than_clocks_that_differ(step_ns, jitter_ns,
     ],
 )
 def test_one_pair_without_scatter_does_not_outweigh_clocks_that_agree(end_us, other_us, first):
-    """The ends of a collective differ by up to 0.4 ms, and those of others by 90 ms or more."""
+    """Ends of the same collective differ by up to 0.4 ms, those of different ones by 90 ms."""
     ends, others = (np.array(times, np.int64) * 1000 for times in (end_us, other_us))
     same = np.zeros(len(ends), dtype=np.int64)
     result = alignment.align_sequences(same, ends, same[first:], others, sure=True)
@@ -734,7 +734,7 @@ def test_one_pair_without_scatter_does_not_outweigh_clocks_that_agree(end_us, ot
 @pytest.mark.parametrize("drift_ppm", [100, -100, 60, 170])
 @pytest.mark.parametrize("named", [True, False])
 def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift_ppm, named):
-    """All-reduces every 100 µs for 1 s, while the second clock drifts by up to two of them."""
+    """All-reduces every 100 µs for 1 s; the second clock drifts by up to two intervals."""
     ranks = []
     for rank in range(2):
         scale = 1 + rank * drift_ppm * 1e-6
@@ -756,7 +756,7 @@ def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift
 def test_collectives_that_no_time_tells_apart_are_said_to_be_uncertain(
     tmp_path, skew_ns, jitter_ns, is_ambiguous
 ):
-    """One file lacks the first two of equal all-reduces; only uneven intervals tell which."""
+    """One file lacks the first two of equal all-reduces; only uneven intervals reveal which."""
     rng = np.random.default_rng(2)
     at = np.arange(300) * 100_000 + rng.integers(-jitter_ns, jitter_ns + 1, 300) + 20_000
     group = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]"}
@@ -775,7 +775,7 @@ def test_collectives_that_no_time_tells_apart_are_said_to_be_uncertain(
 
 
 def test_a_rank_whose_file_lacks_collectives_is_no_straggler(tmp_path):
-    """Rank 1 is late at all; files of the others lack some, without sequence numbers."""
+    """Rank 1 is always late; the other files lack some collectives and sequence numbers."""
     ranks = []
     for rank, lacking in enumerate(([5, 6], [], [11], [0, 20, 21, 22])):
         records = []

@@ -1,4 +1,4 @@
-"""Memory bandwidth, on cases that can be checked by hand."""
+"""Memory bandwidth in cases that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def series(frame, kind="Memcpy HtoD"):
 def job(tmp_path):
     rank = [
         rated(100, 200, 0.1), rated(150, 300, 0.2, stream=8), rated(300, 310, 0.7),
-        # 50 bytes in 25 ns; neither rate nor size; no duration: one digit of the times, 1 ns
+        # 50 bytes in 25 ns; no rate or size; no duration, so the resolution of 1 ns counts
         copy(400, 425, bytes=50), copy(500, 510), rated(600, 600, 3.0, bytes=12),
         kernel(700, 710, name="Memset (Device)", cat="gpu_memset", **{RATE: 5, "bytes": 50}),
         kernel(100, 900),

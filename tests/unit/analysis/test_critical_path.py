@@ -1,4 +1,4 @@
-"""Critical paths of small programs, by hand; times are ns."""
+"""Critical paths of small programs, found by hand; times are in ns."""
 
 import pandas as pd
 import pytest
@@ -60,7 +60,7 @@ def test_threads_and_a_kernel_on_an_idle_stream(tmp_path):
         (300, 100, STEP, OUTSIDE),
     ]
     assert result.attrs["length_ns"] == 150
-    # A kernel on an idle stream is bound by its launch.
+    # A kernel on an idle stream waits for its launch.
     result = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
     assert rows(result) == [
         (50, 50, STEP, OUTSIDE),
@@ -81,7 +81,7 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
         (235, 65, NCCL, COMM),
     ]
     assert result["stream"].tolist() == [-1, 7, 7, 7, 7]
-    # Unless the call took until the stream was idle, as the first launch of a module does.
+    # Not if the call lasted until the stream was idle, like the first launch of a module.
     result = path(
         tmp_path, step(90, 150), call(100, 110, 1), call(110, 400, 2),
         kernel(130, 230, launch=1), kernel(410, 500, launch=2, name="relu"),
@@ -95,9 +95,9 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
 
 @pytest.mark.parametrize("lasting", [5, 95])
 def test_a_host_that_never_waits_is_critical_however_busy_its_device_is(tmp_path, lasting):
-    """It takes 100 ns for each of ten launches, also while the kernel before runs for 95 of them.
+    """Each of ten launches takes 100 ns, 95 of them while the previous kernel runs.
 
-    The run takes as long, less 90 ns at its end, if the device is idle for most of it.
+    The run takes as long, minus 90 ns at its end, if the device is mostly idle.
     """
     events = [op(0, 1_000, "forward")]
     for k in range(10):
@@ -119,7 +119,7 @@ def sync(name, start, end, correlation, *, stream=-1, **args):
     [
         ("cudaDeviceSynchronize", sync("Context Sync", 120, 255, 9)),
         ("cudaStreamSynchronize", sync("Stream Sync", 120, 255, 9, stream=7)),
-        ("cudaStreamSynchronize", None),  # nothing recorded, but the call did block
+        ("cudaStreamSynchronize", None),  # nothing recorded, but the call blocked
         ("hipDeviceSynchronize", None),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compu
 def test_a_host_waits_for_the_work_that_ends_last_not_only_for_the_last_launch(
     tmp_path, end, waits, communication
 ):
-    """A short kernel of another stream is launched after the collective that the host awaits."""
+    """After the awaited collective, a short kernel is launched on another stream."""
     result = path(
         tmp_path, step(90, 2_500_000), op(95, 2_000_000, "wait"), call(100, 110, 1),
         call(200, 210, 2),
@@ -184,7 +184,7 @@ def test_a_host_waits_for_the_work_that_ends_last_not_only_for_the_last_launch(
     [(300, 1_950_000, True), (300, 1_800_000, False), (1_500_000, 1_950_000, False)],
 )
 def test_a_thread_waits_for_the_thread_that_launches_for_it(tmp_path, begin, end, waits):
-    # The first thread hands its work over. Others end too early, or fill too little of the pause.
+    # The first thread hands over its work. Other events end too early or fill too little time.
     result = path(
         tmp_path, step(90, 2_500_000), op(95, 2_000_000, "merge", tid=1),
         op(begin, end, "run", tid=2),
@@ -212,7 +212,7 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     assert by_cause(result) == {OUTSIDE: 10, LAUNCH: 200, MEMORY: 10}
     alone = path(tmp_path, step(90, 210), call(100, 200, name="cudaMemcpyAsync"))
     assert by_cause(alone) == {OUTSIDE: 20, CPU: 100}
-    # This call waits for no other work; the next one returns when its copy is done.
+    # This call does not wait for other work; the next one returns when its copy is done.
     result = path(
         tmp_path, step(90, 420), call(100, 110, 1), kernel(130, 250, launch=1),
         call(200, 300, 2, name="cudaMemcpyAsync"), copy(301, 306, launch=2, stream=9),
@@ -260,7 +260,7 @@ HELD_BACK = {OUTSIDE: 10_010, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, C
     ("options", "waits", "causes"),
     [
         ({}, 1, HELD_BACK),
-        # Without a call, or long after one, nothing is inferred.
+        # Nothing is inferred without a call, or long after one.
         ({"asked": False}, 0, {NEXT: 30_000}),
         ({"late": 30_000}, 0, {UNKNOWN: 60_000}),
     ],
@@ -427,7 +427,7 @@ def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
 
 @pytest.mark.parametrize(("begin", "end", "outside"), [(900, 1500, OUTSIDE), (300, 900, None)])
 def test_what_another_thread_does_at_the_end_is_not_nothing(tmp_path, begin, end, outside):
-    """A pool of threads works on after the last kernel, which it did not launch."""
+    """A thread pool keeps working after the last kernel, which it did not launch."""
     pool = op(begin, end, "ThreadPool", tid=2)
     result = path(tmp_path, call(0, 10, 1), kernel(20, 1000, launch=1), pool, annotation="")
     assert by_cause(result) == {LAUNCH: 20, COMPUTE: 980} | ({outside: 500} if outside else {})
@@ -453,7 +453,7 @@ def test_the_path_adds_up_and_is_a_selection(tmp_path):
     "name", ["cudaStreamSynchronize", "hipMemcpyWithStream", "cudaMemcpyAsync"]
 )
 def test_a_wait_for_work_that_is_not_in_the_file_is_no_work_of_the_host(tmp_path, name):
-    """The device runs nothing recorded for 5 ms before its first kernel, nor after it."""
+    """The device has no recorded work for 5 ms before its first kernel, or after it."""
     ms = 1_000_000
     result = path(
         tmp_path,
@@ -468,6 +468,6 @@ def test_a_wait_for_work_that_is_not_in_the_file_is_no_work_of_the_host(tmp_path
     causes = by_cause(result)
     assert causes["cpu_blocked"] >= 9 * ms
     assert CPU not in causes
-    # A wait while the device mostly works, and a short one, are as before.
+    # Short waits, and waits while the device mostly works, are unchanged.
     result = path(tmp_path, step(0, ms), call(0, 900_000, name=name))
     assert by_cause(result)[CPU] == 900_000

@@ -1,6 +1,6 @@
-"""Busy and idle device time by hand, and sums of a selection against pandas.
+"""Busy and idle device time calculated by hand, and sums of a selection compared with pandas.
 
-Property tests count instants in random jobs, windows included.
+Property tests count instants in random jobs, including windows.
 """
 
 import json
@@ -37,7 +37,7 @@ def test_every_instant_of_the_span_counts_once(job):
     frame = temporal_breakdown(job)
     first = frame.iloc[0].to_dict()
     assert {key: first[key] for key in first if key.endswith("_ns")} == {
-        "span_ns": 420,  # 100 to 520: neither waits nor annotations are work
+        "span_ns": 420,  # 100 to 520, without waits and annotations
         "idle_ns": 30 + 50,  # 260 to 290, 450 to 500
         "compute_ns": 100 + 150,
         "non_compute_ns": 60 + 10 + 20,  # 200 to 260, 290 to 300, 500 to 520

@@ -1,4 +1,4 @@
-"""Differences of operators and kernels, against cases counted by hand."""
+"""Differences in operators and kernels between two traces, counted by hand."""
 
 import pytest
 from support import recorded, small
@@ -8,7 +8,7 @@ from hta_widgets.analysis.operator_diff import diff_ops
 
 
 def event(name, ts, dur, category="cpu_op", **args):
-    """An event whose times are in microseconds."""
+    """Return an event with times in microseconds."""
     start, end = round(ts * 1000), round((ts + dur) * 1000)
     if "stream" in args:
         return small.event(category, name, start, end, pid=0, tid=args["stream"], **args)
@@ -16,7 +16,7 @@ def event(name, ts, dur, category="cpu_op", **args):
 
 
 def launched(name, ts, dur, correlation, stream=0, category="kernel"):
-    """A call at `ts`, and its kernel a microsecond later."""
+    """Return a call at `ts` and its kernel one microsecond later."""
     return [
         event("hipLaunchKernel", ts, 1, "cuda_runtime", correlation=correlation),
         event(name, ts + 1, dur, category, stream=stream, correlation=correlation),
@@ -95,7 +95,7 @@ def test_stream_0_belongs_to_the_device_and_to_its_step(before, after):
     host = diff_ops(before, after, device="cpu", before_steps=[2])
     assert rows(host)["aten::mm"] == (1, 1, 12_000, 7_500, "same")
     assert "gemm<float>" not in rows(host)
-    # Short names bring instances of a template together.
+    # Short names merge instances of a template.
     frame = diff_ops(before, after, device="gpu", short_names=True)
     assert rows(frame) == {"gemm": (2, 3, 17_000, 40_000, "changed")}
 

@@ -32,7 +32,7 @@ def square(name, start, end, **args):
     return op(name, start, end, [64, 64], [64, 64], **args)
 
 
-#: linear encloses mm, which launches a kernel of 1 µs.
+#: aten::linear encloses aten::mm, which launches a kernel of 1 µs.
 LINEAR = [
     square("aten::linear", 100, 200),
     square("aten::matmul", 110, 190),
@@ -108,12 +108,12 @@ def triton_experts(up_grid, down_grid, *, prefix="_", gate="_swiglu"):
 @pytest.mark.parametrize(
     ("tokens", "grids", "chosen", "columns"),
     [
-        (32, (1748, 912), 4, 5888),  # 38 = 32 + (128 - 32) // 16 tiles by 46 and 24
-        (2, (368, 192), 4, 5888),  # 8 pairs, fewer than the experts
+        (32, (1748, 912), 4, 5888),  # 38 = 32 + (128 - 32) // 16 tiles, times 46 and 24
+        (2, (368, 192), 4, 5888),  # 8 pairs, fewer than experts
         (32, (646, 912), 4, 2176),  # 17 tiles of columns
-        (31, (1748, 912), 0, 0),  # 128 to 143 pairs hold no multiple of 31 but 4 · 31 = 124
-        (4, (1748, 912), 0, 0),  # 32 to 35 experts for each token
-        (32, (1749, 912), 0, 0),  # not of 38 tiles
+        (31, (1748, 912), 0, 0),  # 128 to 143 contains no multiple of 31
+        (4, (1748, 912), 0, 0),  # 32 to 35 experts per token
+        (32, (1749, 912), 0, 0),  # not a multiple of 38 tiles
     ],
 )
 def test_experts_of_triton_follow_from_one_dimensional_grids(tokens, grids, chosen, columns):
@@ -133,7 +133,7 @@ def test_experts_of_triton_follow_from_one_dimensional_grids(tokens, grids, chos
 
 
 def test_attention_of_an_engine_follows_from_the_lengths_of_its_step(tmp_path):
-    """2 heads of 4 on one key head: 2 · 2 · pairs · 8 FLOPs; 9 and 7 pairs in two steps."""
+    """2 heads of 4 share a key head: 2 · 2 · pairs · 8 FLOPs; two steps of 9 and 7 pairs."""
     shapes = [[4, 2, 4], [4, 1, 4], [4, 1, 4], [4, 2, 4]]
     names = [
         "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk9sqsq2sqsk9)",
@@ -154,7 +154,7 @@ def test_attention_of_an_engine_follows_from_the_lengths_of_its_step(tmp_path):
     rows = shown(operator_efficiency(load(tmp_path, events), peaks=PEAKS))
     assert rows["count"].tolist() == [2, 1, 1]
     known = rows[rows["flops"].notna()].iloc[0]
-    assert (known["flops"], known["total_flops"]) == (32 * 8, 32 * 16)  # the mean, the sum
+    assert (known["flops"], known["total_flops"]) == (32 * 8, 32 * 16)  # mean and sum
     assert known["least_bytes"] == 2 * 2 * 4 * 2 * 4 + 8 * 2 * 4 * 2  # q, out; 8 keys and values
     assert known["certainty"] == "upper bound"
     assert set(rows.loc[rows["flops"].isna(), "reason"]) == {
@@ -201,7 +201,7 @@ def test_work_of_one_call_that_overlaps_counts_once_and_communication_is_seen(tm
     events = [*LINEAR, call(150, 155, 2), kernel(1_500, 2_500, launch=2, stream=8)]
     frame = operator_efficiency(load(tmp_path, [*events, nccl(2_200, 9_000)]), peaks=PEAKS)
     assert frame[["device_ns", "kernels", "overlapped_ns"]].to_numpy().tolist() == [
-        [6_800, 1, 0],  # the collective, which no operator launched
+        [6_800, 1, 0],  # the collective, not launched by an operator
         [1_500, 2, 300],
     ]
 
@@ -266,7 +266,7 @@ def test_mfu_of_a_step(tmp_path):
 
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_window_holds_work_of_operators_that_ran_before_it(tmp_path, numbered):
-    """The host is 1.3 µs ahead: half of the kernel is in the window, its operator is not."""
+    """The host is 1.3 µs ahead: half of the kernel is in the window, but not its operator."""
     step = event("user_annotation", "ProfilerStep#3", 50, 4_050, pid=10)
     job = load(tmp_path, [step] * numbered + LINEAR)
     row = step_efficiency(job, peaks=PEAKS, window=(1_500, 2_000)).iloc[0]
@@ -319,7 +319,7 @@ def test_an_added_device_comes_first_and_can_be_removed(tmp_path):
 def test_peaks_of_devices_follow_from_units_and_clocks(
     tmp_path, name, units, gib, device, clock_ghz
 ):
-    """FLOPs of a unit in a clock, in 16 bits: 2048 of an A100, 1024 of an A40, 512 of an L20."""
+    """16-bit FLOPs per unit and clock cycle: A100 2048, A40 1024, L20 512."""
     folder = write(tmp_path, LINEAR)
     path = folder / "rank-0.json"
     stated = {"id": 0, "name": name, "numSms": units, "totalGlobalMem": int(gib * (1 << 30))}
@@ -344,11 +344,11 @@ def test_the_note_names_unknown_devices_and_those_without_a_name(tmp_path):
 @pytest.mark.parametrize(
     ("name", "units", "gib", "device", "scaled"),
     [
-        # ROCm gives two devices one name.
+        # ROCm uses the same name for two devices.
         ("AMD Instinct MI250X/MI250", 104, 64.0, "MI210; MI250, one GCD", 1),
         ("AMD Instinct MI250X/MI250", 110, 64.0, "MI250X, one GCD", 1),
         ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", 60, 39.4, "H100 SXM", 60 / 132),
-        # Other devices than those whose name begins in the same way.
+        # Other devices whose names start like listed names.
         ("NVIDIA GeForce RTX 3090 Ti", 84, 23.7, "", 1),
         ("NVIDIA GeForce RTX 5090 D", 170, 31.8, "", 1),
         ("NVIDIA L40", 142, 44.5, "", 1),
@@ -399,9 +399,9 @@ def test_args_that_are_not_shapes_are_unknown(tmp_path, dims):
 @pytest.mark.parametrize(
     ("name", "dims", "values", "flops", "size"),
     [
-        # (2, 3, 5) by (2, 5, 4): 2 · 2 · 3 · 5 · 4 FLOPs, (30 + 40 + 24) elements of 2 bytes.
+        # (2, 3, 5) × (2, 5, 4): 2 · 2 · 3 · 5 · 4 FLOPs, (30 + 40 + 24) elements of 2 bytes.
         ("aten::bmm", [[2, 3, 5], [2, 5, 4]], [], 240, 188),
-        # A causal attention of 3 tokens has 6 pairs: 2 · 6 · (4 + 4), with 3 floats of logsumexp.
+        # Causal attention of 3 tokens: 6 pairs, so 2 · 6 · (4 + 4) FLOPs; 3 floats of logsumexp.
         (
             "aten::_scaled_dot_product_flash_attention",
             [[1, 1, 3, 4]] * 3 + [[]] * 4, ["", "", "", "0.", "True", "False", ""], 96, 108,
@@ -425,7 +425,7 @@ PAIRS = "Float4_e2m1fn_x2"
 @pytest.mark.parametrize(
     ("name", "dims", "types", "values", "flops", "size"),
     [
-        # 2 · 6 · 8 · 10, (48 + 80) elements of 2 bytes and 60 of the requested 4.
+        # 2 · 6 · 8 · 10 FLOPs, (48 + 80) elements of 2 bytes, 60 of the requested 4 bytes.
         ("aten::mm", [[6, 8], [8, 10], []], [BF16] * 2, ["", "", "6"], 960, 496),
         ("aten::mm", [[6, 8], [8, 10], [6, 10]], [BF16] * 3, [""] * 3, 960, 376),  # out=
         ("aten::addmm", [[10], [6, 8], [8, 10], [], [], []], ["float", BF16, BF16],
@@ -434,7 +434,7 @@ PAIRS = "Float4_e2m1fn_x2"
          ["", "", "", "0", "1"], 240, 376),  # beta = 0
         ("aten::addmv", [[6], [6, 8], [8], [], []], ["float"] * 3, ["", "", "", "1", "1"], 96, 272),
         ("aten::_int_mm", [[17, 8], [8, 16]], ["signed char"] * 2, ["", ""], 4352, 1352),
-        # Two values in each element, a scale of a byte for 16 of them; written in 2 bytes.
+        # Two values per element, a one-byte scale per 16 of them; the output has 2 bytes each.
         *(("aten::_scaled_mm", [[16, 16], [16, 64], [32], [128], [], [], [], []],
            [prefix + PAIRS] * 2 + [E4M3] * 2, [""] * 6 + ["15", "False"], 65_536, 3_488)
           for prefix in ("c10::", "")),
@@ -442,7 +442,7 @@ PAIRS = "Float4_e2m1fn_x2"
          [E4M3, E4M3, "TensorList", "", "", "TensorList"], [""] * 9 + ["15"], 65_536, 4_928),
         ("aten::_scaled_grouped_mm", [[96, 16], [3, 16, 32], [96], [3, 32], [3], [], [], []],
          [E4M3, E4M3, "float", "float", "int"], [""] * 7 + ["15"], 98_304, 9_996),
-        # Causal attention of 8 tokens has 36 pairs, in the arguments of 2.0, 2.4 and today.
+        # Causal attention of 8 tokens has 36 pairs, with the arguments of 2.0, 2.4 and today.
         ("aten::_scaled_dot_product_efficient_attention", [Q] * 3 + [[]] * 3, [BF16] * 3,
          ["", "", "", "False", "True", ""], 9_216, 4_096),
         ("aten::_scaled_dot_product_efficient_attention", [Q] * 3 + [[]] * 5, [BF16] * 3,
@@ -451,7 +451,7 @@ PAIRS = "Float4_e2m1fn_x2"
          ["", "", "", "0.", "True", "False", ""], 9_216, 4_224),
         ("aten::_efficient_attention_forward", [[1, 8, 4, 16]] * 3 + [[]] * 8, [BF16] * 3,
          [""] * 6 + ["8", "8", "0.", "2", "False"], 9_216, 4_096),
-        # A window of 2 earlier and 1 later tokens leaves 8 · 4 - 3 - 1 pairs.
+        # A window of 2 earlier tokens and 1 later token leaves 8 · 4 - 3 - 1 pairs.
         ("flash_attn::_flash_attn_forward", [[1, 8, 4, 16]] * 3 + [[]] * 5, [BF16] * 3,
          ["", "", "", "0.", "0.25", "False", "2", "1"], 2 * 4 * 28 * 32, 4_224),
         ("aten::_conv_depthwise2d", [[2, 6, 8, 8], [6, 1, 3, 3]] + [[]] * 5, ["float"] * 2,
@@ -459,7 +459,7 @@ PAIRS = "Float4_e2m1fn_x2"
         ("aten::miopen_convolution_transpose", [[2, 3, 9, 9], [3, 5, 3, 3]] + [[]] * 8,
          ["float"] * 2, ["", "", "", "[1, 1]", "[1, 1]", "[2, 2]", "[1, 1]", "1", "", ""],
          43_740, 15_444),
-        # 40 rows of 16 elements, added up to 8.
+        # 40 rows of 16 elements, summed into 8.
         ("aten::_embedding_bag", [[100, 16], [40], [8], [], [], [], [], [], []],
          ["float", "long int", "long int"], [""] * 7 + ["False", "-1"], 640, 3_456),
     ],
@@ -492,7 +492,7 @@ def test_what_is_not_listed_has_a_category_and_no_figure(name, category):
 
 
 def test_experts_are_an_estimate_of_their_weights():
-    """4 tokens of 8 elements go to 2 of 3 experts each: 8 rows, each 2 · 8 · (10 + 5) FLOPs."""
+    """4 tokens of 8 elements, 2 of 3 experts each: 8 rows of 2 · 8 · (10 + 5) FLOPs."""
     dims = [[4, 8], [3, 10, 8], [3, 8, 5], [4, 2], [4, 2]]
     call = OperatorCall("vllm::outplace_fused_experts", dims, [BF16] * 4 + ["int"])
     work = call_work(call)

@@ -1,4 +1,4 @@
-"""Operators of replayed graphs, from a capture written by hand."""
+"""Operators of replayed graphs, from a hand-written capture."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def module(name, start, end):
     return event("python_function", f"nn.Module: {name}", start, end, pid=10)
 
 
-#: An eager mm, then the capture of a module with two mm, a copy, and a call that launches nothing.
+#: An eager mm, then the capture of a module with two mm, a copy, and a call without a launch.
 CAPTURE = [
     mm(10, 40), launch(20, 1, "gemm"), kernel(50, 60, launch=1),
     call(90, 95, name="hipStreamBeginCapture"),
@@ -83,7 +83,7 @@ def test_replayed_kernels_have_the_operators_of_the_capture(traces):
 
 
 def test_replayed_attention_has_the_lengths_of_the_step_that_launched_the_graph(tmp_path):
-    """SGLang's numbered operator: 8 pairs, then none stated, with 2 heads of 4."""
+    """SGLang's numbered operator: 8 pairs, then an unknown number, with 2 heads of 4."""
     dims = [[4, 2, 4], [64], [4, 2, 4], [9, 1, 1, 4], [9, 1, 1, 4]]
     name = "sglang_profiler::attention_paged_attention_ragged_100"
     attention = event("cpu_op", name, 120, 190, pid=10)

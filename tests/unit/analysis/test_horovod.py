@@ -1,4 +1,4 @@
-"""Who is ready last in Horovod's negotiations, by hand."""
+"""The last ready ranks in Horovod's negotiations, found by hand."""
 
 import json
 
@@ -10,7 +10,7 @@ from hta_widgets.panels.headline import headline
 
 
 def tensor(pid, ready_us, *, operation="ALLREDUCE", end=True):
-    """The negotiation of a tensor; `ready_us` are pairs of ranks and times in µs."""
+    """Return the negotiation of a tensor; `ready_us` holds pairs of rank and time in µs."""
     first, last = ready_us[0][1], max(time for _, time in ready_us)
     yield {"ph": "B", "name": f"NEGOTIATE_{operation}", "ts": first, "pid": pid}
     for rank, time in ready_us:
@@ -36,7 +36,7 @@ def rows(frame):
 
 
 def test_the_case(shared):
-    """Six tensors; ranks 0 to 3 are ready at 0, 10, 20 and 3000 µs, two tensors at a time."""
+    """Six tensors, two at a time; ranks 0 to 3 are ready at 0, 10, 20 and 3000 µs."""
     traces = hw.load(shared / "cases/horovod/timeline.json", cache=False)
     assert rows(analysis.horovod_readiness(traces)) == [
         (0, 6, 0.0, 18_000_000, 0, 0),
@@ -51,9 +51,9 @@ def test_the_case(shared):
 
 def test_ties_alone_and_repeated_marks(write):
     traces = write(
-        tensor(1, [(10, 5), (2, 9), (10, 9)]),  # ready again: the first time counts
+        tensor(1, [(10, 5), (2, 9), (10, 9)]),  # ready twice: the first time counts
         tensor(2, [(2, 20), (10, 24)], operation="ALLGATHER"),
-        tensor(1, [(2, 30), (10, 30)]),  # no rank is last
+        tensor(1, [(2, 30), (10, 30)]),  # tied, so no rank is last
         tensor(2, [(2, 50)]),  # no other rank
     )
     assert rows(analysis.horovod_readiness(traces)) == [

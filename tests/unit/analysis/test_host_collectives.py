@@ -1,4 +1,4 @@
-"""Collectives of Gloo on hosts, matched across ranks, by hand."""
+"""Gloo collectives on hosts, matched across ranks by hand."""
 
 import pytest
 from support.small import event, load, nccl
@@ -20,7 +20,7 @@ def host(category, name, start, end, *, thread=1, **args):
 
 
 def gloo(start, end, *, thread=1, **args):
-    """A range of Gloo, after the record of its args if there are any."""
+    """Return a Gloo range, preceded by the record of its args if there are any."""
     args |= {"Collective name": "allreduce", "dtype": "Float"} if args else {}
     record = host("cpu_op", "record_param_comms", start - 1, start, thread=thread, **args)
     call = host("user_annotation", "gloo:all_reduce", start, end, thread=thread)
@@ -38,7 +38,7 @@ def in_group(name, ranks, elements=250):
 
 
 def test_calls_are_matched_by_group(tmp_path):
-    """Ranks 0 and 1 share group a, all three share group b, whose calls are on another thread."""
+    """Ranks 0 and 1 form group a; all three form group b, which is used on another thread."""
     pair, every = in_group("a", [0, 1]), in_group("b", [0, 1, 2], 500)
     traces = load(
         tmp_path,
@@ -61,7 +61,7 @@ def test_calls_without_args_are_of_the_only_group(tmp_path):
 
 
 def test_sizes_by_the_shapes_of_inputs(tmp_path):
-    """4 bytes × 250 elements in 10 µs, which an all-reduce of 2 ranks moves over the bus."""
+    """4 bytes × 250 elements in 10 µs; for 2 ranks, the bus moves as much."""
     shapes = {
         "Input Dims": [[5, 50], [], [[2, 3]]],
         "Input type": ["float", "Scalar", "TensorList"],
@@ -83,7 +83,7 @@ def test_calls_beside_nccl_are_not_matched(tmp_path):
 
 
 def test_a_late_caller_is_a_straggler(tmp_path):
-    """Rank 1 calls 2 ms after rank 0, five times in 50 ms: rank 0 loses 20 % of its time."""
+    """Rank 1 is 2 ms late, five times in 50 ms, so rank 0 loses 20 % of its time."""
     traces = load(
         tmp_path,
         *(
@@ -111,7 +111,7 @@ def test_a_late_caller_is_a_straggler(tmp_path):
 
 
 def steps_with_calls(ends_us, numbers):
-    """Steps of 20 ms; the second half of each is a call."""
+    """Return steps of 20 ms; the second half of each is a call."""
     return [
         record
         for number, end in zip(numbers, ends_us, strict=True)
@@ -124,9 +124,9 @@ def steps_with_calls(ends_us, numbers):
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_ends_that_scatter_do_not_pair_different_steps(tmp_path, missing):
-    """Ends of equal steps differ by -7 to 5 ms, those of adjacent steps by 28 to 32 ms.
+    """Ends of the same step differ by -7 to 5 ms, those of adjacent steps by 28 to 32 ms.
 
-    Rank 1 has all steps of rank 0, or lacks the first.
+    Rank 1 has the same steps as rank 0, or lacks the first one.
     """
     ends_us = [30_000, 58_000, 94_000, 121_000, 156_000, 185_000, 219_000]
     other_us = [28_000, 61_500, 86_500, 126_000, 149_000, 187_500, 213_500]
@@ -142,7 +142,7 @@ def test_ends_that_scatter_do_not_pair_different_steps(tmp_path, missing):
 
 @pytest.mark.parametrize("kernels", [[], [event("kernel", "gemm", 1 * US, 2 * US, tid=7)]])
 def test_calls_without_partners_lie_in_their_steps(tmp_path, kernels):
-    """Rank 1 lacks the last two of four steps; a device may have no work, or only early work."""
+    """Rank 1 lacks the last two of four steps; a device may have no or only early work."""
     ends_us = [30_000, 60_000, 90_000, 120_000]
     traces = load(
         tmp_path,

@@ -1,4 +1,4 @@
-"""Gaps on streams and on whole devices, on cases that can be checked by hand."""
+"""Gaps on streams and on whole devices, in cases that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hta_widgets.analysis import (
 
 
 def cells(frame, value):
-    """{(stream, category): value} of what is not zero."""
+    """Return the nonzero values as {(stream, category): value}."""
     rows = zip(frame["stream"], frame["idle_category"], frame[value], strict=True)
     return {(stream, category): number for stream, category, number in rows if number}
 
@@ -25,15 +25,15 @@ def streams(tmp_path):
         # Launched at 950, after the gap began at 900: the host was late.
         kernel(100, 900, launch=1), call(50, 60, 1),
         kernel(2000, 2100, launch=2), call(950, 960, 2),
-        # Launched before the gap began, which is short: 29,999 ns.
+        # Launched before the gap began. The gap is short: 29,999 ns.
         kernel(32_099, 32_200, launch=3), call(970, 980, 3),
-        # As before, but 30,000 ns are not short.
+        # As before, but 30,000 ns is not short.
         kernel(62_200, 62_300, launch=4), call(990, 1000, 4),
-        # Launched at the very end of the one before: not late.
+        # Launched just when the previous kernel ended: not late.
         kernel(62_400, 62_500, launch=5), call(62_300, 62_350, 5),
-        # No launch in the file: by length alone.
+        # Without launches in the file, only the length counts.
         kernel(62_501, 62_600), copy(200_000, 200_100),
-        # Another stream, on which kernels overlap: a short one ends inside of a long one.
+        # Another stream with overlapping kernels: a short one ends inside a long one.
         nccl(0, 1000, launch=6), call(1, 2, 6), nccl(500, 600, launch=7), call(3, 4, 7),
         nccl(1100, 1200, launch=8), call(700, 705, 8),
         event("cuda_sync", "Stream Wait Event", 63_000, 199_000, tid=7, stream=7),
@@ -49,7 +49,7 @@ def test_each_gap_goes_to_one_category(streams):
         (7, "other"): 30_000 + 137_400,
         (20, "kernel_wait"): 0 + 100,
     }
-    # The overlapping pair is counted, with no gap between; 1100 follows 1000, not 600.
+    # The overlapping pair counts, without a gap in between; 1100 follows 1000, not 600.
     assert cells(frame, "gaps") == {
         (7, "host_wait"): 1, (7, "kernel_wait"): 3, (7, "other"): 2, (20, "kernel_wait"): 2,
     }  # fmt: skip
@@ -92,7 +92,7 @@ def test_statistics_of_gaps(streams):
 
 
 def causes(traces, **options):
-    """{category: ns} of what is not zero."""
+    """Return the nonzero times as {category: ns}."""
     idle = device_idle_breakdown(traces, **options).set_index("idle_category")["idle_ns"]
     return idle[idle > 0].to_dict()
 
@@ -101,26 +101,26 @@ def causes(traces, **options):
 def device(tmp_path):
     rank = [
         kernel(1000, 2000, launch=1), call(900, 950, 1),
-        # 2000 - 10,000: the host waits for the device until 2300, loads data until 3500, is inside
-        # an operator until 4300, inside a Python function until 4800, does nothing recorded until
-        # 5000, launches until 6000, and the kernel starts at 10,000.
+        # 2000 - 10,000: the host waits for the device until 2300, loads data until 3500, is in an
+        # operator until 4300, in a Python function until 4800, unrecorded until 5000, and in the
+        # launch until 6000. The kernel starts at 10,000.
         call(1200, 2300, name="cudaStreamSynchronize"),
         event("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 1100, 3500, pid=10),
         event("cpu_op", "aten::stack", 2500, 4300, pid=10),
         event("python_function", "dataloader_test/train.py(3): step", 1000, 4800, pid=10),
         kernel(10_000, 11_000, launch=2), call(5000, 6000, 2),
-        # 11,000 - 11,500: launched long ago.
+        # 11,000 - 11,500: launched long before.
         kernel(11_500, 20_000, launch=3, stream=8), call(6100, 6200, 3),
-        # While stream 8 works, stream 7's gap is not the device's.
+        # While stream 8 works, the gap on stream 7 is not a gap of the device.
         kernel(15_000, 15_100, launch=4), call(14_000, 14_010, 4),
-        # 20,000 - 60,000: launched long before, but not started.
+        # 20,000 - 60,000: launched long before but not started.
         copy(60_000, 60_100, launch=5), call(6300, 6400, 5),
-        # 60,100 - 60,150: the call began before the gap and ended within.
+        # 60,100 - 60,150: the call began before the gap and ended in it.
         kernel(60_150, 60_200, launch=6), call(60_000, 60_130, 6),
-        # 60,200 - 60,900: no launch. Another thread waits all the time; it launches nothing.
+        # 60,200 - 60,900: no launch. Another thread waits all the time but launches nothing.
         kernel(60_900, 61_000),
         call(0, 61_000, name="cudaDeviceSynchronize", tid=2),
-        # 61,000 - 62,000: two start at once; stream 8's was launched first.
+        # 61,000 - 62,000: two kernels start together; the one on stream 8 was launched first.
         kernel(62_000, 62_100, launch=7), call(61_900, 61_910, 7),
         kernel(62_000, 62_050, launch=8, stream=8), call(61_400, 61_450, 8),
         event("cuda_sync", "Event Sync", 20_000, 60_000, tid=7, stream=7),
@@ -179,7 +179,7 @@ def test_thresholds_of_device_gaps_and_the_longest_of_them(device):
 
 
 def test_causes_need_no_selected_launches(device):
-    # 20,000 to 62,000, launched at 61,400; a call of 130 from 60,000 on launches other work.
+    # 20,000 to 62,000, launched at 61,400; from 60,000 on, a call of 130 ns launches other work.
     assert causes(device, selection=device.select("stream == 8")) == {
         "host_operator": 130, "host_nothing": 41_270, "launch_call": 50, "launch_latency": 550,
     }  # fmt: skip
@@ -188,11 +188,11 @@ def test_causes_need_no_selected_launches(device):
 def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),
-        # Both are queued before their gaps; only the first is behind the wait.
+        # Both kernels are queued before their gaps; only the first comes after the wait.
         call(100, 110, name="cudaStreamWaitEvent"),
         kernel(50_000, 51_000, launch=2, stream=20), call(200, 210, 2),
         kernel(151_000, 152_000, launch=3), call(220, 230, 3),
-        # Another thread's wait has no effect.
+        # A wait on another thread has no effect.
         call(240, 250, name="cudaStreamWaitEvent", tid=3),
         kernel(192_000, 193_000, launch=4), call(260, 270, 4),
     ]  # fmt: skip
@@ -207,7 +207,7 @@ def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path, name):
         kernel(0, 1000, launch=1), call(-200, -190, 1),
         call(1100, 1200, name=name), call(2000, 2100, 2),
         kernel(5_002_100, 5_003_000, launch=2),
-        # Within the device's own latency, a launch behind a wait is only a launch.
+        # Within the device latency, a launch after a wait is an ordinary launch.
         call(5_003_100, 5_003_200, name=name), call(5_004_000, 5_004_100, 3),
         kernel(5_010_000, 5_011_000, launch=3),
     ]  # fmt: skip
@@ -262,7 +262,7 @@ def test_memory_calls_of_another_thread_precede_python(tmp_path):
 
 @pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaMemcpyAsync"])
 def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file(tmp_path, name):
-    """A copy to pageable memory returns when it is done, although its name suggests otherwise."""
+    """Copies to pageable memory return when they are done, despite their name."""
 
     def rank(end, *more):
         return [
@@ -292,14 +292,14 @@ def test_a_wait_before_the_next_launch_is_for_work_outside_of_the_file(tmp_path,
             call(end + 50, end + 60, 2), kernel(end + 100, end + 200, launch=2),
         ]  # fmt: skip
 
-    # 500 ms; the device works for 0.5 us of them.
+    # 500 ms; the device works for 0.5 us.
     blocked = load(tmp_path, rank(500_000_000))
     after = {"host_nothing": 50, "launch_call": 10, "launch_latency": 40}
     assert causes(blocked) == {"unrecorded": 499_999_000, **after}
     assert temporal_breakdown(blocked)["unrecorded_ns"].tolist() == [499_999_000]
     cut = temporal_breakdown(blocked, window=(100_000_000, 101_000_000))
     assert cut["unrecorded_ns"].tolist() == [1_000_000]
-    # A host that is woken late, and calls that each return at once, wait for recorded work.
+    # Hosts that wake up late, or whose calls all return quickly, wait for recorded work.
     assert causes(load(tmp_path, rank(1_001_000))) == {"sync_wait": 1_000_000, **after}
     many = [call(k, k + 900_000, name=name) for k in range(2_000_000, 9_000_000, 1_000_000)]
     assert causes(load(tmp_path, rank(10_000_000)[:2] + many + rank(10_000_000)[3:])) == {
@@ -333,7 +333,7 @@ def test_a_host_of_several_devices_may_wait_for_another_one(tmp_path):
     traces = load(tmp_path, rank)
     assert len(traces) == 2
     assert causes(traces, ranks=[0])["sync_wait"] == 8_999_000
-    # With a thread for each device, the waiting one has nothing on the other device.
+    # If each device has its own thread, the waiting thread has no work on the other device.
     rank[2]["tid"] = 2
     assert causes(load(tmp_path, rank), ranks=[0])["unrecorded"] == 8_999_000
 
@@ -354,7 +354,7 @@ def test_a_gap_within_a_graph_is_not_in_the_file(tmp_path):
 def test_a_graph_launch_that_blocks_waits_for_an_earlier_graph(
     tmp_path, name, blocked_ms, nodes, cause
 ):
-    """Of each graph only the first nodes are in the file; it launches 120 nodes in 2 ms."""
+    """Only the first nodes of each graph are in the file; it launches 120 nodes in 2 ms."""
     blocked_ns = round(blocked_ms * 1_000_000)
     starts = 1_000, 2_000_000 + blocked_ns
     rank = [call(0, 500, 1, name=name), call(2_000_000, starts[1] - 100, 2, name=name)]
@@ -377,12 +377,12 @@ def test_the_first_launch_of_a_graph_may_load_it(tmp_path):
 
 
 def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(tmp_path):
-    # A backward pass begins on a thread of its own, while the main thread loads data.
+    # A backward pass begins on another thread while the main thread loads data.
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),
         event("user_annotation", "enumerate(DataLoader)", 2000, 5000, pid=10, tid=1),
         event("cpu_op", "autograd::engine", 4000, 7000, pid=10, tid=2),
-        # This thread launches nothing.
+        # This thread does not launch work.
         event("cpu_op", "pin_memory", 0, 9000, pid=10, tid=3),
         kernel(8000, 9000, launch=2), call(7500, 7600, 2, tid=2),
     ]  # fmt: skip

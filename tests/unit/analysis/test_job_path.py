@@ -1,4 +1,4 @@
-"""Critical paths across ranks, on cases that can be followed by hand."""
+"""Critical paths across ranks, in cases that can be followed by hand."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def job(tmp_path):
     both = [step(100, 1000), call(100, 120, 1), call(130, 140, 2), call(150, 160, 3)]
     first = [
         *both, kernel(200, 300, launch=1), nccl(300, 700, stream=7, launch=2, **group),
-        # The rank that ends last: its last kernel is the longer one.
+        # The rank that ends last, because its last kernel is longer.
         kernel(700, 1100, name="softmax", launch=3),
     ]  # fmt: skip
     second = [
@@ -56,7 +56,7 @@ def job(tmp_path):
 def test_the_path_changes_over_where_the_last_rank_arrives(job):
     frame = job_critical_path(job)
     assert path_rows(frame) == [
-        # The kernel is late from the start of the call.
+        # The delay of the kernel begins at the start of the call.
         (1, 100, 120, "gpu_kernel_launch_overhead", "launch"),
         (1, 220, 400, "gpu_compute_bound", "event"),
         (0, 620, 80, "gpu_communication_bound", "collective"),
@@ -81,7 +81,7 @@ def test_the_path_changes_over_where_the_last_rank_arrives(job):
 
 def test_a_window_starts_in_what_runs_at_its_end(job):
     frame = job_critical_path(job, window=(300, 650))
-    # Rank 0 ended the last event, and is in the collective in which it waits.
+    # Rank 0 ended the last event and is waiting in a collective.
     assert adds_up(frame)
     assert frame.attrs["span_ns"] == (300, 650)
     later = job_critical_path(job, window=(400, 800))
@@ -90,7 +90,7 @@ def test_a_window_starts_in_what_runs_at_its_end(job):
 
 
 def rank_of(pieces, last):
-    """A rank that computes and reduces, (begin, arrival, end) each, and computes until `last`."""
+    """Return a rank with collectives (begin, arrival, end) that computes until `last`."""
     events = [step(1000, 1300)]
     for k, (begin, arrival, end) in enumerate(pieces):
         events += [
@@ -175,7 +175,7 @@ def test_clocks_that_contradict_each_other_are_told(tmp_path):
     usual = [(2000, 2100, 2500), (2500, 2900, 3000), (3000, 3900, 4000)]
     traces = load(
         tmp_path,
-        # The last collective begins on rank 0 long after rank 1 has left it.
+        # The last collective begins on rank 0 long after rank 1 left it.
         rank_of([*usual, (4000, 5000, 5100)], 5200),
         rank_of([*usual, (4000, 4500, 4900)], 6000),
     )
@@ -184,7 +184,7 @@ def test_clocks_that_contradict_each_other_are_told(tmp_path):
     assert frame.attrs["clock_overlap_ns"] == 100
     assert frame.attrs["jumps"] == 1
     assert path_rows(frame)[-2:] == [
-        # 100 of the 1000 that rank 0 computed would be counted twice.
+        # Otherwise, 100 of the 1000 ns that rank 0 computed would count twice.
         (0, 4000, 900, "gpu_compute_bound", "event"),
         (1, 4900, 1100, "gpu_compute_bound", "collective"),
     ]

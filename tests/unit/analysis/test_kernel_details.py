@@ -1,4 +1,4 @@
-"""Launch geometry, tensor cores and chains of pointwise operators, by hand."""
+"""Launch geometry, tensor cores and chains of pointwise operators, checked by hand."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def test_a_kernel_has_its_launch_and_the_operator_with_the_most_time(tmp_path):
     row = frame.iloc[0]
     assert (row["count"], row["sum_ns"], row["mean_ns"]) == (2, 80_000, 40_000)
     assert (row["grid"], row["threads"], row["registers"]) == ("[20, 20, 1]", 256, 64)
-    # A quarter of 2048 threads are 2 blocks of 256: 4 blocks take two rounds.
+    # A quarter of 2048 threads is 2 blocks of 256, so 4 blocks take two waves.
     assert (row["warps_per_sm"], row["waves"], row["occupancy_share"]) == (32, 2, 0.25)
     assert (row["operator"], row["operators"], row["short"]) == ("aten::bmm", 2, False)
     assert (row["tensor_core"], row["precision"]) == ("yes", "bf16")
@@ -85,7 +85,7 @@ def test_a_kernel_of_an_operator_without_matrix_work_uses_no_tensor_cores(tmp_pa
 
 
 def chain(*names, start=0, shape=(1000,)):
-    """Operators that each launch a kernel of 100 ns, one after another."""
+    """Return consecutive operators that each launch a kernel of 100 ns."""
     for at, name in enumerate(names):
         begin, number = 10 + 20 * (start + at), start + at + 1
         yield op(name, begin, begin + 15, list(shape))
@@ -102,7 +102,7 @@ def test_pointwise_operators_in_a_row_could_be_one_kernel(tmp_path, times):
     assert frame[["operators", "shape", "length", "count"]].to_numpy().tolist() == [
         ["aten::exp → aten::relu → aten::neg", "1000", 3, times]
     ]
-    # Two results of 4000 bytes are neither written nor read: 10.3 ns at 1555 GB/s.
+    # Two results of 4000 bytes are neither written nor read, which saves 10.3 ns at 1555 GB/s.
     assert frame[["saved_bytes", "total_saved_bytes"]].to_numpy().tolist() == [
         [16_000, 16_000 * times]
     ]

@@ -1,4 +1,4 @@
-"""Statistics and hardware counters of kernels, by hand."""
+"""Statistics and hardware counters of kernels, checked by hand."""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ def test_copies_can_be_left_out_and_durations_clipped(job):
     assert frame.attrs["matched"] == {"compute": 5, "communication": 2}
     assert "Memcpy HtoD" not in set(kernel_duration_by_rank(job, include_memory=False)["name"])
     frame = kernel_breakdown(job, window=(5, 40), ranks=[0]).set_index("name")
-    # Members are counted.
+    # Each member counts.
     assert frame.loc["gemm", ["count", "sum_ns", "min_ns"]].tolist() == [3, 5 + 20 + 10, 5]
     assert frame.loc[NCCL, "sum_ns"] == 35
 
@@ -75,7 +75,7 @@ def test_durations_by_rank_put_the_dearest_kernels_first(job):
 
 
 def host_event(name, ts, dur, category="cpu_op", tid=1, **args):
-    """An event of a host thread, times in microseconds."""
+    """Return an event on a host thread, with times in microseconds."""
     return event(category, name, 1000 * ts, 1000 * (ts + dur), pid=7, tid=tid, **args)
 
 
@@ -139,7 +139,7 @@ def test_calls_of_the_driver_count_where_that_makes_the_numbers_equal(tmp_path):
     assert "note" not in frame.attrs
     two = cupti_counters(load(tmp_path, [*OPERATORS, triton, *kernels[:2]]))
     assert two["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu"]
-    # Other numbers of launches are paired as far as they go.
+    # If the numbers of launches differ, as many as possible are paired.
     frame = cupti_counters(load(tmp_path, [*OPERATORS, *kernels]))
     assert frame["launch_id"].tolist()[2] == -1
     assert frame["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu", ""]

@@ -1,4 +1,4 @@
-"""Launches and the queues that they wait in, by hand."""
+"""Launches and the queues they wait in, checked by hand."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def job(tmp_path):
         # the driver call inside the runtime call launches; the kernel counts once
         call(400, 480, 5), call(410, 440, 5, name="cuLaunchKernelEx"),
         nccl(500, 900, correlation=5),
-        # a wait does no work; a kernel without a call is counted
+        # a wait is not work; a kernel without a call is counted
         call(600, 610, 6, name="cudaStreamWaitEvent"),
         event("cuda_sync", "Stream Wait Event", 620, 630, tid=7, stream=7, correlation=6),
         kernel(950, 960, name="orphan"),
@@ -77,7 +77,7 @@ def test_copies_can_be_left_out_and_a_window_selects_and_cuts_nothing(job):
 
 def test_outliers_by_kernel(job, tmp_path):
     frame = launch_outliers(job, runtime_cutoff_ns=30, launch_delay_cutoff_ns=40)
-    # calls of at most 30: 1, 3, 4, 5; none launches less, the graph (3) 50 in 30, the copy's 10
+    # calls of at most 30: 1, 3, 4, 5, none with less device time (graph: 50, copy: 10)
     columns = ["outlier", "rank", "kernel", "count", "launches"]
     assert sorted(frame[columns].to_numpy().tolist()) == [
         ["late start", 0, NCCL, 1, 1],
@@ -102,7 +102,7 @@ def test_a_graph_s_call_counts_once_for_its_first_kernel(tmp_path):
     assert frame[columns].to_numpy().tolist() == [["short kernel", "node 210", 1, 1, 100, 27]]
 
 
-#: Two kernels whose calls lie before the file's start, and one without a launch later on.
+#: Two kernels launched before the file starts, and a later one without a launch.
 PRELAUNCHED = [
     kernel(0, 200), kernel(200, 300), kernel(250, 350, stream=9),
     call(10, 20, 1), kernel(400, 900, launch=1), kernel(950, 1050),
@@ -124,7 +124,7 @@ def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_pa
     rest = analysis.kernel_breakdown(traces, selection="prelaunched == False")
     assert rest.sum_ns.tolist() == [600]
     assert analysis.temporal_breakdown(traces, window=(300, 400)).attrs["note"].startswith("1 of")
-    # Files without launches have no figures for them.
+    # Files without launches lack these figures.
     traces = load(tmp_path, [kernel(0, 200), kernel(300, 400)])
     assert not traces[0].prelaunched.any()
     assert "note" not in analysis.temporal_breakdown(traces).attrs
@@ -134,7 +134,7 @@ def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_pa
 def queues(tmp_path):
     # stream 7:  +100 +120 -130 -200       +300 (two of a graph) -320 -340
     # stream 0:       +150 -150 (starts as it is launched)
-    # stream 9:  a kernel before its call, by its clock: never waits
+    # stream 9: a kernel that seems to start before its call never waits
     rank = [
         call(100, 110, 1), kernel(130, 190, launch=1),
         call(120, 125, 2, name="cudaMemcpyAsync"), copy(200, 210, launch=2),
@@ -192,7 +192,7 @@ def test_statistics_by_change_and_by_time(queues):
     assert seven["mean"] == pytest.approx(np.mean(values))
     assert seven["std"] == pytest.approx(np.std(values, ddof=1))
     assert [seven[q] for q in ("min", "25%", "50%", "75%", "max")] == [0, 0.75, 1, 1.25, 2]
-    # 1 for 20, 2 for 10, 1 for 70, 0 for 100, 2 for 20, 1 for 20: of 240
+    # 1 for 20, 2 for 10, 1 for 70, 0 for 100, 2 for 20 and 1 for 20, of 240 in total
     assert seven["span_ns"] == 240
     assert seven["time_weighted_mean"] == pytest.approx((20 + 20 + 70 + 40 + 20) / 240)
     assert np.isnan(frame.loc[9, "time_weighted_mean"]), "no time passes between its changes"
@@ -202,7 +202,7 @@ def test_statistics_by_change_and_by_time(queues):
 
 def test_blocked_time_counts_launches_of_a_full_queue(queues):
     frame = time_blocked_on_full_queue(queues, max_queue_length=1)
-    # The graph is one launch, which waits from 300 to 320.
+    # The graph counts as one launch, which waits from 300 to 320.
     assert frame.set_index("stream")["duration_ns"].to_dict() == {0: 0, 7: 100 + 20, 9: 0}
     assert frame["trace_ns"].tolist() == [600] * 3, "first start 0, last start 600"
     assert frame["share"].tolist() == [0, pytest.approx(0.2), 0]
@@ -211,7 +211,7 @@ def test_blocked_time_counts_launches_of_a_full_queue(queues):
 
 
 def test_a_launch_on_streams_with_wide_ids_counts_once_a_stream(tmp_path):
-    """Numbers of calls times such ids have more than 64 bits."""
+    """The product of such ids and the number of calls exceeds 64 bits."""
     streams = (1 << 62) + 1, (1 << 62) + 3
     rank = [call(100 * n, 100 * n + 10, n + 1, name="hipGraphLaunch") for n in range(5)]
     for stream in streams:
@@ -221,7 +221,7 @@ def test_a_launch_on_streams_with_wide_ids_counts_once_a_stream(tmp_path):
                 for k in (0, 20)
             ]
     frame = time_blocked_on_full_queue(load(tmp_path, rank), max_queue_length=1)
-    # From each call to the first of its two kernels of the stream.
+    # From each call to the first of its two kernels on the stream.
     assert frame.set_index("stream")["duration_ns"].to_dict() == dict.fromkeys(streams, 5 * 50)
 
 
@@ -234,7 +234,7 @@ def many(tmp_path, count, first):
 def test_1024_launches_fill_a_queue(tmp_path):
     queues = many(tmp_path, 1030, 10_300)
     assert queue_length(queues)["queue_length"].max() == 1030
-    # 1024 are there from the 1024th call on, until the 7th kernel starts.
+    # The queue holds 1024 from the 1024th call until the 7th kernel starts.
     blocked = time_blocked_on_full_queue(queues)["duration_ns"].tolist()
     assert blocked == [10_300 + 3 * 6 - 10 * 1023]
     assert time_blocked_on_full_queue(queues, max_queue_length=1031)["duration_ns"].tolist() == [0]
@@ -243,7 +243,7 @@ def test_1024_launches_fill_a_queue(tmp_path):
 def test_a_queue_that_stays_just_below_the_limit_is_told(tmp_path):
     queues = many(tmp_path, 1022, 50_000)
     frame = time_blocked_on_full_queue(queues)
-    # All 1022 wait from the last call at 10,210 to the first start at 50,000.
+    # All 1022 wait from the last call at 10,210 until the first start at 50,000.
     columns = ["duration_ns", "peak", "at_peak_ns"]
     assert frame[columns].to_numpy().tolist() == [[0, 1022, 50_000 - 10_210]]
     for words in ("rank 0, stream 7", "1,022", "max_queue_length"):
@@ -256,7 +256,7 @@ def test_a_queue_that_stays_just_below_the_limit_is_told(tmp_path):
 
 
 def test_the_mean_over_time_begins_with_the_first_change(queues):
-    # Stream 7 first changes at 100, and last at 340.
+    # Stream 7 changes first at 100 and last at 340.
     frame = queue_length_summary(queues, window=(50, 125)).set_index("stream")
     assert frame.loc[7, "span_ns"] == 25
     assert "note" not in frame.attrs

@@ -1,4 +1,4 @@
-"""Memory over time: from PyTorch's export, and from the events of traces."""
+"""Memory over time, from PyTorch's export and from trace events."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ EVENTS = [
     [START, CREATE, 64, INPUT],
     [START + 10, CREATE, 500, ACTIVATION],
     [START + 10, CREATE, 500, ACTIVATION],
-    # A new version: what was a temporary is an activation now.
+    # A new version turns a temporary into an activation.
     [START + 20, CREATE, 8, TEMPORARY],
     [START + 30, INCREMENT, -8, TEMPORARY],
     [START + 30, INCREMENT, 8, ACTIVATION],
@@ -46,7 +46,7 @@ EVENTS = [
 
 
 def used(frame):
-    """Return the memory in use at each instant, without zeros."""
+    """Return the nonzero memory in use at each instant."""
     return {
         row["time_ns"]: {key: value for key, value in row.items() if value and key != "time_ns"}
         for row in frame.to_dict("records")
@@ -76,7 +76,7 @@ def test_events_add_up_by_category(write):
     assert attrs["peak_bytes"]["Activation"] == 1008
     assert attrs["preexisting_bytes"]["Parameter"] == 1000
     assert "note" not in attrs
-    # Neither compression nor order matters.
+    # Compression and order do not matter.
     assert memory_timeline(str(write(EVENTS, "plain.json"))).equals(frame)
     assert memory_timeline(write(EVENTS[2:] + EVENTS[:2])).equals(frame)
 
@@ -141,7 +141,7 @@ def test_damaged_and_missing_files_are_named(write, tmp_path):
         memory_timeline(path)
     with pytest.raises(hw.TraceError, match="nowhere: does not exist"):
         memory_timeline(tmp_path / "nowhere")
-    # Opening a pipe would wait for a writer.
+    # Opening a pipe would block until something writes to it.
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(hw.TraceError, match="pipe: is a pipe, not a file"):
         memory_timeline(tmp_path / "pipe")
@@ -190,7 +190,7 @@ def test_events_of_traces(job):
     assert frame["total_allocated_bytes"].tolist() == [64, -1, -1, -1, 32]
     assert frame["total_reserved_bytes"].tolist() == [2048, -1, -1, -1, 2048]
     assert frame["address"].tolist() == [5, -1, -1, -1, -1]
-    # At 15 aten::empty is over; the event at 45 is of another thread.
+    # At 15, aten::empty has ended; the event at 45 is on another thread.
     assert frame["operator"].tolist() == ["aten::empty", "aten::add", "", "", "aten::mul"]
     names = job[0].events["name"]
     for row in frame[frame["operator_id"] >= 0].itertuples():
@@ -225,7 +225,7 @@ def test_what_pytorch_exports_is_read_in_every_form():
     assert (raw["Parameter"] == parameters).all()
     assert raw["Gradient"].max() == parameters
     assert raw["Optimizer state"].iloc[-1] == parameters
-    # Sums are of whole microseconds, as PyTorch rounds them: the last of those within one.
+    # Like PyTorch, take whole microseconds and the last total within each.
     origin = raw.attrs["origin_ns"]
     microsecond = [int((time + origin) / 1000) for time in raw["time_ns"].tolist()]
     last = raw.groupby(microsecond).last()
@@ -242,7 +242,7 @@ def test_what_pytorch_traces_hold_adds_up():
     assert len(frame) == len(records) > 10
     assert sorted(frame["bytes"]) == sorted(event["args"]["Bytes"] for event in records)
     assert set(frame["device"]) == {"cpu"}
-    # The allocator's totals change with the sizes of the events.
+    # The allocator's totals change by the sizes of the events.
     steps = np.diff(frame["total_allocated_bytes"])
     assert steps.tolist() == frame["bytes"].tolist()[1:]
     assert "aten::empty" in set(frame["operator"])

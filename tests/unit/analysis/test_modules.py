@@ -1,4 +1,4 @@
-"""The tree of modules: by hand, and on made jobs with known truth."""
+"""The module tree: small cases by hand, and generated jobs with known truth."""
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,9 @@ def mm(start, end, *, number=-1, thread=0, name="aten::mm", tid=1):
     return event("cpu_op", name, start, end, pid=10, tid=tid, **numbers)
 
 
-#: Net_0 calls Block_0 and Block_1, whose mm launch 10 and 20 ns. The thread of autograd runs the
-#: nodes in reverse, of 30 and 40 ns; an operator of a number that another thread has launches 5.
+#: Net_0 calls Block_0 and Block_1, whose mm launch kernels of 10 and 20 ns. The autograd thread
+#: runs the nodes in reverse, with 30 and 40 ns. An operator whose number exists on another thread
+#: launches 5 ns.
 NET = [
     module("Net_0", 100, 500),
     module("Block_0", 110, 200), mm(120, 190, number=3), call(130, 140, 1),

@@ -1,4 +1,4 @@
-"""MPI analyses on jobs written out in the test, and on made-up ones whose truth is known."""
+"""MPI analyses of hand-written jobs, and of generated jobs with known truth."""
 
 import dataclasses
 import struct
@@ -31,7 +31,7 @@ def load(path):
 
 
 def profiles(folder, comm, elapsed=10.0, hosts=("a",), job=1):
-    """Write rank 0's profile of a job; its table lists each rank's time in MPI."""
+    """Write rank 0's profile of a job; its table lists the MPI time of each rank."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         RankRow(rank, hosts[rank * len(hosts) // len(comm)], 0, time, elapsed, 1, 1, 100, 5)
@@ -59,7 +59,7 @@ def profiles(folder, comm, elapsed=10.0, hosts=("a",), job=1):
 
 
 def line(folder, *calls, job=7):
-    """Write a time line of calls: (rank, routine, begin, end in ms, size, root)."""
+    """Write a timeline of calls: (rank, routine, begin and end in ms, size, root)."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{job}.trc"
     with path.open("wb") as file:
@@ -116,9 +116,9 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
 
 
 def test_a_costly_rank_of_a_time_line_is_stated_even_if_it_may_be_chance(tmp_path):
-    """The one all-reduce of 40 bytes in the middle leaves no more than one step.
+    """Because of the single all-reduce of 40 bytes, the run has only one step.
 
-    Of 42 ms, the others wait 5 times 1.2 ms for rank 1.
+    In a run of 42 ms, the other ranks wait five times for rank 1, 1.2 ms each.
     """
     rounds = [(0, 8), (10, 8), (20, 40), (30, 8), (40, 8)]
     traces = line(
@@ -151,11 +151,11 @@ def test_two_runs_compare_by_rank(tmp_path):
     assert set(change.change) == {"same"}
     for words in ("ranks 0 of 2 only", "differ in size"):
         assert words in change.attrs["note"]
-    # A folder of two jobs, opened without the name of one.
+    # A folder with two jobs, opened without a job name.
     both = hw.load([*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()], cache=False)
     assert mpi_imbalance(both).job.tolist() == ["1", "2"]
     assert "2 jobs" in mpi_compare(both, two).attrs["note"]
-    # Jobs of one number in two folders.
+    # Jobs with the same number in two folders.
     for name in ("before", "after"):
         profiles(tmp_path / "both" / name, [1.0, 2.0])
     assert mpi_imbalance(load(tmp_path / "both")).job.tolist() == ["after/1", "before/1"]
@@ -194,11 +194,11 @@ def test_every_analysis_works_on_a_time_line(tmp_path):
 def test_who_left_did_not_wait(tmp_path):
     traces = line(
         tmp_path,
-        # Rank 0 waits for rank 1 in a gather; rank 2 hands over and goes on.
+        # In a gather, rank 0 waits for rank 1; rank 2 delivers its data and continues.
         (0, GATHER, 1, 9.1, 4, 0),
         (1, GATHER, 9, 9.1, 4, 0),
         (2, GATHER, 2, 2.5, 4, 0),
-        # Then all wait for rank 0's broadcast.
+        # Then all ranks wait for the broadcast of rank 0.
         (0, BCAST, 9.2, 9.3, 4, 0),
         (1, BCAST, 9.15, 9.4, 4, 0),
         (2, BCAST, 2.6, 9.4, 4, 0),
@@ -219,14 +219,14 @@ def test_sizes_count_what_all_ranks_bring(tmp_path):
 
 
 def test_ranks_that_call_unequally_often_are_not_matched(tmp_path):
-    """Communicators are not recorded, so it is unknown which ranks meet."""
+    """Communicators are not recorded, so the participating ranks are unknown."""
     first, two = (0, ALLREDUCE, 1, 2, 8, -1), (1, ALLREDUCE, 1, 2, 40, -1)
     barriers = [(rank, BARRIER, 5, 6, -1, -1) for rank in range(2)]
     traces = line(tmp_path, first, two, (1, ALLREDUCE, 3, 4, 8, -1), *barriers)
     frame = collectives(traces, clock="host")
     assert frame.name.tolist() == ["MPI_Barrier"] * 2
     assert frame.attrs["matched"]["unmatched"] == 3
-    # A rank that is cut off is matched as far as it goes.
+    # A truncated rank is matched as far as possible.
     calls = [(rank, ALLREDUCE, k, k + 0.5, 8, -1) for rank in range(2) for k in range(5)]
     frame = collectives(line(tmp_path / "cut", *calls[:-2]), clock="host")
     assert frame.collective.tolist() == [0, 0, 1, 1, 2, 2]

@@ -1,4 +1,4 @@
-"""Analyses of traces without data for them: an empty frame of the usual columns, and the reason."""
+"""Analyses without suitable data return an empty frame of the usual columns and a reason."""
 
 from inspect import signature
 
@@ -91,12 +91,12 @@ ARGUMENTS = {
     "byteps_bandwidth": {"sizes": {0: 4096, 1: 100}},
     "frequent_kernel_sequences": {"operator_name": "aten::mm"},
 }
-#: Functions whose arguments or results are not traces and a table.
+#: Functions that do not take traces or do not return a table.
 OTHERS = {
     *("critical_path", "critical_path_summary", "job_path_summary", "memory_timeline"),
     *("path_selection", "with_counters", "with_critical_path"),
 }
-#: Columns of panels that only jobs with figures of their work have.
+#: Panel columns that exist only for jobs with known work.
 RATES = {"gb_per_s", "bound", "tflop_per_s", "roofline_share"}
 
 
@@ -111,7 +111,7 @@ def nothing(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """A job of each format."""
+    """One job per format."""
     folder = tmp_path_factory.mktemp("jobs")
     write_byteps_job(folder / "byteps")
     write_mpi_job(folder / "mpi", traces=False)
@@ -148,7 +148,7 @@ def test_an_empty_frame_and_its_reason(nothing, jobs, name):
 
 
 def same_types(frames):
-    """Return the columns of the frame with most of them; all frames have the same dtypes."""
+    """Return the columns of the widest frame; all frames have the same dtypes."""
     columns = types(max(frames, key=lambda frame: (len(frame) > 0, len(frame.columns))))
     for frame in frames:
         assert types(frame) == {name: columns[name] for name in frame}
@@ -183,7 +183,7 @@ def test_a_panel_has_the_same_types_with_and_without_rows(dashboards, name):
 
 
 def test_times_stay_exact_next_to_a_rank_without_rows():
-    """NumPy makes an array of floats of an empty list."""
+    """NumPy turns an empty list into an array of floats."""
     time_ns = 1_700_000_000_000_000_001
     blocks = [{"time_ns": np.array([time_ns])}, {"time_ns": np.array([])}]
     assert stack_blocks(blocks, {"time_ns": "int64"})["time_ns"].tolist() == [time_ns]

@@ -1,4 +1,4 @@
-"""Files with odd shapes, arguments and devices: analyses raise nothing and guess nothing."""
+"""Files with odd shapes, arguments and devices: analyses neither raise nor guess."""
 
 import json
 import math
@@ -24,7 +24,7 @@ CONVOLUTION = [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 7], [FLOAT, FLOAT, *[""] * 7]
 
 
 def job(*operators, work_ns=1000, **kernel_args):
-    """One kernel for each operator: its name, and the arguments that it has."""
+    """Load one kernel per operator, which is given by its name and arguments."""
     events = []
     for number, (name, *arguments) in enumerate(operators, 1):
         start = number * 10_000
@@ -126,7 +126,7 @@ def test_peaks_are_known_or_a_note_says_that_they_are_not(tmp_path, name):
 
 
 def test_a_slice_has_a_part_of_the_peaks(tmp_path):
-    """14 of 108 units: a bandwidth of 264.3 of 2039 GB/s."""
+    """14 of 108 units give a bandwidth of 264.3 of 2039 GB/s."""
     row = hw.devices.of(load_on(tmp_path, DEVICES["a MIG slice"], job(PRODUCT))).iloc[0]
     assert (row["scaled"], row["certainty"]) == (14 / 108, "uncertain")
     assert row["memory_gb_s"] == pytest.approx(264.3, abs=0.1)
@@ -135,7 +135,7 @@ def test_a_slice_has_a_part_of_the_peaks(tmp_path):
 @pytest.mark.parametrize("shape", [["s0", 64], [-1, 64], [64.0, 64], [True, 64], "64, 64"])
 @pytest.mark.parametrize("name", ["aten::mm", "aten::add", "aten::cat"])
 def test_sizes_that_are_not_numbers_are_unknown(name, shape):
-    """The other operand does not stand for both."""
+    """The size of one operand does not determine the other."""
     dims, types = ([[shape, [64, 64]]], ["TensorList"]) if name == "aten::cat" else (
         [shape, [64, 64]], TYPES)  # fmt: skip
     work = call_work(OperatorCall(name, dims, types))
@@ -185,7 +185,7 @@ def test_a_rank_without_shapes_is_named(tmp_path):
 
 @pytest.mark.parametrize("model_flops", [None, 1e15])
 def test_more_than_the_peak_is_flagged(tmp_path, model_flops):
-    """2 · 8192³ FLOPs in 1 µs, or model FLOPs of 1e15 in 12 µs, on a device of 312 TFLOP/s."""
+    """2 · 8192³ FLOPs in 1 µs, or 1e15 model FLOPs in 12 µs, on a device with 312 TFLOP/s."""
     size = 8192 if model_flops is None else 64
     product = ("aten::mm", [[size, size]] * 2, TYPES)
     traces = load_on(tmp_path, [A100], job(product))

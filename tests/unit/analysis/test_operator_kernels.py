@@ -36,7 +36,7 @@ def test_each_event_with_its_innermost_operator(tmp_path):
         ["Memcpy HtoD", "aten::copy_", "memory", 10, 190, 20],
     ]
     assert frame.attrs["matched"]["below_operator"] == 5
-    # Times are cut and delays are not.
+    # Times are clipped; delays are not.
     frame = operator_kernels(load(tmp_path, EVENTS), window=(310, 345))
     columns = ["start_ns", "dur_ns", "runtime_delay_ns"]
     assert frame[columns].to_numpy().tolist() == [[310, 30, 160], [340, 5, 190]]
@@ -51,18 +51,18 @@ def test_under_operators_of_a_name(tmp_path):
     assert len(operator_kernels(traces, "linear")) == 4
     assert len(operator_kernels(traces, "linear", exact=True)) == 0
     assert len(operator_kernels(traces, "aten::copy_", exact=True)) == 1
-    # If two names match, the inner one counts.
+    # If two enclosing names match, the inner operator is used.
     assert set(operator_kernels(traces, "aten::")["operator"]) == {"aten::addmm", "aten::copy_"}
     nothing = operator_kernels(traces, "aten::nothing")
     assert "aten::nothing" in nothing.attrs["note"]
-    # Ranges count when named.
+    # Ranges are included if they are named.
     traces = load(tmp_path, [op("my range", 90, 600, cat="user_annotation"), *EVENTS])
     assert operator_kernels(traces, "my range")["name"].tolist() == ["a", "b", "a", "b"]
 
 
 def test_delays_of_first_launches(tmp_path):
     frame = operator_launch_delays(load(tmp_path, EVENTS))
-    # The copy's call does not launch a kernel.
+    # The call for the copy does not launch a kernel.
     assert frame.to_numpy().tolist() == [[0, "aten::addmm", "a -> b", 2, 20.0, 170.0]]
 
 
@@ -101,7 +101,7 @@ def test_most_frequent_first_within_a_rank(tmp_path):
 
 
 def layer(start, names, *, tid=1, name="layer", number=0):
-    """An operator that launches kernels of these names, 10 ns each, 1000 ns later."""
+    """Return an operator that launches one kernel of 10 ns per name, 1000 ns later."""
     events = [op(name, start, start + 100, tid=tid)]
     for place, kernel_name in enumerate(names):
         at = start + 10 + 10 * place
@@ -133,7 +133,7 @@ def test_patterns_by_frequency(tmp_path):
     assert found(traces) == [["layer|a|b|c", 2, 60, 200], ["layer|a|c|b|b", 1, 40, 100]]
     assert found(traces, top_k=1) == found(traces)[:1]
     assert patterns(traces) == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]
-    # The first lasts 50 ns of the window, and its kernels at 1110 …, 5 ns; the others' come later.
+    # Of the first operator, 50 ns are in the window, and 5 ns of its kernels at 1110.
     cut = found(traces, window=(150, 1115))
     assert cut == [["layer|a|b|c", 2, 5, 150], ["layer|a|c|b|b", 1, 0, 100]]
     two = load(tmp_path, TWICE, TWICE[:7])
@@ -145,7 +145,7 @@ def test_only_the_least_deep_or_every_outermost(tmp_path):
     traces = load(tmp_path, [*layer(100, "a"), op("model", 290, 450), *layer(300, "b")])
     assert patterns(traces) == ["layer|a"]
     assert patterns(traces, every_depth=True) == ["layer|a", "layer|b"]
-    # An operator within one of its name is part of it.
+    # An operator inside an operator of the same name is part of it.
     traces = load(tmp_path, [op("layer", 90, 600), *layer(100, "a"), *layer(300, "b")])
     for every_depth in (False, True):
         full = found(traces, min_pattern_len=1, every_depth=every_depth)
@@ -171,7 +171,7 @@ def test_the_autograd_thread_lies_below_the_main_one(tmp_path, above):
     traces = load(tmp_path, events)
     kernels = "b" if above.startswith("##") else "a|b"
     assert patterns(traces, above) == [f"{above}|{kernels}"]
-    # On its own thread, the backward range would not be deeper than the other one.
+    # On its own thread, the backward range would not be deeper than the other range.
     assert patterns(traces) == ["layer|a"]
 
 
@@ -205,7 +205,7 @@ def test_occurrences_are_marked_and_the_rest_stays(tmp_path):
     before = records(Path(traces[0].path))
     assert len(written) == len(before)
     marked = [entry for entry in written if "Patterns" in entry["args"]]
-    # Two occurrences of an operator, three calls and three kernels.
+    # Two occurrences of one operator, three calls and three kernels.
     assert len(marked) == 2 * 7
     assert all(entry["args"]["Patterns"] == {"layer|a|b|c": 2} for entry in marked)
     for entry in marked:

@@ -1,4 +1,4 @@
-"""FLOPs and minimum bytes of operators of many libraries, calculated by hand from their schemas."""
+"""FLOPs and minimum bytes of operators in many libraries, calculated by hand from schemas."""
 
 import inspect
 import math
@@ -34,20 +34,20 @@ CATEGORIES = {
     "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
     "embedding", "optimizer", "triton",
 }  # fmt: skip
-#: (4, 32) by (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
+#: (4, 32) × (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
 GEMM = 2 * 4 * 16 * 32
 
 
 X, W, WT, OUT = ((4, 32), BF16), ((32, 16), BF16), ((16, 32), BF16), ((4, 16), BF16)
 X8, W8, WT8 = ((4, 32), E4M3), ((32, 16), E4M3), ((16, 32), E4M3)
-#: Weights of 4 bits in whole numbers of 32, and a scale for each of 2 groups.
+#: 4-bit weights in 32-bit integers, with one scale for each of 2 groups.
 PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
 
 
 @pytest.mark.parametrize(
     ("name", "call_args", "size"),
     [
-        # In place: 64 elements more are read.
+        # In place, so 64 more elements are read.
         ("aten::addmm_", args(_0=OUT, _1=X, _2=W, _3="1", _4="1"), 2 * (64 + 128 + 512 + 64)),
         ("_C::cutlass_scaled_mm",
          args(_0=OUT, _1=X8, _2=W8, _3=((4, 1), FLOAT), _4=((1, 16), FLOAT), _5=((16,), BF16)),
@@ -58,7 +58,7 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         ("sgl_kernel::fp8_scaled_mm",
          args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((16, 1), FLOAT), _4="15"),
          128 + 512 + 16 + 64 + 128),
-        # Until PyTorch 2.4 the bias and the type came before the scales.
+        # Until PyTorch 2.4, the bias and the type preceded the scales.
         ("aten::_scaled_mm",
          args(_0=X8, _1=W8, _2=((16,), BF16), _3="15", _4=((4, 1), FLOAT), _5=((1, 16), FLOAT),
               _7="True"), 128 + 512 + 32 + 16 + 64 + 128),
@@ -78,11 +78,11 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
          256 + 1024 + 256),
         ("mkldnn::_linear_pointwise", args(_0=((2, 2, 32), FLOAT), _1=((16, 32), FLOAT),
          _2=((16,), FLOAT), _3="none"), 4 * (128 + 512 + 16 + 64)),
-        # The weight comes first.
+        # The weight is the first argument.
         ("_rocm_C::wvSplitK", args(_0=WT, _1=X, _2="304"), 1024 + 256 + 128),
         ("aten::_weight_int8pack_mm", args(_0=X, _1=((16, 32), "signed char"), _2=((16,), BF16)),
          256 + 512 + 32 + 128),
-        # 512 weights of 4 bits are 256 bytes, with 2 groups of scales and zeros.
+        # 512 weights of 4 bits take 256 bytes, plus scales and zeros for 2 groups.
         ("aten::_weight_int4pack_mm",
          args(_0=X, _1=((2, 1, 32, 1), INT), _2="16", _3=((2, 16, 2), BF16)),
          256 + 256 + 128 + 128),
@@ -93,7 +93,7 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         ("_C::gptq_gemm", args(_0=X, _1=PACKED, _2=ZEROS, _3=SCALES, _4=((32,), INT), _5="True",
          _6="4"), 256 + 256 + 16 + 64 + 128 + 128),
         ("_C::machete_mm", args(_0=X, _1=PACKED, _2="4", _3="15", _4=SCALES), 256 + 256 + 64 + 128),
-        # Three versions of Marlin; none reads the workspace.
+        # Three versions of Marlin. None of them reads the workspace.
         ("_C::marlin_gemm", args(_0=X, _1=((2, 32), INT), _2=SCALES, _3=((128,), INT), _4="4",
          _5="16", _6="32"), 256 + 256 + 64 + 128),
         ("_C::gptq_marlin_gemm",
@@ -105,15 +105,15 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
               _12="4", _13="16", _14="32", _15="True", _16="False"), 256 + 256 + 64 + 128),
         ("tex_ts::te_gemm_ts", args(_0=WT, _4="1", _5=X, _9="0", _10=OUT, _14=((16,), BF16),
          _20="0"), 1024 + 256 + 128 + 32),
-        # The gradient of the weight: (32, 16) by (32, 4), transposed.
+        # The weight gradient: (32, 16) × (32, 4), transposed.
         ("tex_ts::te_gemm_ts", args(_0=((32, 16), BF16), _4="0", _5=((32, 4), BF16), _9="1",
          _10=OUT, _20="1"), 1024 + 256 + 128 + 128),
-        # Rows of 2 groups.
+        # The rows belong to 2 groups.
         ("_C::cutlass_moe_mm", args(_0=OUT, _1=X8, _2=((2, 32, 16), E4M3), _3=((4, 1), FLOAT),
          _4=((2, 1, 16), FLOAT), _5=((2,), INT)), 128 + 1024 + 16 + 128 + 8 + 128),
         ("fbgemm::bf16bf16bf16_grouped_stacked",
          args(_0=X, _1=((2, 16, 32), BF16), _2=((2,), LONG)), 256 + 2048 + 16 + 128),
-        # 512 weights of 4 bits, 8 blocks of 64; the sizes of the weight are a list of numbers.
+        # 512 weights of 4 bits in 8 blocks of 64; the size of the weight is a list of numbers.
         ("bitsandbytes::gemv_4bit",
          args(_0=X, _1=((256, 1), BYTE), _2="[16, 32]", _3=((8,), FLOAT), _4=((16,), FLOAT),
               _5="64"), 256 + 256 + 32 + 64 + 128),
@@ -125,12 +125,12 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         ("_C::allspark_w8a16_gemm",
          args(_0=X, _1=((32, 16), BYTE), _2=((1, 16), BF16), _3=((1, 16), BF16), _4="16"),
          256 + 512 + 32 + 32 + 128),
-        # A row of 32 weights is a block of 16 bytes and a scale of 2.
+        # A row of 32 weights consists of a block of 16 bytes and a scale of 2.
         ("_C::ggml_mul_mat_a8", args(_0=((16, 18), BYTE), _1=((4, 32), HALF), _2="2", _3="16"),
          288 + 256 + 128),
         ("_C::ggml_mul_mat_vec_a8", args(_0=((16, 34), BYTE), _1=((4, 32), HALF), _2="8", _3="16"),
          544 + 256 + 128),
-        # 6 bits a weight: 6 numbers of 4 bytes for 32.
+        # 6 bits per weight: 6 numbers of 4 bytes for 32 weights.
         ("torchao::quant_llm_linear",
          args(_0="3", _1="2", _2=((4, 32), HALF), _3=((16, 6), INT), _4=((16,), HALF), _5="1"),
          256 + 384 + 32 + 128),
@@ -140,15 +140,15 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
          _3=((16, 1), E8M0)), 64 + 256 + 4 + 16 + 128),
         ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), E8M0), _3=((16, 1), E8M0), _6="15"),
          128 + 512 + 4 + 16 + 128),
-        # An element holds two values: 16 elements of a row are 32.
+        # Each element holds two values, so 16 elements per row are 32 values.
         ("aten::_scaled_mm", args(_0=((4, 16), FP4), _1=((16, 16), FP4), _2=((4, 2), E4M3),
          _3=((16, 2), E4M3), _6="15"), 64 + 256 + 8 + 32 + 128),
-        # The result in FP8, then with fewer formats of numbers in AMD's form.
+        # The result in FP8, then in AMD's variant of FP8.
         ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="24"),
          128 + 512 + 16 + 64 + 64),
         ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="26"),
          128 + 512 + 16 + 64 + 64),
-        # Integers are multiplied, and the result is half.
+        # Integers are multiplied; the result is FP16.
         ("torchao::marlin_qqq_gemm",
          args(_0=((4, 32), "signed char"), _1=((2, 32), INT), _2=((4, 1), FLOAT),
               _3=((1, 16), FLOAT), _4=((2, 16), HALF), _5=((128,), INT), _6="4", _7="16", _8="32"),
@@ -171,7 +171,7 @@ def test_products_of_libraries(name, call_args, size):
 
 @pytest.mark.parametrize("rows", [(4, 32), (2, 2, 32)])
 def test_weights_of_onednn_have_no_strides(rows):
-    """They are transposed: (32, 16), with a scale and a zero point of each column."""
+    """The weights are transposed to (32, 16), with a scale and a zero point per column."""
     places = {"_0": (rows, BYTE), "_1": "0.1", "_2": "3", "_3": ((32, 16), "signed char"),
               "_4": ((16,), FLOAT), "_5": ((16,), INT), "_6": ((16,), FLOAT), "_7": "1.",
               "_8": "0", "_9": "15"}  # fmt: skip
@@ -189,7 +189,7 @@ def test_weights_within_an_object_are_unknown(name):
 
 
 def test_experts_of_marlin_are_an_estimate():
-    """4 rows go to 2 of 8 experts each: 8 rows, and the weights of 8 experts."""
+    """4 rows go to 2 of 8 experts each: 8 rows and the weights of 8 experts."""
     places = {"_0": X, "_2": ((8, 2, 32), INT), "_4": ((8, 2, 16), BF16), "_10": ((128,), INT),
               "_11": ((8,), INT), "_15": "16", "_16": "2", "_17": "False", "_18": "False",
               "_19": "7", "_20": "4", "_21": "16", "_22": "32"}  # fmt: skip
@@ -201,7 +201,7 @@ def test_experts_of_marlin_are_an_estimate():
 @pytest.mark.parametrize(
     ("name", "types", "size"),
     [
-        # 10 elements by 10; a wider type of the same category wins.
+        # Two operands of 10 elements; a wider type of the same category wins.
         ("aten::div", ["torch.float16", "torch.float16"], 20 + 20 + 20),
         ("aten::div", ["BFloat16", "float32"], 20 + 40 + 40),
         ("aten::div", ["Half", "c10::BFloat16"], 20 + 20 + 40),
@@ -261,7 +261,7 @@ def test_a_sparse_operand_has_no_strides(name, dims, strides):
 @pytest.mark.parametrize(
     ("name", "call_args", "flops"),
     [
-        # conv1d with a dilation, 8 + 2 · 2 - 2 · (3 - 1) = 8; a transposed one of stride 2.
+        # conv1d with a dilation: 8 + 2 · 2 - 2 · (3 - 1) = 8; then a transposed one of stride 2.
         ("aten::conv1d", args(_0=((2, 4, 8), FLOAT), _1=((6, 4, 3), FLOAT), _3="[1]", _4="[2]",
          _5="[2]", _6="1"), 2 * 12 * 2 * 6 * 8),
         ("aten::conv_transpose1d", args(_0=((2, 4, 8), FLOAT), _1=((4, 6, 3), FLOAT), _3="[2]",
@@ -283,7 +283,7 @@ def test_forms_of_convolutions(name, call_args, flops):
 
 
 def test_channels_of_a_transposed_convolution_and_its_gradients():
-    """Weights are of (input channels, output channels of a group, sizes)."""
+    """Weights have the shape (input channels, output channels of a group, sizes)."""
     sizes = ["[2, 2]", "[0, 0]", "[1, 1]", "True", "[0, 0]", "2"]
     x, w, out = [1, 4, 8, 8], [4, 3, 2, 2], [1, 6, 16, 16]
     forward = OperatorCall("aten::convolution", [x, w, *[[]] * 7], [FLOAT] * 9, [],
@@ -306,7 +306,7 @@ def test_a_transposed_convolution_that_takes_no_groups_has_one():
 
 
 def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
-    """5 · 3 inputs by (4 · 8, 6) and (4 · 8, 8): 2 · 15 · 32 · 14 FLOPs."""
+    """5 · 3 inputs times (4 · 8, 6) and (4 · 8, 8): 2 · 15 · 32 · 14 FLOPs."""
     weights = [[32, 6], [32, 8], [32], [32]]
     work = call_work(
         OperatorCall("aten::_cudnn_rnn", [[5, 3, 6], weights], [FLOAT, "TensorList"], [], [""] * 15)
@@ -317,7 +317,7 @@ def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
 
 
 def test_rows_of_a_grouped_layer_go_through_one_weight_each():
-    """Ten rows of 8, in any split, by one of three (6, 8): 2 · 10 · 8 · 6 FLOPs."""
+    """Ten rows of 8, split in any way, each times one of three (6, 8): 2 · 10 · 8 · 6 FLOPs."""
     weights = {f"_{at}": ((6, 8), FLOAT) for at in (4, 5, 6)}
     grouped = args(_0=((2, 5, 8), FLOAT), _1="[3, 5, 2]", **weights)
     work = call_work(OperatorCall("_GroupedLinear", *grouped))
@@ -349,11 +349,11 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
 @pytest.mark.parametrize(
     ("name", "call_args", "flops", "size"),
     [
-        # 3 indices, of a table of 100 rows, loops of 12 elements; without loops they are unknown.
+        # 3 indices into a table of 100 rows; the result is unknown without loops of 12 elements.
         ("triton_poi_fused_embedding_0",
          args(_0=((3,), LONG), _1=((100, 4), FLOAT), _2=((3, 4), FLOAT), _3="12"),
          math.nan, 24 + 48 + 48),
-        # Filled with random numbers: written only.
+        # Filled with random numbers, so only written.
         ("aten::normal_", args(_0=((10,), FLOAT), _1="0.", _2="1."), 10, 40),
         ("aten::sort", args(_0=((10,), FLOAT), _1="-1"), 10, 40 + 40 + 80),
         ("aten::avg_pool2d", args(_0=((1, 2, 4, 4), FLOAT), _1="[2, 2]", _2="[]", _3="[0, 0]"),
@@ -367,12 +367,12 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
          256, 128 + 256 + 16),
         ("sgl_kernel::sgl_per_token_quant_fp8", args(_0=X, _1=X8, _2=((4, 1), FLOAT)),
          256, 128 + 256 + 16),
-        # Numbers raise the type to another category only.
+        # Scalars change the result type only if they are of a higher category.
         ("aten::add", args(_0=((10,), LONG), _1=((), "double")), 10, 80 + 40),
         ("aten::mul", args(_0=((10,), "bool"), _1=((), LONG)), 10, 10 + 80),
         ("aten::mul", args(_0=((10,), BF16), _1=((), "double")), 10, 20 + 20),
         ("aten::add", args(_0=((10,), INT), _1=((), LONG)), 10, 40 + 40),
-        # Sums of integers are of 8 bytes.
+        # Sums of integers have 8 bytes.
         ("aten::cumsum", args(_0=((10,), INT), _1="0"), 10, 40 + 80),
         ("aten::cumprod", args(_0=((10,), "bool"), _1="0"), 10, 10 + 80),
         ("aten::cumsum", args(_0=((10,), BF16), _1="0"), 10, 20 + 20),
@@ -380,19 +380,19 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
         ("aten::cumsum", args(_0=((10,), "c10::complex<double>"), _1="0"), 10, 160 + 160),
         ("aten::exp", args(_0=((10,), "c10::complex<double>")), 10, 160 + 160),
         ("aten::sum", args(_0=((10,), "c10::complex<double>"), _1=""), 10, 160 + 16),
-        # Statistics of rows or groups, 4 rows or 2 · 2 groups, are of the type of the weight.
+        # Statistics of 4 rows or 2 · 2 groups have the type of the weight.
         ("aten::native_layer_norm", args(_0=((4, 6), BF16), _1="[6]", _2=((6,), FLOAT),
          _3=((6,), FLOAT)), 7 * 24, 48 + 48 + 48 + 32),
         ("aten::native_layer_norm", args(_0=((4, 6), BF16), _1="[6]", _2=((6,), BF16),
          _3=((6,), BF16)), 7 * 24, 48 + 48 + 24 + 16),
         ("aten::native_group_norm", args(_0=((2, 6, 4, 4), BF16), _1=((6,), FLOAT),
          _2=((6,), FLOAT), _3="2", _4="6", _5="16", _6="2"), 7 * 192, 384 + 384 + 48 + 32),
-        # Parameters of BF16, and states of 4 bytes or 1 byte.
+        # BF16 parameters, with states of 4 bytes or 1 byte.
         ("bitsandbytes::optimizer_update_32bit", args(_0="adam", _1=((10,), BF16), _2=((10,), BF16),
          _3=((10,), FLOAT), _4=((10,), FLOAT)), 150, 20 + 2 * (20 + 40 + 40)),
         ("bitsandbytes::optimizer_update_8bit_blockwise", args(_0="lion", _1=((10,), BF16),
          _2=((10,), BF16), _3=((10,), BYTE), _4="", _5="0.9"), 150, 20 + 2 * (20 + 10)),
-        # Windows start at 0, 2 and 4 of 5 elements; the last one ends outside.
+        # Windows start at 0, 2 and 4 of 5 elements; the last window ends outside.
         ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
          _3="[0, 0]", _4="[1, 1]", _5="True"), 2 * 9 * 4, 200 + 18 * 12),
         ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
@@ -417,7 +417,7 @@ def test_vector_operators(name, call_args, flops, size):
     ],
 )  # fmt: skip
 def test_optimizers_read_and_write_the_states_that_they_have(name, lists, tensors):
-    """Parameters are read and written, gradients read, each state read and written."""
+    """Parameters and states are read and written; gradients are only read."""
     dims = [[[4, 6], [5]]] * lists + [[]] * (6 - lists)
     work = call_work(OperatorCall(name, dims, ["TensorList"] * 6))
     assert (work.min_bytes, work.certainty) == (tensors * 4 * 29, "estimate")
@@ -493,7 +493,7 @@ def test_the_precision_is_that_of_operands_that_follow_the_output(tmp_path, name
 
 
 def test_shapes_written_as_text_with_semicolons_are_read(tmp_path):
-    """Ascend's time line has a line break after each semicolon, and none for a single argument."""
+    """Ascend's timeline has a line break after each semicolon, and none for a single argument."""
     events = [
         op("aten::mm", 100, 200, "4,32;\r\n32,16", f"{BF16};\r\n{BF16}"),
         call(110, 120, 1), kernel(300, 400, launch=1),
@@ -507,7 +507,7 @@ def test_shapes_written_as_text_with_semicolons_are_read(tmp_path):
 
 
 def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
-    """Transformer Engine: weight, then input; both gradients are as large as the product."""
+    """Transformer Engine: weight, then input; both gradients take as many FLOPs as the product."""
     numbers = {"Sequence number": 7, "Fwd thread id": 0}
     events = [
         op("_Linear", 100, 200, [[16, 32], [2, 2, 32], [16], []], **numbers),
@@ -536,7 +536,7 @@ def test_a_forward_call_without_a_sequence_number_is_not_that_of_a_gradient(tmp_
 
 
 def test_an_output_of_a_convolution_is_not_that_of_a_call_without_a_number(tmp_path):
-    """Of two strides, a gradient without a number fits either; nothing that follows fits one."""
+    """With two strides, a gradient without a number fits both; later gradients fit neither."""
     x, w = [2, 3, 8, 8], [4, 3, 3, 3]
     backward = "aten::cudnn_convolution_backward"
     events = [

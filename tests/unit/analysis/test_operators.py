@@ -1,4 +1,4 @@
-"""Costs of operators, calculated by hand."""
+"""Operator costs, calculated by hand."""
 
 import pytest
 from support.small import call, copy, event, kernel, load
@@ -11,7 +11,7 @@ def op(name, start, end, *, tid=1, cat="cpu_op", **args):
 
 
 def rows_of(frame, *columns):
-    """The measures by name, without the event that every small job begins with."""
+    """Return columns by name, without the event that starts every small job."""
     columns = columns or (
         "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
     )  # fmt: skip
@@ -22,7 +22,7 @@ def rows_of(frame, *columns):
     }
 
 
-#: linear encloses addmm, which launches two kernels, and t, which launches none.
+#: aten::linear encloses addmm, which launches two kernels, and t, which launches none.
 LINEAR = [
     op("aten::linear", 100, 200),
     op("aten::t", 110, 120),
@@ -67,9 +67,9 @@ def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_pat
     launched = operator_kernels(traces)
     assert launched.operator.tolist() == ["aten::mm", "Region"]
     assert operator_kernels(traces, "Region").dur_ns.tolist() == [150_000, 50_000]
-    # An argument with the name of a column of the frame means that column.
+    # A name that is also a column of the frame refers to the column.
     assert operator_kernels(traces, "next").dur_ns.tolist() == [150_000, 50_000, 100_000]
-    # A range keeps its kernels as well.
+    # Ranges keep their kernels, too.
     named = [CROSSED[0] | {"cat": "user_annotation"}, *CROSSED[1:]]
     frame = kernels_by_annotation(load(tmp_path, named), source="host")
     assert frame.annotation.tolist() == ["Region", "Region", ""]
@@ -97,7 +97,7 @@ def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
 def test_a_large_share_of_device_time_without_an_operator_is_noted(
     tmp_path, alone_ns, outside_ns, share
 ):
-    """Beside the 50 ns of `LINEAR`: work without a launch, and work launched in no operator."""
+    """Besides the 50 ns of `LINEAR`: work without a launch, and work outside of operators."""
     work = [
         kernel(400, 400 + alone_ns),
         call(210, 215, 9),
@@ -111,8 +111,8 @@ def test_a_large_share_of_device_time_without_an_operator_is_noted(
 def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
     events = [
         *LINEAR,
-        kernel(400, 403),  # no launch
-        call(210, 215, 9),  # in no operator
+        kernel(400, 403),  # without a launch
+        call(210, 215, 9),  # outside of operators
         copy(420, 431, launch=None),
         kernel(440, 460, launch=9),
         event("cuda_sync", "Stream Sync", 300, 500, pid=0, tid=7, stream=7),
@@ -130,7 +130,7 @@ def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
 
 def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
     ranges = [op("ProfilerStep#1", 50, 1000), op("forward", 90, 300, cat="user_annotation")]
-    # Names of categories have no case.
+    # Category names are case-insensitive.
     traces = load(tmp_path, [*ranges, *LINEAR, op("mm", 10, 20, cat="Operator")])
     assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t", "mm"}
     result = rows_of(operators(traces, annotations=True))

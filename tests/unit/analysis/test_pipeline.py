@@ -1,4 +1,4 @@
-"""Bubbles and passes of a pipeline of two stages and two micro-batches, by hand."""
+"""Bubbles and passes of a pipeline with two stages and two micro-batches, found by hand."""
 
 import json
 
@@ -9,7 +9,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank import parallel_groups
 
 GROUP = {"Process Group Name": "1", "Process Group Ranks": "[0, 1]", "Group size": 2}
-#: By stage: the passes, as (direction, start, end), times in ns.
+#: Passes by stage, as (direction, start, end) in ns.
 STAGES = (
     [("F", 1000, 1100), ("F", 1200, 1300), ("B", 1500, 1700), ("B", 1800, 2000)],
     [("F", 1100, 1200), ("B", 1200, 1400), ("F", 1400, 1500), ("B", 1600, 1800)],
@@ -17,7 +17,7 @@ STAGES = (
 
 
 def stage(rank, *, gap=0, step=0):
-    """A stage whose kernels have gaps, with a message between passes, and an optimizer after."""
+    """Return a stage: kernels with gaps, messages between passes, and an optimizer at the end."""
     events = [event("user_annotation", f"ProfilerStep#{step}", 500, 3000, pid=10)]
     for number, (direction, start, end) in enumerate(STAGES[rank]):
         host = 600 + 100 * number
@@ -104,7 +104,7 @@ def test_jobs_without_pipelines_or_steps_say_so(tmp_path):
     ],
 )
 def test_pairs_of_stages_are_one_pipeline(tmp_path, pairs, pipelines):
-    """DeepSpeed sends in a group for each two neighbours."""
+    """DeepSpeed uses a separate group for each pair of neighbors."""
     ranks = []
     for rank in range(len(pipelines)):
         records = stage(rank % 2)[:4]
@@ -130,13 +130,13 @@ def test_pairs_of_stages_are_one_pipeline(tmp_path, pairs, pipelines):
 @pytest.mark.parametrize(
     ("pairs", "pipelines"),
     [
-        # Four stages, and two replicas of them.
+        # Four stages, then two replicas of three.
         ([(0, 1), (1, 2), (2, 3)], {0: (0, 1, 2, 3), 2: (0, 1, 2, 3)}),
         ([(0, 2), (2, 4), (1, 3), (3, 5)], {0: (0, 2, 4), 3: (1, 3, 5)}),
         # A ring, and two ranks, which may be a ring.
         ([(0, 1), (1, 2), (2, 3), (0, 3)], {0: (), 3: ()}),
         ([(0, 1)], {0: (), 1: ()}),
-        # One rank exchanges with three others.
+        # One rank that exchanges with three others.
         ([(0, 1), (1, 2), (1, 3)], {1: (), 3: ()}),
     ],
 )
@@ -151,7 +151,7 @@ def test_stages_that_send_within_the_group_of_all_ranks_are_a_pipeline(tmp_path,
 
 
 def send(ranks, source, target, start, *, stream=20):
-    """Add a message of 50 ns within the group of all ranks."""
+    """Add a message of 50 ns in the group of all ranks."""
     world = list(range(len(ranks)))
     group = {"Process Group Name": "0", "Group size": len(world), "Process Group Ranks": str(world)}
     ends = {"Src Rank": source, "Dst Rank": target}
@@ -174,7 +174,7 @@ def read_job(tmp_path, ranks):
 
 @pytest.mark.parametrize("answer_after", [0, 50])
 def test_neighbors_that_exchange_borders_are_no_pipeline(tmp_path, answer_after):
-    """Each of four ranks computes, then exchanges with its neighbors: at once, or in turn."""
+    """Each of four ranks computes, then exchanges with its neighbors, all together or in turn."""
     ranks = [[] for _ in range(4)]
     for step in range(3):
         start = 1_000 * step

@@ -1,4 +1,4 @@
-"""FLOPs of recorded CPU models, against the counts of PyTorch's ``torch.utils.flop_counter``."""
+"""FLOPs of recorded CPU models, compared with PyTorch's ``torch.utils.flop_counter``."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def flops_by_name(recording: str):
 
 def test_matrix_products_of_a_checkpointed_block_are_counted_with_their_recomputation():
     flops = flops_by_name("checkpoint.json.gz")
-    # The counter has 11_304_960 for addmm, and 7_110_656 for the same model without a checkpoint.
+    # For addmm, the counter reports 11_304_960, and 7_110_656 without a checkpoint.
     assert flops["aten::addmm"].to_dict() == {False: 7_110_656, True: 11_304_960 - 7_110_656}
     assert flops["aten::mm"].to_dict() == {False: 14_221_312}
 
@@ -23,7 +23,7 @@ def test_matrix_products_of_a_checkpointed_block_are_counted_with_their_recomput
 def test_convolutions_are_strided_grouped_and_transposed():
     flops = flops_by_name("convolutions.json.gz")
     assert flops["aten::convolution", False] == 9_113_600
-    # The counter takes the gradient of the weights of 4 groups for 4 times as much as it is.
+    # With 4 groups, the counter overstates the gradient of the weights by a factor of 4.
     grouped_flops = 2 * 4 * 32 * 14 * 14 * 36
     assert flops["aten::convolution_backward", False] == 22_761_472 - 3 * grouped_flops
 
@@ -37,12 +37,12 @@ def test_attention_that_pytorch_fuses_on_the_cpu_is_causal():
 
 
 def test_recurrent_layers_are_counted_and_belong_to_their_module():
-    """21 inputs of 2 layers in 2 directions: (32, 12) and (32, 8), then (32, 16) and (32, 8)."""
+    """21 inputs, 2 layers, 2 directions: (32, 12) and (32, 8), then (32, 16) and (32, 8)."""
     forward_flops = 2 * 21 * 2 * 32 * (12 + 8 + 16 + 8)
     flops = flops_by_name("lstm.json.gz")
     assert flops["aten::mkldnn_rnn_layer", False] == forward_flops
     assert flops["aten::mkldnn_rnn_layer_backward", False] == 2 * forward_flops
-    assert flops["aten::mm", False] == 100_800  # the counter's figure, of the head
+    assert flops["aten::mm", False] == 100_800  # the counter's figure for the head
     tree = modules(hw.load(DATA / "lstm.json.gz")).set_index("path")
     assert tree.loc["LSTM_0.LSTM_0", ["forward_flops", "backward_flops"]].tolist() == [
         forward_flops, 2 * forward_flops,

@@ -1,4 +1,4 @@
-"""Scopes of analyses: ranks, windows, and iteration over ranks."""
+"""Scope of analyses: ranks, windows, and iteration over ranks."""
 
 import pickle
 import threading
@@ -54,7 +54,7 @@ def path(in_memory, tmp_path_factory):
 
 @pytest.fixture
 def keep():
-    """Sets how many bytes are kept, for the test."""
+    """Return a function that sets the number of bytes kept during a test."""
     before = kept_results.set_memory_limit(0)
     yield kept_results.set_memory_limit
     kept_results.set_memory_limit(before)
@@ -89,7 +89,7 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     window = in_memory.end_ns // 4, in_memory.end_ns // 2
     for options in ({}, {"ranks": [1, 4]}, {"window": window}):
         assert_same(function(stored, **options), function(in_memory, **options))
-    # If one walk is within another, the ranks of both.
+    # If one iteration is nested in another, the ranks of both are kept.
     assert max(held) <= 2
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
 
@@ -123,7 +123,7 @@ def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
     analysis.temporal_breakdown(stored)
     assert [rank for rank, trace in stored.items() if trace.memo] == [2]
     assert stored[2].memo is looked_at
-    # The last used one stays.
+    # The most recently used rank stays.
     analysis.temporal_breakdown(stored, ranks=[5])
     assert [rank for rank, trace in stored.items() if trace.memo] == [5]
 
@@ -134,7 +134,7 @@ def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, k
     with ThreadPoolExecutor(2) as executor:
         traces.executor = executor
         if closed:
-            # Work that cannot run there any more runs here.
+            # After a shutdown, work runs in this process.
             executor.shutdown()
         for name in ("temporal_breakdown", "step_times", "stragglers", "rank_clusters"):
             function = getattr(analysis, name)
@@ -168,7 +168,7 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
         assert len(rows)
         result = event_args(trace, rows, COMMUNICATION_KEYS)
         assert result == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
-        # This reads no record of the files.
+        # Reading the args does not read records of the files.
         assert not trace.source._blocks.values()
         others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
         assert others == event_args(in_memory[rank], np.arange(20), COMMUNICATION_KEYS)
@@ -197,7 +197,7 @@ def test_clocks_share_what_does_not_depend_on_them(stored):
     assert matching(moved).collective is matching(stored).collective
     times = analysis.collectives(stored, clock="fitted")
     pd.testing.assert_frame_equal(analysis.collectives(moved), times)
-    # A part is another set, in which other ranks are missing.
+    # A subset is another set, without the other ranks.
     assert moved.subset(ranks=[0, 1]).memo == {}
 
 
@@ -258,10 +258,10 @@ def traces(tmp_path_factory):
 def test_a_window_narrows_a_selection(traces):
     chosen = narrow_selection(traces, traces.select(start_ns=100, end_ns=500), (200, 900), [1])
     assert (chosen.start_ns, chosen.end_ns, chosen.ranks) == (200, 500, (1,))
-    # A window may be text.
+    # Windows may be given as text.
     chosen = narrow_selection(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
-    # Windows without a common part contain nothing.
+    # Windows that do not overlap contain nothing.
     result = rank_parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in result] == [0, 0]
 

@@ -11,8 +11,8 @@ def step(name, start, end):
     return event("user_annotation", name, start, end, pid=10)
 
 
-#: A prefill of 100 tokens (400 ns on the device), 100 ns later a decode of 4 (100 ns, a graph of
-#: two kernels that overlap), within which another engine's name repeats the tokens.
+#: A prefill of 100 tokens (400 ns on the device), then after 100 ns a decode of 4 (100 ns, a graph
+#: of two overlapping kernels), inside which another engine's name repeats the tokens.
 STEPS = [
     step("execute_context_2(100)_generation_0(0)", 100, 200), call(110, 120, 1),
     step("execute_context_0(0)_generation_4(4)", 300, 400),

@@ -1,4 +1,4 @@
-"""Durations of steps and of their phases, and deviations between ranks, by hand."""
+"""Durations of steps and phases, and deviations between ranks, calculated by hand."""
 
 import pytest
 from support.small import call, event, kernel, load, nccl
@@ -24,14 +24,14 @@ def job(tmp_path):
     fast = [
         step(4, 1000, 2000), call(1010, 1020, 1), call(1030, 1040, 2),
         kernel(1100, 1300, launch=1), nccl(1300, 1800, launch=2, **GROUP),
-        # Computes for a while during the collective, which it waits for from 1300 to 1600.
+        # Computes during part of the collective, in which it waits from 1300 to 1600.
         call(1050, 1060, 3), kernel(1350, 1450, launch=3, stream=9),
         step(5, 2000, 3000), call(2010, 2020, 4), kernel(2100, 2200, launch=4),
     ]  # fmt: skip
     slow = [
         step(4, 1000, 2100), call(1010, 1020, 1), call(1030, 1040, 2),
         kernel(1100, 1600, launch=1), nccl(1600, 1800, launch=2, **GROUP),
-        # Runs on after its step has ended, on the device and on the host.
+        # Continues after its step has ended, on the device and on the host.
         call(2050, 2060, 3), kernel(2150, 2400, launch=3),
         step(5, 2100, 3000), call(2110, 2120, 4), kernel(2300, 2700, launch=4, stream=9),
     ]  # fmt: skip
@@ -90,14 +90,14 @@ def test_own_time_shows_whom_the_others_wait_for(job):
 def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     def rank(computed):
         return [
-            # The device works on step 0 from 1200 to 3000, on step 1 from 3000 to 4500.
+            # The device works on step 0 from 1200 to 3000 and on step 1 from 3000 to 4500.
             step(0, 1000, 1100), call(1010, 1020, 1), kernel(1200, computed, launch=1),
             call(1030, 1040, 2), nccl(computed, 3000, launch=2, **GROUP),
             step(1, 1100, 1200), call(1110, 1120, 3), kernel(3000, 4000, launch=3),
             call(1130, 1140, 4), nccl(4000, 4500, launch=4, **GROUP),
-            # In step 2 the host waits for the device.
+            # In step 2, the host waits for the device.
             step(2, 1200, 5500), call(1210, 1220, 5), kernel(5000, 5400, launch=5),
-            # The device's work of step 3 is late, but takes less time than the host's.
+            # The device starts step 3 late but takes less time than the host.
             step(3, 5500, 6000), call(5510, 5520, 6), kernel(6100, 6110, launch=6),
         ]  # fmt: skip
 
@@ -115,11 +115,11 @@ def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
         (1, 3): (500, 10, 0, 500, 0),
     }
     assert frame.attrs["ahead"] == [0, 1]
-    # The mean of 1800, 1500, 4300 and 500, and without 600 of waiting in four steps.
+    # The mean of 1800, 1500, 4300 and 500, with and without 600 of waiting in four steps.
     clusters = analysis.rank_clusters(job)
     assert clusters["step_ns"].tolist() == pytest.approx([8100 / 4, 8100 / 4])
     assert clusters["own_ns"].tolist() == pytest.approx([7500 / 4, 8100 / 4])
-    # Both decide by the whole job, not by the ranks or the window chosen.
+    # Both analyses use the whole job, not only the selected ranks or window.
     alone = step_times(job, ranks=[1], window=(1000, 2000))
     assert cells(alone, "own_ns") == {(1, 0): (800,), (1, 1): (0,), (1, 2): (800,)}
 
@@ -129,7 +129,7 @@ def test_a_window_cuts_steps_and_what_they_do(job):
     assert cells(frame, "start_ns", "dur_ns", "busy_ns", "exposed_wait_ns") == {
         (0, 4): (1200, 500, 500, 200), (1, 4): (1200, 500, 500, 0),
     }  # fmt: skip
-    # Medians are of the ranks selected.
+    # Medians are over the selected ranks.
     frame = step_times(job, ranks=[1])
     assert set(frame["rank"]) == {1}
     assert (frame["own_deviation_ns"] == 0).all()
@@ -161,7 +161,7 @@ def test_a_selection_without_steps_is_told_from_a_trace_without(job):
 
 
 def steps(*, slow: int = 0):
-    """Two steps of 1000 ns with a data loader, a forward pass within a frame, and noise."""
+    """Return two steps of 1000 ns: a data loader, a forward pass in a frame, other events."""
     for number, at in ((0, 100), (1, 1100)):
         yield mark(f"ProfilerStep#{number}", at, at + 990)
         yield mark("enumerate(DataLoader)#_Iter.__next__", at + 5, at + 50)

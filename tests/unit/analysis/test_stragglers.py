@@ -1,4 +1,4 @@
-"""Waits in collectives, late ranks, their cost and cause: small jobs with known answers."""
+"""Waits in collectives, late ranks, their cost and cause, in small jobs with known answers."""
 
 import gzip
 import json
@@ -33,10 +33,10 @@ def profiler_step(step):
 
 
 def job(tmp_path, delays, *, ranks=4, before=idling, has_calls=True):
-    """Steps in which every rank computes, waits for all in an all-reduce, and goes on.
+    """Load steps in which every rank computes, waits in an all-reduce, and continues.
 
-    `delays` gives the µs by which each rank is late in each step; `before` the device's and host's
-    work in that time.
+    `delays` gives the lateness of each rank in each step, in µs. `before` returns the work on the
+    device and host in that time.
     """
     events = [[] for _ in range(ranks)]
     for step, late in enumerate(delays):
@@ -64,17 +64,17 @@ def computing(rank, start, delay):
 
 
 def test_scores_lateness_and_imposed_waits(tmp_path):
-    # Rank 2 is last alone twice, ranks 0 and 3 are last together once.
+    # Rank 2 alone is last twice; ranks 0 and 3 are last together once.
     traces = job(tmp_path, [[0, 10, 500, 20], [300, 0, 0, 300], [0, 0, 40, 0]])
     frame = stragglers(traces)
     assert frame["rank"].tolist() == [0, 1, 2, 3]
     assert frame.collectives.tolist() == [3, 3, 3, 3]
     assert frame.score.tolist() == pytest.approx([0, 0, 2 / 3, 0])
     waits = (500 + 490 + 480) + (40 * 3)
-    # If several come at the same time, the lowest is charged.
+    # If several ranks arrive last together, the lowest is charged.
     assert frame.imposed_wait_ns.tolist() == [600 * US, 0, waits * US, 0]
     assert frame.wait_ns.tolist() == [540 * US, 830 * US, 300 * US, 520 * US]
-    # Medians are 15, 150 and 0 µs.
+    # The medians are 15, 150 and 0 µs.
     assert frame.late_ns_mean.tolist() == pytest.approx(
         [(-15 + 150) / 3 * US, (-5 - 150) / 3 * US, (485 - 150 + 40) / 3 * US, (5 + 150) / 3 * US]
     )
@@ -88,7 +88,7 @@ def test_a_straggler_is_named(tmp_path):
     assert frame.is_straggler.tolist() == [False, False, True, False]
     assert frame.pattern.tolist() == ["", "", "consistent", ""]
     assert frame.lost_share[2] == pytest.approx(0.15, abs=0.02)
-    # Nobody computes while waiting: all of the wait is lost.
+    # The waiting ranks do not compute, so the whole wait is lost.
     assert frame.lost_ns[2] == frame.imposed_wait_ns[2] == 4 * 3 * 1_500 * US
     delays = [[0, 0, 0, 0] for _ in range(12)]
     delays[7] = [0, 3_900, 0, 0]
@@ -96,15 +96,15 @@ def test_a_straggler_is_named(tmp_path):
 
 
 def test_chance_makes_no_straggler(tmp_path):
-    # Each rank in turn is last, by a long time.
+    # Ranks take turns at being last by far.
     turns = [[900 if rank == step % 4 else 0 for rank in range(4)] for step in range(12)]
     assert not stragglers(job(tmp_path, turns)).is_straggler.any()
-    # The same rank is always last, by a short time.
+    # The same rank is always last by a little.
     assert not stragglers(job(tmp_path, [[0, 0, 150, 0]] * 8)).is_straggler.any()
 
 
 def test_waits_under_compute_cost_nothing(tmp_path):
-    """All ranks compute on another stream until after the collective."""
+    """All ranks compute on another stream until the collective has ended."""
 
     def busy(rank, start, delay):
         return [kernel(start * US, (start + 3_000) * US, stream=8)]
@@ -121,7 +121,7 @@ def loading(rank, start, delay):
 
 
 def more(rank, start, delay):
-    # Kernels are like those of the other ranks, but more.
+    # The same kernels as on the other ranks, but more of them.
     return [
         kernel((start + k * 100) * US, (start + k * 100 + 95) * US, name="embedding")
         for k in range(delay // 100)
@@ -129,7 +129,7 @@ def more(rank, start, delay):
 
 
 def longer(rank, start, delay):
-    """Rank 2's second kernel takes much longer than the others' does."""
+    """Rank 2's second kernel takes much longer than on the other ranks."""
     return [kernel(start * US, (start + max(delay - 5, 0)) * US + 1, name="gemm2")]
 
 
@@ -172,7 +172,7 @@ def test_causes(tmp_path, before, cause, column):
     assert frame.cause.tolist() == ["", "", cause, ""]
     parts = [name for name in frame if name.startswith("late_") and name != "late_ns_mean"]
     assert max(parts, key=lambda name: frame[name][2]) == column
-    # The first collective has none before it to compare from.
+    # The first collective has no earlier one to measure from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
 
 
@@ -187,7 +187,7 @@ def test_causes(tmp_path, before, cause, column):
 def test_a_rank_that_costs_at_all_collectives_is_no_occasional_straggler(
     tmp_path, late_us, pattern
 ):
-    """Without steps in the files, each collective of 1.3 ms counts as a step."""
+    """Without steps in the files, each collective counts as a step of 1.3 ms."""
     events = [[] for _ in range(4)]
     start = 0
     for number, late in enumerate(late_us):
@@ -207,7 +207,7 @@ def test_a_rank_that_costs_at_all_collectives_is_no_occasional_straggler(
 @pytest.mark.parametrize("later_us", [10_000_000, 60_000])
 @pytest.mark.parametrize("steps", [6, 5])
 def test_verdicts_on_two_runs_in_one_folder_are_those_of_each(tmp_path, later_us, steps):
-    """Rank 2 is late in both; the second run has the same step numbers, or one less."""
+    """Rank 2 is late in both runs; the second has the same step numbers or one step less."""
 
     def run(folder, start_us, steps):
         for rank in range(4):
@@ -242,7 +242,7 @@ def test_verdicts_on_two_runs_in_one_folder_are_those_of_each(tmp_path, later_us
 
 
 def test_the_host_event_that_makes_a_rank_late_is_named(tmp_path):
-    """All hosts also idle between steps, so the event has less than half of the idle time."""
+    """All hosts also idle between steps, so the event covers less than half of the idle time."""
     name = "torch/serialization.py(450): save"
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=saving(name))
     assert stragglers(traces).cause.tolist() == ["", "", f"host inside {name}", ""]
@@ -252,7 +252,7 @@ def test_the_host_event_that_makes_a_rank_late_is_named(tmp_path):
 
 @pytest.mark.parametrize(("slower", "is_straggler"), [(0, False), (100, True)])
 def test_devices_that_wait_for_their_own_hosts_anyway_lose_little(tmp_path, slower, is_straggler):
-    """Hosts launch ten collectives a step and keep devices idle; rank 1 launches 300 µs later."""
+    """Hosts launch ten collectives per step and keep devices idle; rank 1 is 300 µs later."""
     events = [[profiler_step(step) for step in range(5)] for _ in range(4)]
     for number in range(50):
         step, k = divmod(number, 10)
@@ -274,13 +274,13 @@ def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
     assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
     text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
     assert text in str(headline(traces)).replace("\u202f", " ")
-    # The work of the device is recorded nevertheless.
+    # The device work is still recorded.
     slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
     assert slower.cause[2] == "slower kernels"
 
 
 def test_no_cause_is_stated_that_explains_little(tmp_path):
-    """Rank 2 transfers alone for most of its 1 500 µs, and idles for 100 or 600 of them."""
+    """Rank 2 transfers alone for most of its 1 500 µs and idles for 100 or 600 of them."""
 
     def sending(idle):
         group = {"Process Group Name": "1", "Process Group Ranks": "[2]", "Group size": 1}
@@ -294,7 +294,7 @@ def test_no_cause_is_stated_that_explains_little(tmp_path):
         assert frame.is_straggler.tolist() == [False, False, True, False]
         assert frame.cause[2] == cause
 
-    # All kernels are the same, but rank 2's two run one after the other instead of together.
+    # All kernels are the same, but on rank 2 they run one after the other instead of together.
     def after(rank, start, delay):
         first = start + delay // 2
         return [kernel(begin * US, (begin + 750) * US, stream=stream)
@@ -306,9 +306,9 @@ def test_no_cause_is_stated_that_explains_little(tmp_path):
 
 
 def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
-    """Gradients are reduced in two parts while all go on; rank 2's loader takes 3 000 µs, not 100.
+    """Gradients are reduced in two parts; rank 2's loader takes 3 000 instead of 100 µs.
 
-    The others are at their second kernel while they wait for rank 2's first part.
+    The other ranks run their second kernel while they wait for rank 2's first part.
     """
     events = [[] for _ in range(4)]
     for step in range(5):
@@ -334,12 +334,13 @@ def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
     assert frame.late_data_loading_ns[2] == 4 * 2_900 * US
     assert frame.late_compute_ns[2] == 0
     # On time, the first collective would end at 1 900 µs, while the others compute until 3 100. It
-    # ends at 4 800: they lose 1 700 of their 2 900 µs of waiting, and all 1 200 of the second.
+    # ends at 4 800, so they lose 1 700 of their 2 900 µs of waiting, plus the whole 1 200 of the
+    # second.
     assert frame.lost_ns[2] == 5 * 3 * (1_700 + 1_200) * US
 
 
 def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
-    """Rank 1 is slow; rank 0 waits for it in their pair, and is the last of all four by 5 µs."""
+    """Rank 1 is slow. Rank 0 waits for it in their pair and is then the last of all by 5 µs."""
     events = [[] for _ in range(4)]
     for step in range(5):
         start = step * STEP
@@ -359,20 +360,20 @@ def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
                            seq=step, correlation=number + 1),
             ]  # fmt: skip
     frame = stragglers(load(tmp_path, *events))
-    # By the definition of the imposed wait, rank 0 has that of the four ...
+    # By definition, rank 0 imposes the waits of all four ranks ...
     assert frame.imposed_wait_ns.tolist() == [5 * (5 + 2 * 2_005) * US, 5 * 2_000 * US, 0, 0]
-    # ... but it is rank 1 that costs time.
+    # ... but rank 1 is the one that costs time.
     assert frame.is_straggler.tolist() == [False, True, False, False]
     assert frame.cause.tolist() == ["waiting elsewhere", "idle host", "", ""]
     assert frame.lost_ns[0] < 0.01 * frame.imposed_wait_ns[0]
 
 
 def pair_then_all(tmp_path, lates, *, busy=False):
-    """Ranks 0 and 1 meet from 3 000 to 5 050 µs of a step, then all four, several times.
+    """Ranks 0 and 1 meet from 3 000 to 5 050 µs of a step, then all four meet several times.
 
-    In their pair rank 0 waits 2 000 µs for rank 1; `busy` if it computes meanwhile. `lates` gives
-    by how much ranks 0 and 1 are late to the others at each collective of all, 1 000 µs apart;
-    all leave 50 µs after the last. Rank 0 computes what it is later than at the one before.
+    In the pair, rank 0 waits 2 000 µs for rank 1, and computes meanwhile if `busy`. `lates` holds
+    by how much ranks 0 and 1 are late at each collective of all ranks, 1 000 µs apart. All ranks
+    leave 50 µs after the last arrival. Rank 0 spends any additional lateness on computing.
     """
     events = [[] for _ in range(4)]
     for step in range(5):
@@ -405,28 +406,27 @@ def pair_then_all(tmp_path, lates, *, busy=False):
 def test_only_waits_in_which_a_rank_does_nothing_excuse_it(tmp_path):
     assert stragglers(pair_then_all(tmp_path, [2_000])).cause[0] == "waiting elsewhere"
     frame = stragglers(pair_then_all(tmp_path, [2_000], busy=True))
-    # Rank 1 is 2 000 µs late to all on its own, too: if rank 0 were faster, the others would wait
-    # for rank 1.
+    # Rank 1 is 2 000 µs late by itself, too: the others would wait for it if rank 0 were faster.
     assert frame.is_straggler.tolist() == [True, True, False, False]
-    # Ranks 2 and 3 wait 2 005 µs, rank 1 waits 5, in each of five steps.
+    # In each of five steps, ranks 2 and 3 wait 2 005 µs and rank 1 waits 5.
     assert frame.lost_ns[0] == frame.imposed_wait_ns[0] == 5 * (2 * 2_005 + 5) * US
 
 
 def test_an_excuse_ends_when_the_others_have_caught_up(tmp_path):
-    """Rank 0 is late by its pair, then twice by 500 µs of its own work; the others wait idle."""
+    """Rank 0 is late because of its pair, then twice by 500 µs of its own; the others idle."""
     frame = stragglers(pair_then_all(tmp_path, [2_000, 500, 500]))
     assert frame.imposed_wait_ns[0] == 5 * (2 * (2_005 + 2 * 505) + 3 * 5) * US
-    # The wait for rank 1 explains the first 2 005 µs: rank 1 is late by itself, and is charged.
+    # The wait for rank 1 explains the first 2 005 µs. Rank 1 is late by itself, so it is charged.
     assert frame.lost_ns[0] == 5 * 2 * (2 * 505 + 5) * US
-    # Rank 1 inherits at most the 5 µs that it waits for rank 0 at each of the three collectives.
+    # Rank 1 takes over at most the 5 µs that it waits for rank 0 at each of three collectives.
     assert frame.lost_ns[1] == pytest.approx(5 * (2_000 + 2 * 2_005 + 5) * US, abs=5 * 15 * US)
 
 
 def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
-    """Gradients are reduced in three parts; rank 0 is 2 000 µs late to all by its pair.
+    """Gradients are reduced in three parts; rank 0 is 2 000 µs late because of its pair.
 
-    Ranks 2 and 3 have computed all when rank 0 comes to the first part. Their next parts start in
-    the order of the stream, so each is only 960 µs before rank 0's.
+    Ranks 2 and 3 have finished computing when rank 0 arrives for the first part. Their next parts
+    follow in stream order, each only 960 µs before rank 0's.
     """
     events = [[] for _ in range(4)]
     for step in range(5):
@@ -460,7 +460,7 @@ def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
 
 
 def pipeline(tmp_path, factors, *, steps=4, batches=8):
-    """Stages that pass batches on: 500 µs times the factor forward, 60 a message, 1 000 back."""
+    """Load pipeline stages: 500 µs × factor forward, 60 per message, 1 000 × factor back."""
     ranks, step_ends = len(factors), [0] * len(factors)
     events = [[] for _ in factors]
     numbers, freed = Counter(), Counter()
@@ -472,8 +472,7 @@ def pipeline(tmp_path, factors, *, steps=4, batches=8):
                 passed = []
                 for batch in range(batches):
                     if ready:
-                        # The message starts when both are there; the receiver waits, the sender
-                        # goes on.
+                        # The message starts when both ranks are there; only the receiver waits.
                         pair = (rank - way, rank)
                         args = {"Src Rank": pair[0], "Dst Rank": rank}
                         start = max(ready[batch], freed[pair])
@@ -520,7 +519,7 @@ def test_the_bubble_of_a_pipeline_is_nobodys_fault(tmp_path, batches):
 
 @pytest.mark.parametrize("seed", [9, 101])
 def test_the_neighbor_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
-    """Gradients are reduced while layers wait in tensor groups: that wait began before the end."""
+    """Gradients are reduced while layers wait in tensor groups; these waits begin earlier."""
     shape = {"ranks": 4, "steps": 5, "tensor_ranks": 2, "strided": True, "events_per_step": 500}
     write_demo(tmp_path / "job", straggler=1, factor=1.47, seed=seed, format="json", **shape)
     traces = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
@@ -535,7 +534,7 @@ def test_the_neighbor_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
     ],
 )
 def test_few_slow_steps_are_chance(tmp_path, shape):
-    """Healthy jobs in which loading data took one rank longer: 11 % of one step, 7 % of three."""
+    """Healthy jobs in which one rank loaded data for longer: 11 % of one step, 7 % of three."""
     write_demo(tmp_path / "job", straggler=None, format="json", **shape)
     traces = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
     assert traces.lost_share.max() > 0.065
@@ -544,7 +543,7 @@ def test_few_slow_steps_are_chance(tmp_path, shape):
 
 @pytest.mark.parametrize("off_ns", [-3_000_000, 3_000_000])
 def test_the_verdict_does_not_depend_on_recorded_clocks(tmp_path, off_ns):
-    # Ends disagree by 2 ms, so the shift is not much more than they do.
+    # Ends disagree by 2 ms, so the shift is not much larger.
     recorded = hw.load(DATA / "nccl", cache=False, progress=False)
     for rank in (0, 1):
         text = gzip.decompress((DATA / f"nccl/rank-{rank}.json.gz").read_bytes())
@@ -602,7 +601,7 @@ def test_by_step_and_window(tmp_path):
     second = frame[frame["rank"] == 2]
     assert second.imposed_wait_ns.tolist() == [2_400 * US, 0, 1_500 * US]
     assert second.score.tolist() == [1, 0, 1]
-    # Steps follow each other every 9.3 to 10.4 ms.
+    # Steps start 9.3 to 10.4 ms apart.
     assert second.lost_share.tolist() == pytest.approx([0.08, 0, 0.05], rel=0.1)
     full = stragglers(traces)
     assert frame.groupby("rank").imposed_wait_ns.sum().tolist() == full.imposed_wait_ns.tolist()
@@ -624,7 +623,7 @@ def test_by_step_and_window(tmp_path):
     [((), ()), (("broadcast",) * 3, ()), ((), ("allgather",)), (("allgather",), ("broadcast",))],
 )
 def test_collectives_that_prepare_or_end_a_run_are_in_no_step(tmp_path, before, after):
-    """20 rounds of 1 ms without steps; rank 2 computes 80 µs longer in each."""
+    """20 rounds of 1 ms without steps; rank 2 computes 80 µs longer in each round."""
     events = [[] for _ in range(4)]
     names = [*before, *["allreduce"] * 20, *after]
     for number, name in enumerate(names):
@@ -665,7 +664,7 @@ def test_a_burst_of_collectives_does_not_take_the_place_of_the_steps(tmp_path, i
 
 
 def test_a_stall_is_a_share_of_its_own_step(tmp_path):
-    """Ten steps of 10 ms; rank 1 stalls the fifth for 200 ms."""
+    """Ten steps of 10 ms; rank 1 delays the fifth by 200 ms."""
     events = [[] for _ in range(4)]
     for step in range(10):
         stall = 200_000 if step == 4 else 0
@@ -683,7 +682,7 @@ def test_a_stall_is_a_share_of_its_own_step(tmp_path):
     frame = stragglers(traces)
     assert frame.pattern.tolist() == ["", "occasional", "", ""]
     assert frame.lost_ns[1] == 3 * 200_000 * US
-    # The others lose 200 of 10 · 10 + 200 ms, and in that step 200 of 210.
+    # The others lose 200 of 10 · 10 + 200 ms, and 200 of 210 ms in that step.
     assert frame.lost_share[1] == pytest.approx(200 / 300)
     by_step = stragglers_by_step(traces)
     shares = by_step.loc[by_step["rank"] == 1, "lost_share"]
@@ -703,7 +702,7 @@ def test_nothing_to_compare(tmp_path):
 
 @pytest.mark.parametrize("delay", [1_500, 300])
 def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
-    """The 5 % that rank 2 costs may be rank 3's, who is later; a file of it there is none."""
+    """The 5 % that rank 2 costs may be due to rank 3, which is later but may have no file."""
     traces = job(tmp_path, [[0, 0, delay, delay + 100]] * 5, before=computing)
     three = TraceSet([traces[rank] for rank in range(3)])
     full, part = straggler_report(traces), straggler_report(three)
@@ -717,7 +716,7 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     assert not result.is_straggler.any()
     assert set(result.cause) == {""}
     assert "files of 1 rank are missing" in result.attrs["note"]
-    # Ranks of complete groups are judged though others are missing.
+    # Ranks in complete groups are judged even if other ranks are missing.
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=computing)
     for trace in traces.values():
         trace.metadata["distributedInfo"] = {"world_size": 8}
@@ -726,7 +725,7 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
 
 
 def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
-    """Rank 3 is the last of all, but its file has only its first collective."""
+    """Rank 3 is always last, but its file has only its first collective."""
     traces = job(tmp_path, [[0, 0, 1_500, 1_600]] * 6, before=computing)
     assert straggler_report(traces).stragglers == [3, 2]
     path = Path(traces[3].path)
@@ -739,7 +738,7 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     assert frame.collectives.tolist() == [6, 6, 6, 1]
     assert not frame.is_straggler.any()
     assert set(frame.cause) == {""}
-    # In steps 1 to 5, rank 2 keeps the two others waiting.
+    # In steps 1 to 5, two ranks wait for rank 2.
     assert frame.imposed_wait_ns.tolist() == [0, 0, 5 * 2 * 1_500 * US, (2 * 1_600 + 100) * US]
     assert frame.attrs["note"] == (
         "5 collectives without events of some ranks do not count for the verdict,"
@@ -750,7 +749,7 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
 
 
 def gathering(rank, start, delay):
-    """PyTorch's call of Gloo, whose root stays in it until the last rank has sent."""
+    """Return PyTorch's call of Gloo; the root stays in it until the last rank has sent."""
     end = start + max(delay, 20)
     return [
         event("cpu_op", "c10d::gather_", start * US, (start + 15) * US, pid=10),
@@ -763,16 +762,16 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     frame = stragglers(traces)
     assert not frame.is_straggler.any()
     assert frame.cause.tolist() == ["", "", "waiting elsewhere", ""]
-    # Of rank 2's 1 500 µs before it arrives, 1 496 are in Gloo; the others arrive at once. The
-    # first collective has none before it to compare from.
+    # Of the 1 500 µs before rank 2 arrives, it is in Gloo for 1 496; all others arrive at once. The
+    # first collective has no earlier one to measure from.
     assert frame.late_waiting_ns[2] == 4 * 1_496 * US
     assert frame.late_host_ns[2] == 4 * 4 * US
-    # The time counts once for each rank and step, not again for the call.
+    # The time counts once per rank and step, not again for the call.
     text = "the hosts have 20 events of communication, such as gloo:gather, which are not"
     assert frame.attrs["note"].startswith(f"{text} matched")
     assert analysis.collectives(traces).attrs["note"].startswith(f"{text} device work")
     assert straggler_report(traces).stragglers == []
-    # A rank that Gloo does not hold up is named as before.
+    # A rank that Gloo does not delay is still named.
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=lambda rank, start, delay: [
         *gathering(rank, start, 0), *computing(rank, start, delay)
     ])  # fmt: skip
@@ -790,20 +789,20 @@ def test_calls_that_launch_kernels_are_not_communication_of_the_host(tmp_path):
 
 
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
-    """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
+    """In steps of 10 ms, 0.3 ms is 3 %, too little for a straggler; 0.08 ms is under 1 %."""
     result = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
     assert result.stragglers == []
     (last,) = result.last_ranks
     assert (last.rank, last.wait_ns, last.cause) == (2, 8 * 300 * US, "slower kernels")
     assert last.hidden_share == pytest.approx(0, abs=1e-5)
     assert straggler_report(job(tmp_path, [[0, 0, 80, 0]] * 8, before=computing)).last_ranks == []
-    # Last at 7 of 8.
+    # Last at 7 of 8 collectives.
     often = [[0, 0, 300, 0]] * 7 + [[0, 350, 300, 0]]
     assert straggler_report(job(tmp_path, often, before=computing)).last_ranks == []
 
 
 def test_one_long_wait_does_not_hide_who_is_always_last(tmp_path):
-    """Of 10 ms a step, rank 2 is late by 10 µs, and once by 3.9 ms: 4.3 of 410 ms."""
+    """In steps of 10 ms, rank 2 is 10 µs late and once 3.9 ms, in total 4.3 of 410 ms."""
     delays = [[0, 0, 3_900, 0]] + [[0, 0, 10, 0]] * 40
     (last,) = straggler_report(job(tmp_path, delays, before=longer)).last_ranks
     assert (last.rank, last.last, last.collectives) == (2, 41, 41)
@@ -825,21 +824,21 @@ def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late
             ]
             for number in range(followers):
                 begin = start + 6_510 + 110 * number
-                # The arrivals differ by up to 3 µs.
+                # Arrivals differ by up to 3 µs.
                 lag = (rank + step + number) % 4
                 events.append(
                     collective((begin + lag) * US, (begin + 100) * US, name="_allgather_base",
                                ranks=(0, 1, 2, 3), seq=8 * step + number + 1)
                 )  # fmt: skip
     (last,) = straggler_report(load(tmp_path, *ranks)).last_ranks
-    # At a quarter of the other collectives it is last by chance.
+    # The rank is last by chance at a quarter of the other collectives.
     assert (last.rank, last.last, last.collectives) == (late, 8 + 2 * followers, 8 + 8 * followers)
     assert last.cause == "slower kernels"
 
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
-    """One clock is an hour ahead, which does not count as a part of a run of 80 ms."""
+    """One clock is an hour ahead, which must not count toward the run of 80 ms."""
     traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
     path = Path(traces[rank].path)
     document = json.loads(path.read_text())
@@ -855,7 +854,7 @@ def test_mpi_ranks_are_told_by_time_lines_or_else_by_profiles(tmp_path, lines):
     write_mpi_job(tmp_path / "job", ranks=4, slow_rank=2, steps=8, traces=lines)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     assert mpi_stragglers(traces) == {("90001", 2)}
-    # Its time line and its profile are one rank.
+    # The timeline and the profile count as one rank.
     assert straggler_report(traces).stragglers == [2]
 
 
@@ -874,7 +873,7 @@ def test_what_compute_hides_is_not_exposed(pair):
     columns = ["rank", "collectives", "wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
     assert frame[columns].to_numpy().tolist() == [[0, 1, 1000, 700, 1700], [1, 1, 0, 0, 1000]]
     assert frame.attrs["matched"] == {"compute": 3, "communication": 2, "matched": 2}
-    # Windows cut waits, and ranks do not change who is last.
+    # Windows clip waits; selected ranks do not change which rank is last.
     frame = analysis.exposed_waits(pair, window=(1400, 2500), ranks=[0])
     assert frame[["wait_ns", "exposed_wait_ns"]].to_numpy().tolist() == [[600, 500]]
     without = analysis.exposed_waits(pair, selection="kind == 'communication'")
@@ -893,7 +892,7 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     assert frame[columns].to_numpy().tolist() == [[1000, 2400, 400], [0, 1000, 0]]
     window = analysis.exposed_waits(traces, clock="host", window=(4150, 4300))
     assert window["unmatched_exposed_ns"].tolist() == [100, 0]
-    # A rank that leaves before the last rank arrives waits until it leaves.
+    # A rank that leaves before the last arrival waits until it leaves.
     traces = load(tmp_path, [nccl(1000, 1400)], [nccl(2000, 3000)], [nccl(1000, 3000)])
     assert analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist() == [400, 0, 1000]
     # Unknown waits are not zero.
@@ -939,11 +938,11 @@ def test_edges_are_rounded_down_and_lose_nothing(pair):
     ("delays", "late"),
     [
         ([[0, 1_500, 0, 1_490, 0, 0]] * 4, [1, 3]),
-        # They take turns at being last, so each of them is charged with half of the waits.
+        # Two ranks take turns at being last, so each is charged with half of the waits.
         ([[0, 900, 0, 0, 0, 890], [0, 890, 0, 0, 0, 900]] * 3, [1, 5]),
-        # A rank that is half as late would keep the others waiting if the last one were on time.
+        # A rank that is half as late would delay the others if the last rank were on time.
         ([[0, 1_500, 0, 700, 0, 0]] * 4, [1, 3]),
-        # Not if this costs them less than 5 %.
+        # The second rank is not named if it costs less than 5 %.
         ([[0, 1_500, 0, 300, 0, 0]] * 4, [1]),
     ],
 )
@@ -959,15 +958,15 @@ def test_ranks_that_are_late_together_are_all_named(tmp_path, delays, late):
 @pytest.mark.parametrize(
     "delays",
     [
-        # Rank 0 is last in three of five steps, and first in the others.
+        # Rank 0 is last in three of five steps and first in the others.
         [[2_600, 900, 0, 1_400], [0, 2_400, 1_800, 900], [2_800, 1_200, 700, 0],
          [100, 0, 2_500, 1_900], [2_700, 1_300, 400, 900]],
-        # Of two ranks, each is last in some steps, and one of them stalls the other for longer.
+        # Each of two ranks is last in some steps, and one of them delays the other for longer.
         [[0, 3_600], [3_000, 0], [0, 3_300], [3_100, 0], [0, 3_700], [0, 3_000], [2_900, 0]],
     ],
 )  # fmt: skip
 def test_uneven_work_that_moves_between_ranks_is_nobodys_fault(tmp_path, delays):
-    """Each step has batches of other lengths."""
+    """Batch lengths differ from step to step."""
     traces = job(tmp_path, delays, ranks=len(delays[0]), before=longer)
     assert not stragglers(traces)["is_straggler"].any()
     assert headline(traces).late_ranks == []
@@ -975,7 +974,7 @@ def test_uneven_work_that_moves_between_ranks_is_nobodys_fault(tmp_path, delays)
 
 @pytest.mark.parametrize(("late_ms", "start_text"), [(40, "40.0 ms"), (7, "7.00 ms")])
 def test_a_recording_that_starts_later_makes_no_straggler(tmp_path, late_ms, start_text):
-    """All ranks arrive together, except at the first all-reduce, as rank 2 starts later."""
+    """All ranks arrive together, except at the first all-reduce, because rank 2 starts late."""
     events = [[] for _ in range(4)]
     for step in range(6):
         start = step * STEP + (late_ms * 1_000 if step else 0)
@@ -1001,9 +1000,9 @@ def test_a_recording_that_starts_later_makes_no_straggler(tmp_path, late_ms, sta
 
 
 def replicas(tmp_path, work_us, transfer_us, *, replica_count=2):
-    """Replicas of two ranks: each pair computes, moves data, and then meets the other replicas.
+    """Load replicas of two ranks: each pair computes, moves data, then meets the other replicas.
 
-    `work_us` and `transfer_us` are by replica.
+    `work_us` and `transfer_us` have one item per replica.
     """
     world = range(2 * replica_count)
     events = [[] for _ in world]
@@ -1028,7 +1027,7 @@ def replicas(tmp_path, work_us, transfer_us, *, replica_count=2):
 
 @pytest.mark.parametrize("replica_count", [2, 4])
 def test_a_replica_that_is_slower_than_the_others_is_named(tmp_path, replica_count):
-    """The last replica keeps its counterparts waiting, while its own ranks hardly wait."""
+    """The last replica delays its counterparts, while its own ranks hardly wait."""
     work_us = [5_000] * (replica_count - 1) + [7_000]
     traces = replicas(tmp_path, work_us, [200] * replica_count, replica_count=replica_count)
     frame = stragglers(traces)
@@ -1045,7 +1044,7 @@ def test_ranks_with_slow_links_are_no_stragglers(tmp_path, transfer_us):
     assert not frame["is_straggler"].any()
     slow = [0, 1] if transfer_us[0] > transfer_us[1] else [2, 3]
     assert frame["cause"][slow].tolist() == ["waiting elsewhere"] * 2
-    # 4 MB in each transfer; with two ranks the bus bandwidth is that of the algorithm.
+    # 4 MB per transfer; with two ranks, bus and algorithm bandwidth are equal.
     text = str(headline(traces)).replace("\u202f", " ")
     rates = [4_000 / time for time in (max(transfer_us), min(transfer_us))]
     ranks = "–".join(map(str, slow)) if slow[1] - slow[0] > 1 else f"{slow[0]}, {slow[1]}"
@@ -1054,7 +1053,7 @@ def test_ranks_with_slow_links_are_no_stragglers(tmp_path, transfer_us):
 
 @pytest.mark.parametrize("late", [(0, 2), (1, 3)])
 def test_the_spread_of_other_groups_does_not_hide_a_rank_that_is_always_late(tmp_path, late):
-    """In each pair one rank computes 1.7 ms longer; the pairs have batches of other lengths."""
+    """One rank of each pair computes 1.7 ms longer; batch lengths differ between pairs."""
     events = [[] for _ in range(4)]
     for step in range(4):
         start = step * STEP
@@ -1087,7 +1086,7 @@ def test_the_spread_of_other_groups_does_not_hide_a_rank_that_is_always_late(tmp
 def test_slow_ranks_of_different_causes_are_all_named(
     tmp_path, before_first, before_second, causes
 ):
-    """Rank 3 is 1 500 µs late, and rank 1 beside it 700 µs, so it is never last."""
+    """Rank 3 is 1 500 µs late and rank 1 700 µs, so rank 1 is never last."""
 
     def before(rank, start, delay):
         return {3: before_first, 1: before_second}.get(rank, longer)(rank, start, delay)
@@ -1099,7 +1098,7 @@ def test_slow_ranks_of_different_causes_are_all_named(
 
 
 def test_compute_hides_waits_but_not_the_transfers_that_they_delay(tmp_path):
-    """Rank 2 arrives 1 000 µs after the others, which compute for as long; 900 µs follow."""
+    """Rank 2 arrives 1 000 µs late while the others compute; 900 µs follow."""
     events = [[] for _ in range(4)]
     for step in range(8):
         start = step * STEP
@@ -1113,7 +1112,7 @@ def test_compute_hides_waits_but_not_the_transfers_that_they_delay(tmp_path):
             ]  # fmt: skip
     traces = load(tmp_path, *events)
     frame = stragglers(traces)
-    # On time, it would end at 6 900 µs and not hold the others up; it does for 900 µs of 10 000.
+    # On time, it would end at 6 900 µs and not delay the others; it delays them by 900 µs.
     assert frame.lost_ns.tolist() == [0, 0, 8 * 3 * 900 * US, 0]
     assert frame.is_straggler.tolist() == [False, False, True, False]
     assert analysis.exposed_waits(traces).exposed_wait_ns.tolist() == [0, 0, 0, 0]
@@ -1130,7 +1129,7 @@ def test_compute_hides_waits_but_not_the_transfers_that_they_delay(tmp_path):
     [
         # Rank 5 becomes slower in the second half of the run.
         ([[0] * 5 + [max(0, step - 5) * 350, 0, 0] for step in range(12)], [5]),
-        # Ranks take turns at being as slow.
+        # Ranks take turns at being slow.
         ([[1_500 * (rank == step % 8) for rank in range(8)] for step in range(12)], []),
         # Three of twelve steps may be chance.
         ([[0] * 5 + [(0, 0, 0, 1_500)[step % 4], 0, 0] for step in range(12)], []),
@@ -1150,7 +1149,7 @@ def test_few_collectives_are_enough_if_chance_is_ruled_out(tmp_path, steps, late
 
 
 def test_a_rank_that_is_never_last_has_a_cause(tmp_path):
-    """Ranks 0 and 5 transfer for longer; rank 1 computes for longer and is 5 µs before rank 0."""
+    """Ranks 0 and 5 transfer longer; rank 1 computes longer and arrives 5 µs before rank 0."""
     late_us = [2_000, 1_995, 0, 0, 0, 1_990]
     events = [[] for _ in range(6)]
     for step in range(6):
@@ -1197,10 +1196,10 @@ def test_in_one_step_no_rank_is_late_together_with_the_last(tmp_path):
 
 
 def groups_then_all(tmp_path, groups, late_us, steps=6):
-    """Each group meets, and then all ranks meet; `late_us` is by rank.
+    """Load steps in which each group meets, then all ranks; `late_us` has one item per rank.
 
-    The arrivals at the second meeting differ by a microsecond, and another rank of each group is
-    last in each step.
+    Arrivals at the second meeting differ by one microsecond, and the last rank of each group
+    changes from step to step.
     """
     ranks = tuple(rank for group in groups for rank in group)
     events = [[] for _ in ranks]
@@ -1228,7 +1227,7 @@ def groups_then_all(tmp_path, groups, late_us, steps=6):
 def test_a_rank_that_makes_its_group_late_is_charged_with_the_waits_for_the_group(
     tmp_path, groups, late
 ):
-    """All ranks of the group are late to the meeting of all ranks, because one of them was late."""
+    """One late rank makes all ranks of its group late for the meeting of all ranks."""
     late_us = [1_600 if rank == late else 0 for group in groups for rank in group]
     traces = groups_then_all(tmp_path, groups, late_us)
     frame = stragglers(traces)
@@ -1243,7 +1242,7 @@ def test_a_rank_that_makes_its_group_late_is_charged_with_the_waits_for_the_grou
 
 @pytest.mark.parametrize(("tensor", "late"), [(2, 3), (4, 6), (2, 4)])
 def test_counterparts_of_ranks_that_waited_for_a_straggler_wait_for_it_too(tmp_path, tensor, late):
-    """The late rank's tensor group is late, and so are all counterparts in the data groups."""
+    """The late rank makes its tensor group late, and thus all counterparts in the data groups."""
     events = [[] for _ in range(8)]
     for step in range(5):
         start = step * STEP
@@ -1269,7 +1268,7 @@ def test_counterparts_of_ranks_that_waited_for_a_straggler_wait_for_it_too(tmp_p
 
 @pytest.mark.parametrize("early_us", [20_000, 4_000])
 def test_a_recording_that_starts_earlier_excuses_no_rank(tmp_path, early_us):
-    """The first recording starts earlier; rank 3 alone shows that its own started as usual."""
+    """The first recording starts earlier; rank 3 shows that its own started as usual."""
     events = [[] for _ in range(4)]
     for step in range(5):
         start = early_us + step * STEP
@@ -1288,7 +1287,7 @@ def test_a_recording_that_starts_earlier_excuses_no_rank(tmp_path, early_us):
 
 @pytest.mark.parametrize("first_us", [10, 400])
 def test_a_late_first_send_is_no_late_recording(tmp_path, first_us):
-    """Files with communication alone begin with a send between neighbours; rank 2 is late to it."""
+    """Communication-only files begin with a send between neighbors, for which rank 2 is late."""
     events = [[] for _ in range(4)]
     for step in range(5):
         start = step * STEP
@@ -1310,7 +1309,7 @@ def test_a_late_first_send_is_no_late_recording(tmp_path, first_us):
 
 @pytest.mark.parametrize(("late_ms", "is_longer"), [(20, True), (5, True), (20, False)])
 def test_a_late_recording_does_not_make_slower_kernels_extra_work(tmp_path, late_ms, is_longer):
-    """Rank 2's recording starts later; its kernels take longer, or there are more of them."""
+    """Rank 2's recording starts late; its kernels are slower, or there are more of them."""
     events = [[] for _ in range(4)]
     for step in range(6):
         start = step * STEP + late_ms * 1_000
@@ -1337,7 +1336,7 @@ def test_a_late_recording_does_not_make_slower_kernels_extra_work(tmp_path, late
 
 @pytest.mark.parametrize("late", [(1,), (2, 3)])
 def test_a_late_recording_excuses_only_as_much_as_it_is_late(tmp_path, late):
-    """Half of the ranks start 2 ms later, and one of these computes 3 ms longer."""
+    """Half of the ranks start 2 ms later, and one of them computes 3 ms longer."""
     ranks = 2 * len(late)
     slow = late[0]
     events = [[] for _ in range(ranks)]

@@ -1,4 +1,4 @@
-"""Bytes within nodes and between them, and shares of links, calculated by hand."""
+"""Bytes within and between nodes, and shares of links, calculated by hand."""
 
 import pytest
 from support.small import call, event, kernel, load, nccl
@@ -22,11 +22,11 @@ def args(name, elements, *, ranks=(0, 1, 2, 3), seq=1, **more):
 @pytest.mark.parametrize(
     ("name", "gpus_per_node", "sent", "crossing"),
     [
-        ("allreduce", 2, 600, 200),  # 2·400·3/4; 2·400·1/2 a node, by its 2 ranks
+        ("allreduce", 2, 600, 200),  # 2·400·3/4; 2·400·1/2 per node, by 2 ranks
         ("allreduce", 4, 600, 0),
         ("allgather", 2, 300, 100),
         ("reduce_scatter", 1, 300, 300),
-        ("broadcast", 2, 300, 100),  # 400·1 in all, by 4 ranks
+        ("broadcast", 2, 300, 100),  # 400·1 in total, by 4 ranks
     ],
 )
 def test_the_least_bytes_of_a_collective(tmp_path, name, gpus_per_node, sent, crossing):
@@ -38,7 +38,7 @@ def test_the_least_bytes_of_a_collective(tmp_path, name, gpus_per_node, sent, cr
 
 
 def test_uneven_nodes_share_the_bytes_of_a_node_among_their_ranks(tmp_path):
-    # Ranks 0 and 1 on a node, rank 2 alone: 2·300·1/2 bytes leave each node.
+    # Ranks 0 and 1 share a node, rank 2 is alone: 2·300·1/2 bytes leave each node.
     frame = analysis.traffic(
         load(tmp_path, *[[nccl(100, 200, **args("allreduce", 75, ranks=(0, 1, 2)))]] * 3),
         gpus_per_node=2,
@@ -69,7 +69,7 @@ def test_messages_count_for_their_sender_and_batches_by_their_records(tmp_path):
 
 
 def test_one_rank_has_a_lower_bound_of_its_bandwidth(tmp_path):
-    # 2·3/4 of 400 000 bytes in 10 µs with waits is 60 GB/s, of 300 GB/s.
+    # 2·3/4 of 400 000 bytes in 10 µs (including waits) is 60 of 300 GB/s.
     traces = load(tmp_path, [nccl(100, 10_100, **args("allreduce", 100_000))])
     traces[0].metadata["deviceProperties"] = [A100] * 4
     row = analysis.traffic(traces).iloc[0]

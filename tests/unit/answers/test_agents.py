@@ -205,7 +205,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path, capsys, m
 
 
 def test_sentences_are_longer_than_names(tmp_path):
-    # The sentence about a hang ends with the line at which the absent rank is.
+    # The sentence about a hang ends with the code line of the absent rank.
     tools = AgentTools([write_hang(tmp_path / "job")])
     (sentence,) = tools.open_job(".")["headline"]
     assert len(sentence) > 160

@@ -1,7 +1,7 @@
-"""40 questions on demo jobs whose truth files hold the answers, put to the tools by a script.
+"""A script asks the tools 40 questions about demo jobs; truth files hold the answers.
 
-Each is one call, with a reply of at most `MAX_REPLY` bytes. The script reads the answer from the
-columns, as a model would, and compares it with what was done to the job.
+Each question takes one call with a reply of at most `MAX_REPLY` bytes. The script reads the answer
+from the columns, as a model would, and compares it with the changes made to the job.
 """
 
 import json
@@ -17,7 +17,7 @@ MAX_REPLY = 4_500
 
 @pytest.fixture(scope="session")
 def truth(demo_folder, truths):
-    """The truths of all jobs, with a healthy job and one in which four things changed."""
+    """The truths of all jobs, including a healthy job and one with four changes."""
     shape = {"ranks": 2, "steps": 5, "straggler": None, "events_per_step": 700}
     write_demo(demo_folder / "healthy", seed=3, **shape)
     changed = write_demo(demo_folder / "changed", seed=4, changes=CHANGES, **shape)
@@ -51,7 +51,6 @@ def in_ns(times_us):
 
 
 def groups_of(reply, key="group"):
-    """The ranks by group."""
     groups = {}
     for row in rows(reply):
         groups.setdefault(row[key], set()).add(row["rank"])
@@ -83,7 +82,7 @@ def first_of_group(truth, group):
     return next(call["last_rank"] for call in calls if call["step"] == 0)
 
 
-#: Question, call, and whether the reply has the answer.
+#: Question, call, and a function that checks the reply.
 QUESTIONS = [
     ("Which rank keeps the others waiting?", OPEN["kineto"],
      lambda r, t: [late["rank"] for late in r["stragglers"]] == [t["kineto"]["straggler"]]),

@@ -1,4 +1,4 @@
-"""The fitted clock of a cached job is stored, and never used for another job."""
+"""The fitted clock of a cached job is stored and never used for another job."""
 
 import importlib
 import json
@@ -12,12 +12,12 @@ from hta_widgets.analysis.cross_rank import clock_fit
 from hta_widgets.answers.job import on_view_clock
 from hta_widgets.readers import cache
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 
 @pytest.fixture(autouse=True)
 def fits(tmp_path, monkeypatch):
-    """Use a separate cache for files of any size, and return the list of fitted jobs."""
+    """Use a separate cache for files of any size; return the list of fitted jobs."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
     monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
     fitted = []
@@ -29,7 +29,7 @@ def fits(tmp_path, monkeypatch):
 
 
 def write_job(folder, *offsets_us):
-    """Write ranks that leave three collectives together, on clocks that differ by offsets."""
+    """Write ranks that leave three collectives together, with clocks that differ by offsets."""
     folder.mkdir(exist_ok=True)
     ranks = [
         [small.nccl(k * 9_000 + offset, k * 9_000 + offset + 8_000) for k in range(3)]

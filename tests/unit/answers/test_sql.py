@@ -1,4 +1,4 @@
-"""SQL over a job: the same as in pandas, and nothing but its tables."""
+"""SQL on a job: the same results as pandas, and access to its tables only."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_the_command_replies_in_the_envelope(demo_folder, capsys, reply_errors):
 
 
 def test_names_that_a_query_chose_have_no_meaning_of_an_analysis(demo_folder, capsys):
-    """`total_ns` and `lost_ns` are columns of `byteps_requests` and `stragglers`."""
+    """The names are also columns of `byteps_requests` and `stragglers`."""
     query = "select start_ns, avg(dur_ns), count(dur_ns), 2 as lost_ns, 1 as total_ns from events"
     command = ["sql", str(demo_folder / "kineto"), f"{query} group by all", "--json"]
     assert cli.main(command) == 0
@@ -67,7 +67,7 @@ def test_names_that_a_query_chose_have_no_meaning_of_an_analysis(demo_folder, ca
 
 
 def test_a_share_that_a_query_named_has_no_unit(demo_folder, capsys):
-    """`score`, `mfu` and `share` are shares in analyses; here they may be any number."""
+    """In analyses, `score`, `mfu` and `share` are shares; in a query they may be any number."""
     query = "select 7 as score, 40 as mfu, 12 as share, lost_share, sum(lost_ns) from stragglers"
     assert cli.main(["sql", str(demo_folder / "kineto"), f"{query} group by all", "--json"]) == 0
     columns = json.loads(capsys.readouterr().out)["columns"]

@@ -1,4 +1,4 @@
-"""Tables for programs: the envelope, its columns, scopes, forms and errors."""
+"""Tables for programs: the envelope, its columns, scopes, formats and errors."""
 
 import io
 import json
@@ -31,14 +31,13 @@ OPTIONS = {"rank": 0, "operator_name": "aten::linear"}
 
 
 def rows_of(envelope):
-    """The rows as dicts."""
     names = [column["name"] for column in envelope["columns"]]
     return [dict(zip(names, row, strict=True)) for row in envelope["rows"]]
 
 
 @pytest.mark.parametrize("format_", ["kineto", "byteps", "mpi"])
 def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_, reply_errors):
-    """Add a line to `facts/columns.json` for a column that the docstring does not explain."""
+    """Add a line to `facts/columns.json` for columns without an explanation in the docstring."""
     job = jobs[format_]
     unexplained, wrong = set(), []
     for name, function in table_functions(job.traces).items():
@@ -62,7 +61,7 @@ def test_meanings_come_from_the_docstring():
         "exposed_ns": "communicating and not computing",
         "overlap_share": "0..1, NaN without communication",
     }
-    # Text in parentheses explains the last of several names only.
+    # Text in parentheses explains only the last of several names.
     names = "job server key iteration node start_ns lag_ns last imposed_wait_ns"
     arrivals = column_meanings("byteps_arrivals", tuple(names.split()))
     assert arrivals["iteration"] == "iteration, from 0 in the file"
@@ -102,13 +101,13 @@ def test_tables_lists_what_has_rows(jobs):
 
 
 def reasons_of(reply):
-    """Why tables have no data, by table."""
+    """Return the reasons for missing data by table."""
     groups = reply.more["without_data"]
     return {name: group["reason"] for group in groups for name in group["tables"]}
 
 
 def test_tables_says_why_others_have_no_data(tmp_path):
-    # A row of unknown values for the rank does not count as data.
+    # A rank's row of unknown values does not count as data.
     job = Job(small.load(tmp_path, [small.kernel(0, 10), small.copy(20, 30)]), ("x",))
     reply = list_tables(job)
     reasons = reasons_of(reply)
@@ -248,7 +247,7 @@ def test_an_event_states_how_many_callers_are_left_out(tmp_path):
 
 @pytest.fixture
 def opened(jobs, monkeypatch):
-    """Let commands find the Kineto job loaded."""
+    """Let commands find the loaded Kineto job."""
     monkeypatch.setattr(Job, "open", lambda *_: jobs["kineto"])
     return jobs["kineto"]
 
@@ -308,7 +307,7 @@ def test_columns_are_chosen(opened, capsys):
     )
     assert cli.main([*command, " , "]) == 0
     capsys.readouterr()
-    assert cli.main([*command, " , ", "--csv"]) == 0  # no column is named, so all are shown
+    assert cli.main([*command, " , ", "--csv"]) == 0  # no columns named, so all are shown
     assert capsys.readouterr().out.splitlines()[0] == ",".join(frame)
     for name in ("kernel_breakdown", "events"):
         reply = run_table(opened, name, columns=["name", "rank"], limit=3)
@@ -380,7 +379,7 @@ def test_a_window_outside_of_the_job_is_named(jobs):
 
 def test_outputs_without_unicode_keep_signs_and_names(tmp_path, capsys, monkeypatch):
     small.write(tmp_path, [small.kernel(0, 10, name="é − 5\u202fµs → x")])
-    folder = tmp_path.rename(tmp_path.with_name("caf\udce9"))  # a name that is not UTF-8
+    folder = tmp_path.rename(tmp_path.with_name("caf\udce9"))  # not valid UTF-8
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", output)
     assert cli.main(["table", str(folder), "kernel_breakdown"]) == 0

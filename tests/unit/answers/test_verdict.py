@@ -16,7 +16,7 @@ from hta_widgets.errors import TraceError
 
 
 def write_run(folder, lengths_us, *, busy=0.5, gpu="A100", kernel="gemm", step="ProfilerStep"):
-    """Write a run with a kernel in each step, which takes the share `busy` of it."""
+    """Write a run with one kernel per step, which takes the share `busy` of the step."""
     folder.mkdir(parents=True)
     events, start = [], 0
     for number, length_us in enumerate(lengths_us):
@@ -61,7 +61,7 @@ def test_outcomes(tmp_path, factors, outcome, reason):
 
 
 def layered_run(folder, shape, *, layers=2, step_us=1000):
-    """Write four steps of operators with this input and a kernel each, three to a layer."""
+    """Write four steps; each has three operators per layer with this input and a kernel each."""
     folder.mkdir(parents=True)
     events = []
     for number in range(4):
@@ -108,7 +108,7 @@ def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us,
         ((25, 26), 1030, "within"),
         ((25, 26), 1300, "regressed"),
         ((25, 26), 800, "within"),
-        # Less work: 0.96 times the work in 0.99, 1.02 and 1.2 times the time.
+        # 0.96 times the work in 0.99, 1.02 and 1.2 times the time.
         ((25, 24), 990, "within"),
         ((25, 24), 1020, "cannot tell"),
         ((25, 24), 1200, "regressed"),
@@ -128,7 +128,7 @@ def test_more_layers_excuse_a_change_in_proportion_at_most(tmp_path, layers, ste
 def serving_run(
     folder, decode_us, *, prefill_us=3000, name="execute_context_0(0)_generation_16(16)"
 ):
-    """Write steps of vLLM: every fourth one is a prefill, the others decode."""
+    """Write vLLM steps: every fourth step is a prefill, all others decode."""
     folder.mkdir(parents=True)
     events, now = [], 0
     for number, length_us in enumerate(decode_us):
@@ -151,14 +151,14 @@ def serving_run(
     [(1.1, 3000, "regressed"), (1.0, 3000, "within"), (0.8, 3300, "within")],
 )
 def test_the_steps_of_an_inference_engine_are_compared(tmp_path, factor, prefill_us, outcome):
-    """Steps of the name that takes the most time count: those that decode."""
+    """The decode steps are compared, because their name takes the most time."""
     decode_us = [2000, 2010, 1990, 2000, 2005, 1995, 2000, 2000] * 3
     before = serving_run(tmp_path / "a", decode_us)
     after_us = [round(length * factor) for length in decode_us]
     after = serving_run(tmp_path / "b", after_us, prefill_us=prefill_us)
     verdict = judge(diff.compare(before, after), 0.05)
     assert verdict.outcome == outcome
-    # Of 24 steps, 18 decode.
+    # Decode steps are 18 of 24 steps.
     assert verdict.steps == 18
     text = verdict.text.replace("\u202f", " ")
     assert (
@@ -166,7 +166,7 @@ def test_the_steps_of_an_inference_engine_are_compared(tmp_path, factor, prefill
     )
     assert verdict.change_share == pytest.approx(factor - 1, abs=0.002)
     others = serving_run(tmp_path / "c", decode_us, name="execute_context_0(0)_generation_8(8)")
-    # The prefills are the only steps with equal names.
+    # Only the prefills have the same names on both sides.
     verdict = judge(diff.compare(before, others), 0.05)
     assert verdict.before == pytest.approx(3_000_000, rel=0.01)
     assert verdict.to_json()["step_name"] == "execute_context_1(512)_generation_0(0)"
@@ -176,7 +176,7 @@ def test_the_steps_of_an_inference_engine_are_compared(tmp_path, factor, prefill
     ("batch", "layers", "layers_after"), [(32, 1, 1), (32, 3, 3), (16, 2, 4), (64, 4, 2)]
 )
 def test_the_same_work_in_a_longer_step_is_a_regression(tmp_path, batch, layers, layers_after):
-    """The batch may be processed in more parts, whose gradients are accumulated, or in fewer."""
+    """The batch may be split into more or fewer parts, whose gradients are accumulated."""
     before = layered_run(tmp_path / "a", [32, 512, 96], layers=layers)
     after = layered_run(tmp_path / "b", [batch, 512, 96], layers=layers_after, step_us=1400)
     assert judge(diff.compare(before, after), 0.05).outcome == "regressed"
@@ -193,7 +193,7 @@ def test_another_gpu_cannot_be_judged(tmp_path):
     [((0, 0), "cannot tell"), ((0, 2), "cannot tell"), ((2, 2), "regressed")],
 )
 def test_other_numbers_of_ranks_cannot_be_judged(tmp_path, worlds, outcome):
-    """One file against two: of the same job if both sides state the same number of ranks."""
+    """One file against two: the jobs match if both sides state the same number of ranks."""
     for name, ranks, world, factor in (("a", 1, worlds[0], 1), ("b", 2, worlds[1], 1.3)):
         path = write_run(tmp_path / name, [factor * length for length in BEFORE]) / "rank-0.json"
         document = json.loads(path.read_text())
@@ -216,12 +216,12 @@ def test_runs_without_steps_have_no_step_time(tmp_path):
     verdict = judge(both, 0.05)
     assert (verdict.exit_code, verdict.steps, verdict.before) == (3, 0, None)
     assert verdict.text == "Cannot tell: step time; the runs have no steps to compare."
-    # Five kernels of half a step, from 3 µs after the start of the first.
+    # Five kernels that take half of a step each.
     assert judge(both, 0.05, "kernel:gemm").before == pytest.approx(2_500_000)
 
 
 def test_metrics_are_judged_by_themselves(tmp_path):
-    """The steps stay as long, but the kernel takes 60 instead of 50 % of them."""
+    """Steps keep their length, but the kernel takes 60 % instead of 50 % of them."""
     verdicts = {}
     for metric in ("step", "idle", "kernel:^ge", "kernel:conv", "mfu"):
         folder = tmp_path / metric.replace(":", "")

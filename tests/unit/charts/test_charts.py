@@ -1,4 +1,4 @@
-"""Each chart's marks and texts, from small frames."""
+"""Marks and texts of each chart, from small frames."""
 
 import functools
 import inspect
@@ -37,7 +37,7 @@ def job(tmp_path_factory):
 # --- all of them ---
 @functools.cache
 def drawn(name):
-    """A frame and its chart, which tests only read."""
+    """Return a frame and its chart, which tests must not change."""
     draw, make = frames.ALL[name]
     frame = make()
     return frame, draw(frame)
@@ -61,7 +61,7 @@ def test_pages_are_written_without_a_warning_and_frames_left_as_they_are(name, c
             if isinstance(tool, models.WheelZoomTool):
                 assert tool.modifiers == {"ctrl": True}
             if isinstance(tool, models.HoverTool):
-                # Names of a trace are never markup.
+                # Names in a trace are never treated as markup.
                 assert "safe" not in tool.tooltips
                 assert "<img" not in tool.tooltips
         for source in plot.select({"type": models.ColumnDataSource}):
@@ -70,7 +70,7 @@ def test_pages_are_written_without_a_warning_and_frames_left_as_they_are(name, c
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_labels_of_a_frames_rows_do_not_matter(name):
-    """As of a frame that the caller filtered or sorted."""
+    """The caller may have filtered or sorted the frame."""
     draw, make = frames.ALL[name]
     labeled = make()
     labeled.index = pd.Index(range(7 + len(labeled), 7, -1))
@@ -262,7 +262,7 @@ def test_top_kernels_add_up_and_say_how_many_others_there_are():
     assert data["name"].iloc[-1] == "6 other kernels"
     assert data["per_rank_ns"][0] == (10_000 + 10_001) / 2
     assert (data["least_ns"][0], data["most_ns"][0]) == (10_000, 10_001)
-    # The minimum of a kernel that some rank does not run is 0.
+    # The minimum is 0 for a kernel that does not run on every rank.
     frame = frames.kernels()
     frame = frame.drop(frame.index[(frame["rank"] == 1) & frame["name"].str.endswith("2")])
     data = data_of(charts.kernel_breakdown(frame), "name", "least_ns").set_index("name")
@@ -320,7 +320,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert data["queue_length"].max() == 0
     text = words_of(figure).replace("\u202f", " ")
     assert "50 000 changes, drawn as the minimum and maximum of each of 20 000 time slices" in text
-    # A slice without a change holds the value before it.
+    # A slice without changes keeps the previous value.
     steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, max_steps=3)
     assert not steps.exact
     assert (steps.value.tolist(), steps.most.tolist()) == ([1, 7, 3], [7, 7, 7])
@@ -330,7 +330,7 @@ def test_memory_used_at_an_instant_that_is_not_drawn_counts_as_used():
     count = 60_000
     rows = {"time_ns": np.arange(count), "Parameter": np.arange(count) % 3 * 100}
     frame = pd.DataFrame(rows | {"Input": 0, "Gradient": 0})
-    frame.loc[30_001, "Input"] = 1  # 101 bytes in all, between neighbours with 0 and 200
+    frame.loc[30_001, "Input"] = 1  # 101 bytes in total, between neighbors with 0 and 200
     figure = charts.memory_timeline(frame)
     assert not data_of(figure, "Input")["Input"].any()
     assert "never used: Gradient" in words_of(figure)
@@ -432,7 +432,7 @@ def test_a_page_is_one_file_without_a_network(tmp_path):
 
 # --- rows that stand for others, rows of one short name ---
 def test_other_kernels_reach_from_the_least_to_the_most_sum_of_a_rank():
-    # Without the first, the sum of rank 0 is 30 + 20 = 50, and that of rank 1 is 1 + 60 = 61.
+    # Without the first kernel, the sums are 30 + 20 = 50 on rank 0 and 1 + 60 = 61 on rank 1.
     frame = frames.kernels(names=3)
     frame["sum_ns"] = [20, 30, 1000, 60, 1, 1000]
     frame["name"] = ["a", "b", "most"] * 2
@@ -535,7 +535,7 @@ def test_charts_beside_each_other_are_drawn_as_one(layout, tmp_path, monkeypatch
     overlap = charts.comm_comp_overlap(frames.overlap())
     both = layout(charts.temporal_breakdown(frames.temporal()), layout(overlap))
     html = formatter.format(both)[0]["text/html"]
-    # After it was shown, it can still be written.
+    # A chart can be written after it was shown.
     page = charts.to_html(both, tmp_path / "a.html").read_text("utf-8")
     for text in (html, page):
         assert "Where GPU time goes" in text
@@ -551,18 +551,18 @@ LONG = ["x" * 60, "y" * 60, "z" * 60]
 @pytest.mark.parametrize(
     ("labels", "names", "kinds", "expected"),
     [
-        # Labels that differ stay.
+        # Different labels stay as they are.
         (["add", "mul"], ["k<add>", "k<mul>"], ["compute", "memory"], ["add", "mul"]),
-        # Equal labels get their kinds; a kind that two of them share is followed by a word.
+        # Equal labels get their kinds. If two of them share a kind, a distinguishing word follows.
         (["add"] * 3, ["aten::add", "add", "k<add>"], ["operator", "x", "compute"],
          ["add (operator)", "add (x)", "add (compute)"]),
         (["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"],
          ["a (operator)", "a (compute, int)", "a (compute, long)"]),
-        # Within a kind, the first different word is enough; a longer name shows its further words.
+        # Within a kind, the first different word is enough; a longer name shows its extra words.
         (["add"] * 3, [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)],
          ["compute"] * 3, ["add (float, 1)", "add (Half)", "add (float, 2)"]),
         (["a", "a"], ["f", "f<int>"], None, ["a", "a (int)"]),
-        # Labels without a short word that differs are numbered.
+        # Labels without a short distinguishing word are numbered.
         (["a"] * 3, LONG, None, ["a", "a (2)", "a (3)"]),
         (["a", "a (2)", "a"], ["?", "b", "!"], None, ["a", "a (2)", "a (3)"]),
         (["same"] * 2, ["same"] * 2, None, ["same", "same (2)"]),

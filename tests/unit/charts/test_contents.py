@@ -1,4 +1,4 @@
-"""Contents of the dashboard's charts, before any layout."""
+"""Contents of the dashboard charts before layout."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_waits_are_told_from_transfers():
     assert [data[f"right_{k}"][0] for k in (0, 2, 4, 8)] == pytest.approx([0.5, 0.55, 0.75, 0.8])
     assert np.isnan(data["right_4"][1])
     assert data["right_2"][1] == pytest.approx(0.75)
-    # Of 250 ms of communication 200 are waits: no more than 50 can be without partners.
+    # Of 250 ms of communication, 200 are waits, so at most 50 ms can be without partners.
     part = frame.assign(unmatched_exposed_ns=[80_000_000, 100_000_000])
     data = chart_vectors.content_of("breakdown", part)["data"]
     assert data["right_2"] == pytest.approx([0.5, 0.65])
@@ -50,7 +50,7 @@ def test_waits_are_told_from_transfers():
 
 
 def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
-    """Rank 2 is a fifth slower in the long phase; rank 3 three quarters in a short one."""
+    """Rank 2 is 20 % slower in the long phase; rank 3 is 75 % slower in a short one."""
     frame = frames.phases()
     short = frame[frame["phase"] == "forward"].assign(phase="data loading", dur_ns=10)
     short.loc[short["rank"] == 3, "dur_ns"] = 17

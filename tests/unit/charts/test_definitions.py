@@ -1,4 +1,4 @@
-"""The language of chart definitions, and the names that definitions use."""
+"""The language of chart definitions and the names used in definitions."""
 
 import ast
 import inspect
@@ -76,7 +76,7 @@ def test_an_unknown_color_is_named_with_those_that_there_are():
 
 
 def names_in(code, known):
-    """Return the names in an expression that nothing defines."""
+    """Return the names used in an expression but not defined."""
     unknown = []
     for node in ast.walk(language.parse_expression(code)):
         if isinstance(node, ast.Call):
@@ -102,7 +102,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     look = msgspec.to_builtins(definition.definition(name))
     by_name = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
     by_name |= {*look.get("cells", ())}
-    # Values that the interpreters set themselves.
+    # Values set by the interpreters.
     assert not {"row", "names", "ends", "parts"} & {*look.get("let", ()), *look["needs"]}
     before = look.get("from", {})
     for single, code in before.get("let", {}).items():
@@ -119,7 +119,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
         assert names_in(code, by_name) == [], single
         by_name.add(single)
     if fold is not None:
-        # Items of ranks are folded before names are given to expressions.
+        # Items by rank are folded before expressions can refer to them.
         by_rank = "rank" in look["rows"] and look["rows"]["selects"] == "ranks"
         of = items if by_rank else by_name
         codes = fold.get("keep", "nan"), fold["spread"]["of"], fold["spread"].get("at", "nan")

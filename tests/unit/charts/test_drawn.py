@@ -12,7 +12,7 @@ KIND, DELTA = LIGHT.kind, LIGHT.delta
 
 
 def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
-    """A chart's name, columns of its source, parts of texts; `of` names more of its columns."""
+    """Build a case: a chart, columns of its source, parts of its texts; `of` adds columns."""
     identity = "-".join([name, *map(str, options.values())])
     return pytest.param(name, data, right, words, of, frame, options, id=identity)
 
@@ -51,7 +51,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
          frame=lambda: frames.stragglers().assign(is_straggler=False)),
     case("rank_clusters", {
         "cluster": [1, 0], "ranks": [1, 3], "compute_ns": [900, 630],
-        "row": [0, 3],  # two rows state the differences
+        "row": [0, 3],  # two rows show the differences
         "compute": [900, 630], "transfer": [900, 680], "waits": [900, 830], "idle": [1000, 930],
         "rest of the step": [1000, 1000],
     }, ["1 | \u200b | \u200b | 3"], ["rank 2 is an outlier"]),
@@ -61,12 +61,12 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
     case("stragglers_by_step", {"shown": [0, 2, 0, 200, 200, 200, 0, 0, 1000]},
          words=["wait in collectives"], measure="imposed_wait"),
     case("diff_waterfall", {
-        # An unchanged name has no bar; the total has one.
+        # An unchanged name has no bar. The total has a bar.
         "label": ["compute", "sync wait", frames.HOSTILE, "total"],
         "before_ns": [500, 300, 50, 950], "diff_ns": [400, -200, 50, 250],
         "low": [0, 200, 200, 0], "high": [400, 400, 250, 250],
     }, ["+400 ns | −200 ns | +50 ns | +250 ns"], ["in 3 steps, mean over ranks"]),
-    # Parts that are too small to be drawn are one bar, so that the bars still add up.
+    # Parts too small to draw are merged into one bar, so that the bars still add up.
     case("diff_waterfall", {"diff_ns": [400, -150, 250]}, of=["low", "high"], top=1),
     case("diff_waterfall", {}, words=["Every part takes the same time"],
          frame=lambda: frames.run_waterfall()[3:]),
@@ -79,16 +79,16 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
     case("diff_changes", {"diff_ns": [1e6, -2e5, 0], "fill": [DELTA[5], DELTA[1], DELTA[3]]},
          ["slower · device and host | removed | moved"]),
     case("diff_changes", {}, words=["2 smaller changes not drawn"], top=1),
-    # One step alone.
+    # A single step.
     case("diff_names", {"diff_ns": [-450, 300, 250], "before_count": [3, 0, 2.5]}),
     case("diff_icicle", {
-        # As wide as the mean of both runs: 400 and 100; below the first 200 and 100.
+        # Widths are means of both runs: 400 and 100, with 200 and 100 below the first.
         "row": [0, 1, 1, 0], "low": [0, 0, 200, 400], "high": [400, 200, 300, 500],
-        # Longer by 67 %, the same, new, the same.
+        # 67 % longer, the same, new, the same.
         "fill": [DELTA[5], DELTA[3], DELTA[6], DELTA[3]],
     }, of=["ink"]),
     case("diff_icicle", {}, words=["2 tiles on deeper levels not drawn"], depth=1),
-    # Waiting for the root does not count as queue.
+    # Waiting for the root does not count as queuing.
     case("byteps_stages", {"right_0": [25, np.nan, 5], "right_1": [np.nan, 2_500, np.nan]}),
     case("byteps_gradients", {
         "tensor": ["byteps.a", "byteps.a", "<b>", "<b>"],

@@ -1,4 +1,4 @@
-"""Similar ranks share a row of a chart: cases worked by hand, which the page has as well."""
+"""Similar ranks share a row of a chart: cases calculated by hand, shared with the page's tests."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Numbers read as the timeline's do: js/src/ui/formats.format.test.ts has the same cases."""
+"""Number formats, as in the timeline; js/src/ui/formats.format.test.ts has the same cases."""
 
 import math
 
@@ -12,7 +12,7 @@ from hta_widgets.charts.rows import round_ticks
     ("name", "cases"),
     [
         (
-            "duration",  # keeps three significant digits
+            "duration",  # three significant digits
             [(0, "0 ns"), (415, "415 ns"), (999, "999 ns"), (1000, "1.00 µs"), (1_984, "1.98 µs"),
              (9_996, "10.0 µs"), (999_499, "999 µs"), (999_700, "1.00 ms"), (1_210_000, "1.21 ms"),
              (12_250_000, "12.3 ms"), (148_200_000, "148 ms"), (999_960_000, "1.00 s"),
@@ -24,10 +24,10 @@ from hta_widgets.charts.rows import round_ticks
             [(0.66, "66 %"), (0.028, "2.8 %"), (0.001, "<1 %"), (0, "0 %"), (1, "100 %"),
              (math.nan, "–"), (0.0995, "10 %"), (0.0994, "9.9 %"), (0.996, ">99 %")],
         ),
-        # Differences carry their sign, zero too.
+        # Differences have a sign, even zero.
         ("duration_delta", [(24_800_000, "+24.8 ms"), (-3_000, "−3.00 µs"), (0, "±0 ns")]),
         ("share_delta", [(0.6, "+60 %"), (-0.028, "−2.8 %"), (0.0001, "±0 %")]),
-        # Sizes and rates are decimal.
+        # Sizes and rates use decimal prefixes.
         ("size", [(26_600_000, "26.6 MB"), (999, "999 B"), (0, "0 B")]),
         ("rate", [(22.0, "22.0 GB/s"), (math.nan, "–")]),
         ("p_value", [(1.0, "p 1"), (0.999, "p 1"), (0.0601, "p 0.06"), (0.00432, "p 0.0043"),

@@ -24,7 +24,7 @@ LIGHT = charts.LIGHT
 
 
 def matched(arrivals, **columns) -> pd.DataFrame:
-    """Rows of `analysis.collectives` from arrivals, one list a collective and one number a rank."""
+    """Return rows of `analysis.collectives`; `arrivals` has one list of ranks per collective."""
     rows = [
         {
             "collective": number, "name": "AllReduce", "group": "0", "size_bytes": -1, "rank": rank,
@@ -39,7 +39,7 @@ def matched(arrivals, **columns) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(**columns)
 
 
-#: Rank 2 is last in four of five; by 3, 30, 300 and 3000 after the median of the three.
+#: Rank 2 is last in four of five collectives, by 3, 30, 300 and 3000 after the median.
 LATE = [[0, 1, 4], [100, 101, 131], [1000, 1001, 1301], [9000, 9001, 12_001], [20_000, 20_002, 5]]
 
 
@@ -72,7 +72,7 @@ def test_lateness_is_against_the_median_of_the_collective():
     by_rank = data.set_index(["collective", "rank"])["late_ns"].sort_index()
     assert by_rank[:, 2].tolist() == [3, 30, 300, 3000, -19_995]
     assert by_rank[:, 1].tolist() == [0, 0, 0, 0, 2]
-    # The median of an even number of ranks is between two.
+    # For an even number of ranks, the median is the mean of two.
     assert median_of([4, 0, 2, 10, 7], [1, 1, 1, 1, 0]).tolist() == [3, 3, 3, 3, 7]
 
 
@@ -95,7 +95,7 @@ def test_nobody_is_marked_without_a_reason():
     assert most_often_last(matched(LATE)) == [], "most is waited for rank 1, which is last once"
     assert most_often_last(matched(LATE[:4])) == [2]
     assert most_often_last(matched(LATE[:4]), late=[0, 77]) == [0]
-    # The last of some ranks need not be the last of all.
+    # The last of a few ranks need not be the last of all.
     frame = matched(LATE[:4], ranks=3, group_size=128)
     assert most_often_last(frame) == []
     assert not data_of(charts.collectives(frame), "rank", "is_last")["is_last"].any()
@@ -157,9 +157,9 @@ def test_many_collectives_share_cells_and_keep_the_longest_wait():
     assert (longest["collective"], longest["rank"], longest["wait_ns"]) == (700, 0, 5000)
     assert longest["left"] == 699
     assert data["right"].max() == 1002
-    # The sum of all waits does not change.
+    # The sum of all waits stays the same.
     assert right_of(figure)[1] == "7.00 µs"
-    # If cells are narrow, late ranks are outlined as a whole.
+    # If cells are narrow, the whole row of a late rank is outlined.
     assert outlined_rows(charts.collectives(matched([[0, 1, 400]] * 200))) == [1.6]
 
 
@@ -280,7 +280,7 @@ def test_paths_over_many_ranks_share_a_lane_and_lose_no_time(monkeypatch):
 
 
 def many_groups(ranks: int, wide: int) -> pd.DataFrame:
-    """Tensor groups of `wide` neighbours; the time of a group's ranks is its number, in ns."""
+    """Return tensor groups of `wide` neighboring ranks; ranks take their group number in ns."""
     rank = np.arange(ranks)
     return pd.DataFrame(
         {"group": (rank // wide).astype(str), "rank": rank, "ranks": "", "position": rank % wide,
@@ -297,7 +297,7 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     assert data[2].tolist() == ["0 · 0", "0 · 1", "0 · 2", "0 · 3"], "all"
     heads = figure.xaxis[0].major_label_overrides
     assert list(heads.values()) == ["tensor", "data ?", "all"]
-    # The time of ranks in a group is at the right.
+    # The time of a group's ranks is shown at the right.
     assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
     assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
     text = words_of(figure)
@@ -322,7 +322,7 @@ def test_other_kinds_of_groups():
     figure = charts.parallel_groups(frame.assign(kind=kind.replace("data", "unknown")))
     assert "unknown" in figure.xaxis[0].major_label_overrides.values()
     assert "?" not in words_of(figure)
-    # Several groups of all ranks are counted.
+    # If there are several groups of all ranks, their number is shown.
     both = pd.concat([frame, frame[kind == "all"].assign(group="5")], ignore_index=True)
     assert "2 of all ranks" in words_of(charts.parallel_groups(both))
 
@@ -375,7 +375,7 @@ def test_steps_are_ordered_by_group():
     plain = data_of(charts.step_times(frames.step_times()), "rank", "step", "is_outlier")
     judged = [each.sort_values(["rank", "step"])["is_outlier"].tolist() for each in (data, plain)]
     assert judged[0] == judged[1], "who stands out is judged among all ranks of a step"
-    # Groups of too many steps have one row.
+    # With too many steps, each group has a single row.
     frame = frames.step_times()
     many = [frame.assign(step=frame["step"] + 2 * at) for at in range(20)]
     many = pd.concat(many, ignore_index=True)
@@ -416,7 +416,7 @@ def test_who_costs_what_is_named(ranks, words):
 
 
 def test_the_setup_is_in_no_step():
-    """Collectives before the steps have the step -1, and may cost more than any step."""
+    """Collectives before the first step have step -1, and may cost more than any step."""
     frame = frames.stragglers_by_step()
     setup = frame[frame["step"] == 5].assign(step=-1, lost_share=0.9, lost_ns=10**9)
     both = pd.concat([setup, frame], ignore_index=True)

@@ -1,4 +1,4 @@
-"""HTA's call graph over small frames written out here."""
+"""HTA's call graph, from small hand-written frames."""
 
 import pandas as pd
 import pytest

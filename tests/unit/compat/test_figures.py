@@ -1,4 +1,4 @@
-"""Figures show in notebooks, and nowhere else."""
+"""Figures are displayed in notebooks only."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """A kernel whose displayed outputs are collected."""
+    """A notebook kernel that collects displayed outputs."""
     shown = []
     monkeypatch.setattr(results, "in_notebook", lambda: True)
     monkeypatch.setattr(in_notebooks, "_loaded_by", {})
@@ -71,7 +71,7 @@ def test_nothing_to_draw_shows_nothing(notebook):
 def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
     results.show("comm_comp_overlap", FRAME)
     html = notebook.outputs[0]["text/html"]
-    # Addresses that HTML loads from; BokehJS' own text may hold others.
+    # Addresses from which the HTML loads. BokehJS' own text may contain others.
     assert not re.search(r"<(script|link|iframe)[^>]+(src|href)=", html)
     item = json.loads(re.search(r"const item = (\{.*?\}); let tries", html)[1])
     assert f'<div id="{item["target_id"]}">' in html

@@ -1,4 +1,4 @@
-"""HTA's filters over a small frame written out here."""
+"""HTA's filters, on a small hand-written frame."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""HTA's symbol table, parser configuration and helpers for frames."""
+"""HTA's symbol table, parser configuration and frame helpers."""
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ from hta_widgets.compat.frames import (
 def test_symbol_tables():
     table = TraceSymbolTable(["aten::mm", "kernel", "aten::add(int)"])
     assert table.find_matched_symbols(["^aten"]) == ["aten::mm", "aten::add(int)"]
-    assert table.find_matched_symbols(["add(int"]) == ["aten::add(int)"]  # no valid expression
+    assert table.find_matched_symbols(["add(int"]) == ["aten::add(int)"]  # not a valid regex
     frame = pd.DataFrame({"name": [0, 2], "cat": [1, 1]})
     table.decode_df(frame)
     assert frame["s_name"].tolist() == ["aten::mm", "aten::add(int)"]

@@ -1,4 +1,4 @@
-"""Names that notebooks import from HTA have the same paths here."""
+"""Names that notebooks import from HTA are importable under the same paths."""
 
 from importlib import import_module
 from inspect import signature

@@ -1,4 +1,4 @@
-"""The names that HTA shows, and its rule for stragglers."""
+"""The names that HTA lists, and its rule for stragglers."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_names_beyond_the_limit_become_others():
 
 
 def test_names_beyond_the_share_of_time_become_others_unless_always_shown():
-    # Running sums 100, 150, 160; their median is 150.
+    # The cumulative sums are 100, 150 and 160, with a median of 150.
     frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.5)
     assert frame["name"].tolist() == ["a", "b", "others"]
     frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.0)
@@ -75,7 +75,7 @@ def test_nothing_is_lost_in_others(durations, limit, ratio):
 
 
 def collectives(arrivals, name=small.NCCL, end=900):
-    """One collective per iteration that all ranks leave together; {rank: [arrival, …]}."""
+    """Return one collective per iteration, given {rank: [arrival, …]}; all ranks leave together."""
     rows = [
         {"rank": rank, "iteration": step, "stream": 20, "name": 0, "ts": 1000 * step + arrival,
          "dur": end - arrival}
@@ -89,11 +89,11 @@ def test_last_starts_are_counted_by_iteration():
     counts = find_stragglers_with_late_start_comm_kernels(df, symbols, 1)
     assert counts.to_dict() == {0: 0, 1: 2, 2: 1}
     both = find_stragglers_with_late_start_comm_kernels(df, symbols, 2)
-    assert both.to_dict() == {0: 1, 1: 3, 2: 3}  # 0 and 1 share the second place once
+    assert both.to_dict() == {0: 1, 1: 3, 2: 3}  # ranks 0 and 1 tie for second place once
 
 
 def test_the_last_rank_counts_despite_its_short_kernel():
-    # Rank 1 leaves 2 of 1000 us after it arrives: less than 1 % of the iteration.
+    # Rank 1 leaves 2 of 1000 us after it arrives, which is less than 1 % of the iteration.
     df, symbols = collectives({0: [100], 1: [898], 2: [200]})
     assert find_stragglers_with_late_start_comm_kernels(df, symbols, 1).idxmax() == 1
 

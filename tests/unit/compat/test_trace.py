@@ -1,4 +1,4 @@
-"""HTA's frames: columns, units, and the meaning of their numbers."""
+"""HTA's frames: columns, units, and the meaning of values."""
 
 import json
 from pathlib import Path
@@ -114,7 +114,7 @@ def test_last_step_is_left_out_by_default(tmp_path):
         for n in range(3)
     ]
     calls = [small.call(n * 10_000 + 100, n * 10_000 + 200, launch=n + 1) for n in range(3)]
-    # The second step's kernel runs when the third step has begun.
+    # The kernel of the second step runs after the third step has begun.
     kernels = [
         small.kernel(n * 10_000 + 9_500, n * 10_000 + 12_000, launch=n + 1) for n in range(3)
     ]
@@ -148,7 +148,7 @@ def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
 
 @pytest.fixture
 def edited(tmp_path):
-    """Two ranks: a compute kernel of 5 µs and a copy of 2 µs each."""
+    """Two ranks, each with a compute kernel of 5 µs and a copy of 2 µs."""
     for rank in (0, 1):
         copy = small.event("gpu_memcpy", "Memcpy HtoD", 20_000, 22_000, pid=0, tid=7, stream=7)
         write(tmp_path, [small.kernel(10_000, 15_000), copy], rank)
@@ -173,7 +173,7 @@ def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
     assert edited.get_idle_time_breakdown(visualize=False)[0]["rank"].unique().tolist() == [1]
     assert edited.t.ranks == [0, 1]
     edited.t.traces = {0: edited.t.get_trace(1)}
-    assert busy(edited) == {0: 2}  # the same events, as both files are equal
+    assert busy(edited) == {0: 2}  # the same events, because both files are equal
 
 
 def test_rows_dropped_before_alignment_stay_dropped(edited, tmp_path):

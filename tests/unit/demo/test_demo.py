@@ -1,4 +1,4 @@
-"""The demo job: reproducible bytes, plausible times, and a truth that agrees with the files."""
+"""The demo job: reproducible bytes, plausible times, and a truth that matches the files."""
 
 from __future__ import annotations
 
@@ -50,12 +50,11 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(params=range(RANKS))
 def document(request, demo):
-    """One rank's file."""
     return demo[1][request.param]
 
 
 def _job_ns(truth, document):
-    """Return the offset between a file's times and ns since the job's start on the file's clock."""
+    """Return the offset between a file's times and ns since the job's start on that clock."""
     return truth["zero_ns"] - document["baseTimeNanoseconds"]
 
 
@@ -154,7 +153,7 @@ def test_the_host_waits_for_the_device_once_a_step(document):
     works = [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
     assert len(waits) == STEPS
     for begin, end in waits:
-        # All work that was launched before is done when the call returns.
+        # When the call returns, all previously launched work is done.
         assert max(e for _, e in works if e <= end) > begin
         assert not any(s < end < e for s, e in works)
 
@@ -185,7 +184,7 @@ def test_gradients_are_reduced_during_the_backward_pass(document):
 
 
 def _collectives(documents, truth):
-    """Rank → (group, sequence number) → start and end since the job's start, on the true clock."""
+    """Return {rank: {(group, number): (start, end)}} in true time since the job's start."""
     result = defaultdict(dict)
     for rank, document in documents.items():
         skew_ns = _ns(truth["skew_us"][rank])

@@ -1,4 +1,4 @@
-"""Figures of small jobs against their truth, exactly."""
+"""Figures of small jobs, compared exactly with the known truth."""
 
 import json
 
@@ -32,15 +32,14 @@ def test_bubbles_of_every_stage_and_step(pipeline):
         stage = truth["stages"][row["stage"]]
         assert [row[name] for name in names] == [stage[name] for name in names]
     assert len(frame) == truth["ranks"] * truth["steps"]
-    # By hand: the last stage waits for a forward pass down and a backward pass up the other three,
-    # and six messages.
+    # By hand: the last stage waits for three forward and three backward passes and six messages.
     assert truth["stages"][3]["bubble_ns"] == 3 * 40_000 + 3 * 80_000 + 6 * 5_000
 
 
 def test_the_headline_names_the_bubbles_and_the_uneven_stage(pipeline):
     traces, truth = pipeline
     headline = headline_of(traces)
-    # Two steps of each rank, from the first pass to the last kernel of the run.
+    # Two steps per rank, from the first pass to the last kernel of the run.
     bubble_ns = truth["steps"] * sum(stage["bubble_ns"] for stage in truth["stages"])
     times = analysis.temporal_breakdown(traces)
     share = bubble_ns / times["span_ns"].sum()

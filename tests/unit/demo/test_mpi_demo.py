@@ -1,4 +1,4 @@
-"""MPI demo jobs: reproducible bytes, and documentation that runs on them."""
+"""MPI demo jobs: reproducible bytes, and documentation whose code runs on them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A demo job before and after changes that are known."""
+"""A demo job before and after known changes."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SHAPE = {"ranks": 4, "steps": 5, "events_per_step": 1600}
 
 @pytest.fixture(scope="session")
 def jobs(tmp_path_factory):
-    """`jobs(seed, changes)`: traces and truth of a demo job, each written once."""
+    """`jobs(seed, changes)` returns traces and truth of a demo job; each job is written once."""
     by_name = {}
 
     def job(seed, changes=(), shape=()):
@@ -27,7 +27,7 @@ def jobs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def changed(jobs):
-    """The usual job, another run of it with all changes, and the truth about them."""
+    """The default job, another run of it with all changes, and the truth about the changes."""
     before, _ = jobs(0)
     after, truth = jobs(1, CHANGES)
     return before, after, truth

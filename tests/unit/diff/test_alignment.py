@@ -1,4 +1,4 @@
-"""Two runs on one time axis, against places worked out by hand."""
+"""Two runs on one time axis, with positions calculated by hand."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def steps(*bounds, first=1):
 
 @pytest.fixture
 def pair(tmp_path):
-    """Steps of 100, 200 and 50 against 150, 120 and 50 ns, with a pause after the second."""
+    """Steps of 100, 200 and 50 ns, and of 150, 120 and 50 ns with a pause after the second."""
     before = load(tmp_path, steps((10, 110), (110, 310), (330, 380)))
     after = load(tmp_path, steps((40, 190), (190, 310), (310, 360)))
     return hd.compare(before, after)
@@ -30,7 +30,7 @@ def gaps(found):
 def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     result = hd.align(pair, "steps")
     slots = result.slots
-    # Work after a step belongs to its slot: the second step of before goes on to 330.
+    # Work after a step belongs to its slot: the second step of "before" continues to 330.
     columns = ["before_label", "common_start_ns", "common_end_ns", "delta_ns"]
     assert slots[columns].to_numpy().tolist() == [
         ["ProfilerStep#1", 10, 160, 50],
@@ -40,10 +40,10 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     for side, start in (("before", [10, 110, 330]), ("after", [40, 190, 310])):
         assert getattr(result, side).to_common(start).tolist() == [10, 160, 380]
     assert gaps(result) == [("before", 110, 160), ("after", 280, 380)]
-    # The map continues before the first step and after the last.
+    # The map extends beyond the first and last step.
     assert result.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
     assert result.after.to_common([0, 360]).tolist() == [-30, 430]
-    # The way back; out of a gap to the instant at which it begins.
+    # The inverse maps a gap to the instant at which it begins.
     assert result.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
     # Segments are the pieces of both maps.
     rows = result.segments()
@@ -73,7 +73,7 @@ def test_moved_as_a_whole(pair):
 
 
 def test_stretched_to_the_length_of_the_longer(pair):
-    # 370 against 320 ns from the first step's start to the last one's end.
+    # 370 and 320 ns from the start of the first step to the end of the last.
     result = hd.align(pair, "scaled")
     assert result.before.to_common([10, 200, 380]).tolist() == [10, 200, 380]
     assert result.after.to_common([40, 200, 359, 360]).tolist() == [10, 195, 378, 380]
@@ -98,7 +98,7 @@ def test_collectives_start_in_line(tmp_path):
         end = max(starts) + 100
         return load(tmp_path, [*steps((5, end)), *(nccl(at, at + 10) for at in starts)])
 
-    # Without launches no event has a step, but their times are within one.
+    # Without launches events have no step, but their times are within one.
     diff = hd.compare(side(20, 120, 150), side(30, 90, 200))
     result = hd.align(diff, "collectives")
     columns = ["before_start_ns", "after_start_ns", "common_start_ns"]

@@ -1,4 +1,4 @@
-"""Injected changes are found, each once, and nothing else."""
+"""Injected changes are each found once, and nothing else is found."""
 
 import itertools
 import re
@@ -48,7 +48,7 @@ def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
     assert set(frame.loc[["aten::gelu", "c10d::allreduce_"], "how"]) == {""}
     moved = frame.loc["c10d::allreduce_"]
     assert moved["before_count"] == moved["after_count"] == 1
-    # The same collective, so the same transfer, waiting left out.
+    # The same collective, so the same transfer, without waiting.
     assert abs(moved["diff_ns"]) < 0.1 * moved["before_ns"]
     copied = frame.loc["aten::contiguous"]
     assert (copied["before_count"], copied["after_count"]) == (0, 1)
@@ -101,7 +101,7 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
     assert [late.before, late.after, late.diff_ns] == pytest.approx(expected)
     others = {part.ranks: part.measure for part in late.parts if part.kind == "other_rank"}
     assert others == dict.fromkeys([(0,), (1,), (3,)], "compute")
-    # The headline names the rank as its cause.
+    # The headline names the rank as the cause.
     assert findings[0].parts[0].ranks == (2,)
     assert "straggler" not in [item.kind for item in hd.findings(hd.compare(slow, slow))]
 
@@ -133,7 +133,7 @@ def test_two_runs_of_one_job_differ_in_nothing(jobs, seeds):
     assert hd.changes(diff).attrs["note"] == "nothing changed by more than noise"
     assert hd.findings(diff) == []
     assert hd.changes(diff).attrs["tested"] > 20
-    # Every event has found its partner, though all times differ.
+    # Every event is matched, although all times differ.
     counts = hd.pairs(diff).attrs["matched"]
     assert counts["same"] > 15_000
     assert not any(counts[word] for word in ("added", "removed", "moved", "replaced"))
@@ -155,7 +155,7 @@ def test_findings_are_sentences_with_numbers(changed):
 
 @pytest.mark.parametrize(("ranks", "mean"), [(4, "0.25"), (40, "0.025"), (2, "0.5")])
 def test_calls_of_few_ranks_are_not_rounded_away(tmp_path, ranks, mean):
-    """Only the first rank has the new operator."""
+    """Only the first rank runs the new operator."""
 
     def job(*, logs):
         return load(tmp_path, *(records(logs=logs and not rank) for rank in range(ranks)))
@@ -236,7 +236,7 @@ def test_how_work_was_replaced(before, after, counts, how):
 
 
 def steps(count, body):
-    """`count` steps of 1 ms, each with the events that `body(start, number)` gives."""
+    """Return `count` steps of 1 ms, each with the events that `body(start, number)` returns."""
     records = []
     for number in range(count):
         start = 1_000_000 * (number + 1)
@@ -270,15 +270,15 @@ def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
 
         return load(tmp_path, steps(1, body))
 
-    # With one call, only a large change is reported.
+    # With a single call, only a large change is reported.
     assert changes_of(hd.compare(side(100_000), side(130_000))) == set()
     assert changes_of(hd.compare(side(10_000), side(100_000))) == {("slower", "aten::mm")}
-    # Equally long, but not important: less than 5 % of the step.
+    # The same ratio, but less than 5 % of the step, so it is unimportant.
     assert changes_of(hd.compare(side(4_000), side(40_000))) == set()
-    # Four calls, all of them longer, or one of them alone.
+    # Four calls: all of them longer, or only one.
     diff = hd.compare(side(*[50_000] * 4), side(70_000, 72_000, 71_000, 69_000))
     assert changes_of(diff) == {("slower", "aten::mm")}
-    # Student's t of 20, 22, 21 and 19 µs is 20.5 / (1.291 / 2) = 31.8: p = 6.9e-5 by tables.
+    # Student's t of 20, 22, 21 and 19 µs is 20.5 / (1.291 / 2) = 31.8, so p = 6.9e-5 by tables.
     assert hd.changes(diff)["p_value"].tolist() == pytest.approx([6.9e-5], rel=0.02)
     single = side(150_000, 50_000, 50_100, 49_000)
     assert changes_of(hd.compare(side(*[50_000] * 4), single)) == set()
@@ -301,7 +301,7 @@ def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):
 
 
 def test_a_few_slow_steps_among_equal_ones_are_said(tmp_path):
-    """Welch's test of the means sees only the large spread."""
+    """For Welch's test of the means, the spread is too large."""
 
     def side(*slow):
         records, now = [], 0
@@ -327,7 +327,7 @@ def test_a_few_slow_steps_among_equal_ones_are_said(tmp_path):
         assert second == expected
         turned = expected.replace("slower", "faster").replace("grows", "shrinks").replace("+", "−")
         assert hd.findings(back)[1].text.replace("\u202f", " ") == turned
-    # Four of nine are not an exception, and too few for the test.
+    # Four of nine steps are not an exception, and too few for the test.
     assert hd.findings(hd.compare(side(), side(1, 3, 6, 9))) == []
 
 
@@ -347,7 +347,7 @@ def test_rounded_ends_of_steps_do_not_overlap(tmp_path):
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("range_name", ["decode", "ProfilerRange"])
 def test_work_that_moves_into_operators_makes_their_caller_no_faster(tmp_path, turned, range_name):
-    """A range calls an operator for each of four kernels, or launches these itself in less time."""
+    """A range calls an operator for each of four kernels, or launches them itself faster."""
 
     def job(eager):
         records = []
@@ -370,7 +370,7 @@ def test_work_that_moves_into_operators_makes_their_caller_no_faster(tmp_path, t
 
     sides = [job(eager=True), job(eager=False)]
     table = hd.changes(hd.compare(*(sides[::-1] if turned else sides)))
-    # The range itself takes 20 µs or less in one run, and 100 µs in the other, which is shorter.
+    # The range itself takes up to 20 µs in one run, and 100 µs in the other, which is shorter.
     assert "aten::mm" in table["name"].tolist()
     assert not table["change"].isin(["slower", "faster"]).any()
 

@@ -1,4 +1,4 @@
-"""Jobs whose clocks drift, compared with the same job on clocks that do not."""
+"""Jobs with drifting clocks, compared with the same jobs without drift."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ TRANSFER_NS = 100_000
 
 
 def job(tmp_path, *drift_ppm, groups=None, steps=20, late_ns=0):
-    """Steps of ranks that leave collectives together; rank 1 arrives later than the others."""
+    """Load steps of ranks that leave collectives together; rank 1 arrives late."""
     groups = groups or [tuple(range(len(drift_ppm)))]
     ranks = []
     for rank, ppm in enumerate(drift_ppm):
@@ -69,13 +69,13 @@ def test_drift_is_no_change_of_collectives(tmp_path, drift_ppm):
 
 
 def test_drift_is_known_through_ranks_of_several_groups(tmp_path):
-    # No group has ranks 0 and 3 in it; each rank has a collective a step in each of its groups.
+    # Ranks 0 and 3 share no group. Each rank has one collective per step in each of its groups.
     groups = [(0, 1), (1, 2), (2, 3)]
     even, drifting = (
         job(tmp_path, *drift_ppm, groups=groups) for drift_ppm in ((0,) * 4, (0, 10, 20, 40))
     )
     diff = hd.compare(even, drifting)
-    # The ends have one collective a step, the others two.
+    # Ranks 0 and 3 have one collective per step, the others two.
     assert transfer_ns(diff) == pytest.approx(20 * 1.5 * TRANSFER_NS, rel=0.01)
     assert hd.findings(diff) == []
 

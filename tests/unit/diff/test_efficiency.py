@@ -1,4 +1,4 @@
-"""Efficiency of two runs, worked out by hand."""
+"""Efficiency of two runs, calculated by hand."""
 
 import json
 
@@ -8,7 +8,7 @@ from support.small import call, event, kernel, read
 import hta_widgets.diff as hd
 from hta_widgets import devices
 
-#: 2 · 64³ FLOPs: 524 ns at 1 TFLOP/s.
+#: 2 · 64³ FLOPs take 524 ns at 1 TFLOP/s.
 SHAPES = [[64, 64], [64, 64]]
 
 

@@ -1,4 +1,4 @@
-"""Explanations of a difference, against sums made by hand."""
+"""Explanations of a difference, compared with sums calculated by hand."""
 
 import numpy as np
 import pytest
@@ -61,9 +61,9 @@ def test_every_moment_counts_once(pair):
 
 def test_idle_time_by_what_the_device_waited_for(pair):
     result = times(hd.waterfall(pair, "cause"))
-    # Before the first kernel: the host until its call at 20, the call until 40, then its latency.
+    # Before the first kernel: host until its call at 20, the call until 40, then latency.
     expected = {
-        "host_operator": (10, 10),  # `aten::mm` from 10 on
+        "host_operator": (10, 10),  # `aten::mm`, from 10 on
         "host_nothing": (10, 10),
         "launch_call": (20, 20),
         "launch_latency": (60, 60),
@@ -105,12 +105,12 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
 
     apart, overlapping = side((0, 100), (100, 200)), side((0, 120), (80, 200))
     diff = hd.compare(apart, overlapping)
-    # 20..60, 80..120 and 180..200, on both sides.
+    # 20..60, 80..120 and 180..200 on both sides.
     expected = {"compute": (100, 100), "idle": (100, 100)}
     assert times(hd.waterfall(diff)) == expected
     assert times(hd.waterfall(diff, "kernel"), "name")["gemm"] == (100, 100)
     assert not hd.waterfall(diff, "kernel")["diff_ns"].any()
-    # The overlap, 80..120, is the second step's.
+    # The overlap, 80..120, counts for the second step.
     lengths = hd.steps(diff)[["before_ns", "after_ns", "compute_diff_ns"]]
     assert lengths.to_numpy().tolist() == [[100, 80, -20], [100, 120, 20]]
     texts = [caution.text.replace("\u202f", " ") for caution in diff.cautions]
@@ -118,14 +118,14 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
         "by 40 ns: that time counts for the later step only"
     ]
     assert hd.findings(diff) == []
-    # A step within another: the rest of the outer one follows the inner one, and is its.
+    # A step inside another: the rest of the outer step counts for the inner one.
     within = hd.compare(apart, side((0, 200), (50, 100)))
     assert times(hd.waterfall(within)) == expected
     assert hd.steps(within)["after_ns"].tolist() == [50, 150]
     # A step has the same time if it is compared alone.
     alone = hd.compare(apart, overlapping, steps={1: 1})
     assert hd.steps(alone)["after_ns"].tolist() == [80]
-    # 200..240 is work of the last step, but in no step until that ends later.
+    # 200..240 is work of the last step, but outside of all steps unless this step ends later.
     later = hd.compare(apart, side((0, 100), (100, 250)))
     assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
     assert [caution.text.replace("\u202f", " ") for caution in later.cautions] == [
@@ -135,13 +135,13 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
 
 def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     def side(*kernels, until=()):
-        """Steps that a host leaves after 100 ns, or when it has waited for its device."""
+        """Load steps that the host leaves after 100 ns, or once it has waited for the device."""
         events, now = [], 1000
         for number, (start, end) in enumerate(kernels):
             last = until[number] if until else now + 100
             events += [step(number, now, last), call(now + 10, now + 20, launch=number + 1)]
             events.append(kernel(start, end, launch=number + 1))
-            # A copy for this step, which runs while the device works on an earlier one.
+            # A copy for this step that runs while the device still works on an earlier step.
             events += [call(now + 30, now + 40, launch=number + 91)]
             events.append(copy(now + 50, now + 60, stream=9, launch=number + 91))
             now = last
@@ -150,24 +150,24 @@ def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     before = side((1200, 2200), (2210, 3200), (3210, 4200))
     after = side((1200, 2400), (2410, 3600), (3610, 4800))
     diff = hd.compare(before, after)
-    # Each lasts from the end of one kernel to that of the next, the first from its copy at 1050.
+    # Each step lasts until a kernel ends; the first starts at its copy at 1050.
     assert diff.before.windows[0].tolist() == [[1050, 2200], [2200, 3200], [3200, 4200]]
     assert hd.steps(diff)["after_ns"].tolist() == [1350, 1200, 1200]
-    # The third copy is hidden by the first kernel.
+    # The first kernel hides the third copy.
     parts = {"compute": (2980, 3580), "copies": (20, 20), "idle": (150, 150)}
     assert times(hd.waterfall(diff)) == parts
     first, *_, last = (finding.text.replace("\u202f", " ") for finding in hd.findings(diff))
     assert first.startswith("After takes 200 ns longer a step: 1.05 µs → 1.25 µs, +19 %")
     assert last == "Hosts are ahead of their devices: a step ends with its last device work."
     assert diff.cautions == []
-    # The other side's steps are its device's, too: 1000 ns of work, then 300 without.
+    # The steps of the other side are also those of the device: 1000 ns of work, then 300 ns idle.
     waiting = side((1200, 2200), (2500, 3500), (3800, 4800), until=(2300, 3600, 4900))
     mixed = hd.compare(before, waiting)
     assert mixed.after.windows[0].tolist() == [[1050, 2200], [2200, 3500], [3500, 4800]]
     assert hd.compare(waiting, waiting).before.windows[0].tolist() == [
         [1000, 2300], [2300, 3600], [3600, 4900]
     ]  # fmt: skip
-    # The same holds for a step alone.
+    # The same applies to a single step.
     alone = hd.compare(before.select("step == 1"), after.select("step == 1"))
     assert hd.steps(alone)[["before_ns", "after_ns"]].values.tolist() == [[1000, 1200]]
 
@@ -207,7 +207,7 @@ def test_the_variants_of_a_kernel_differ_together(tmp_path):
         calls = [call(10 + k, 11 + k, launch=k + 1) for k in range(len(names))]
         return load(tmp_path, [step(1, 0, last), *calls, *work])
 
-    # Two of three tiles are of one side alone; none of them states the 4 additional calls.
+    # Two of three tiles exist on one side only; none of them shows the 4 additional calls.
     diff = hd.compare(side(1000, _32x32=2, _64x64=1), side(1600, _32x32=1, _128x64=6))
     texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
     assert "gemm goes from 3 to 7 a step (+360 ns)." in texts
@@ -215,7 +215,7 @@ def test_the_variants_of_a_kernel_differ_together(tmp_path):
 
 def test_work_by_operator_and_by_kernel(pair):
     by_kernel = times(hd.waterfall(pair, "kernel"), "name")
-    # The kernel of the other stream has the moments in which no other computes.
+    # The kernel on the other stream gets the time in which no other kernel computes.
     assert (by_kernel["gemm"], by_kernel["mul"]) == ((200, 400), (0, 250))
     by_operator = times(hd.waterfall(pair, "operator"), "name")
     assert (by_operator["aten::all_reduce"], by_operator["aten::to"]) == ((100, 50), (50, 0))
@@ -237,11 +237,11 @@ def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
     after = load(tmp_path, rank(100, 700), rank(600, 700))
     diff = hd.compare(before, after)
     result = times(hd.waterfall(diff, "cause"))
-    # Rank 0 waits 300 and then 500 ns, rank 1 never; means over both.
+    # Rank 0 waits 300 and then 500 ns, rank 1 never; the figures are means over both ranks.
     assert result["communication_wait"] == (150, 250)
     assert result["communication_transfer"] == (100, 100)
     alone = hd.compare(before[0], after[0])
-    # One rank alone cannot know: its collectives name no group, so any may have waited.
+    # A single rank cannot show this: its collectives have no group, so any rank may have waited.
     assert not hd.waterfall(alone).attrs["communication_split"]
     assert times(hd.waterfall(alone, "cause"))["communication"] == (400, 600)
     assert times(hd.waterfall(diff))["communication"] == (250, 350)
@@ -250,7 +250,7 @@ def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
 @pytest.mark.parametrize("turned", [False, True])
 def test_ranks_that_only_one_side_has(tmp_path, turned):
     def side(*arrivals):
-        """Ranks of three steps, which compute until they arrive at the first of two collectives."""
+        """Load ranks of three steps that compute until they arrive at one of two collectives."""
         ranks, last = [], max(arrivals)
         for arrival in arrivals:
             records = []
@@ -269,12 +269,12 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
             ranks.append(records)
         return load(tmp_path, *ranks)
 
-    # Rank 3 computes 350 µs more than the others, and the others 50 µs more than before.
+    # Rank 3 computes 350 µs more than the other ranks, which compute 50 µs more than before.
     two, four = side(101_000, 101_000), side(151_000, 151_000, 151_000, 501_000)
     sides, labels = ((four, two), ("four", "two")) if turned else ((two, four), ("two", "four"))
     diff = hd.compare(*sides, labels=labels)
     texts = {finding.kind: finding.text.replace("\u202f", " ") for finding in hd.findings(diff)}
-    # The three others wait 350 µs in each step.
+    # The three other ranks wait 350 µs per step.
     assert texts["straggler"] == (
         "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
         "the others wait 350 µs on average a step."
@@ -286,18 +286,18 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     assert texts[word] == (
         f"aten::mm is {word} on the device: {times} a step, {share} (mean over ranks 0, 1)."
     )
-    # 3 · 100 µs on each of two ranks; 3 · 150 µs on three and 3 · 500 µs on one.
+    # 3 · 100 µs on each of two ranks; 3 · 150 µs on three ranks and 3 · 500 µs on one.
     kinds = hd.waterfall(diff).set_index("cause")
     columns = ["after_ns", "before_ns"] if turned else ["before_ns", "after_ns"]
     assert kinds.loc["compute", columns].tolist() == [300_000, 712_500]
     ranks = "4 ranks against 2" if turned else "2 ranks against 4"
     assert texts["caution"].startswith(f"{ranks}: times are means over all ranks of each side")
-    # Compared on ranks 0 and 1 alone, which wait for rank 3, too.
+    # The comparison is restricted to ranks 0 and 1, which also wait for rank 3.
     some = hd.compare(*sides, ranks="number", labels=labels)
     assert texts["straggler"] in [
         finding.text.replace("\u202f", " ") for finding in hd.findings(some)
     ]
-    # The job itself without the rank: it is late on both sides.
+    # The same job without the rank, which is late on both sides.
     itself = hd.findings(hd.compare(four, four.select(ranks=[0, 1, 2])))
     assert "straggler" not in [finding.kind for finding in itself]
 
@@ -308,7 +308,7 @@ def test_a_host_without_a_device(tmp_path):
     diff = hd.compare(traces, longer)
     assert times(hd.waterfall(diff)) == {"host": (500, 700)}
     assert hd.steps(diff)["cpu_diff_ns"].tolist() == [200]
-    # If a rank has device work, the device of one without is idle, not its host longer at work.
+    # If one side has device work, a rank without any counts as an idle device, not as a busy host.
     records = [step(1, 0, 500), call(20, 40, launch=1), kernel(100, 300, launch=1)]
     mixed = hd.compare(load(tmp_path, records), traces)
     assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
@@ -343,7 +343,7 @@ def test_steps_and_their_kinds(tmp_path):
     headline, spread = hd.findings(diff)[:2]
     assert (headline.measure, headline.before, headline.after) == ("step", 415 / 4, 805 / 4)
     assert headline.p_value == result.attrs["p_value"]
-    # Work takes 30 ns less than each of four steps.
+    # Work takes 30 ns less than each of the four steps.
     cause = headline.parts[0]
     assert (cause.measure, cause.before, cause.after) == ("compute", 295 / 4, 685 / 4)
     assert (spread.step, spread.diff_ns) == (3, 105)
@@ -351,7 +351,7 @@ def test_steps_and_their_kinds(tmp_path):
     assert "Every step is slower, by 100 ns at most." in [
         finding.text.replace("\u202f", " ") for finding in even
     ]
-    # Steps that differ by nature: each has its own partner.
+    # Steps of different lengths, each compared with its partner.
     lengths = [12_200, 10_000, 8_600]
     more = [13_300, 10_520, 9_220]
     slower = hd.compare(side(*lengths), side(*more))
@@ -367,7 +367,7 @@ def test_steps_and_their_kinds(tmp_path):
         "After takes 747 ns longer a step: 10.3 µs → 11.0 µs, +7.3 %; that may be chance (p 0.043)."
     )
     assert hd.changes(slower).attrs["note"].startswith("the steps changed, but no single")
-    # In another order they are not partners.
+    # In another order, they are not partners.
     turned = hd.compare(side(*lengths), side(*more), steps={0: 0, 1: 1})
     assert hd.steps(turned).attrs["p_value"] > 0.05
     noise = hd.compare(side(100, 140, 105, 100), side(110, 105, 130, 115))
@@ -404,15 +404,15 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     found = hd.findings(hd.compare(less, before))
     assert (found[0].kind, found[0].diff_ns) == ("composition", 100)
     assert texts(before, before) == []
-    # 4.5 % of the step; and 10 %, which three steps that scatter so do not tell from chance.
+    # 4.5 % of the step; then 10 %, which may be chance with three steps that vary this much.
     assert texts(before, side(255, 257, 253)) == []
     assert texts(before, side(100, 280, 220)) == []
-    # With one step, chance is unknown: 21 % of the step are reported, 19 % are not.
+    # With one step, chance cannot be ruled out: 21 % of the step is reported, 19 % is not.
     assert texts(side(300), side(90))[0].startswith(
         "The step takes the same time, 1.00 µs a step, but "
     )
     assert texts(side(300), side(110)) == []
-    # Steps that differ have a headline and kinds instead.
+    # If step times differ, the findings are a headline and kinds of time instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))
     assert longer[0].kind == "headline"
     assert texts(before, side(200, 203, 197, length=2000)) == []
@@ -443,7 +443,7 @@ def test_operators_alone_and_as_a_tree(tmp_path):
     diff = hd.compare(side(100), side(400))
     result = hd.operators_diff(diff).set_index("name")
     assert result.loc["aten::addmm", ["before_device_ns", "after_device_ns"]].tolist() == [100, 400]
-    # 990 ns less the operator below, less waiting for the device.
+    # 990 ns minus the operator below and minus waiting for the device.
     assert result.loc["aten::linear", "before_host_self_ns"] == 290
     assert result.loc["aten::addmm", "before_host_self_ns"] == 500
     tree = hd.icicle(diff)
@@ -471,8 +471,8 @@ def test_means_add_up():
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        # Two-sided p of Student's t by its closed forms: 1 - 2/π·atan(t) for one degree of
-        # freedom, 1 - t/√(t² + 2) for two, and for four with t = √6: 1 - (t/√(t²+4))(1 + 2/(t²+4)).
+        # Two-sided p-values of Student's t in closed form: 1 - 2/π·atan(t) for one degree of
+        # freedom, 1 - t/√(t² + 2) for two, and 1 - (t/√(t²+4))(1 + 2/(t²+4)) with t = √6 for four.
         ([1, 2, 3], [3, 4, 5], 1 - np.sqrt(6 / 10) * (1 + 2 / 10)),
         ([0, 2], [10, 12], 1 - np.sqrt(50 / 52)),
         ([5, 5], [0, 2], 1 - 2 / np.pi * np.arctan(4)),

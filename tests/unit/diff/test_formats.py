@@ -1,4 +1,4 @@
-"""BytePS and MPI runs side by side: made-up jobs whose truth is known, one of them changed."""
+"""BytePS and MPI runs side by side: generated jobs with known truth, one of them changed."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ LEVELS = ("kind", "cause", "operator", "kernel")
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """`job(write, **options)`: traces of a made-up job, each written once, and its truth."""
+    """`job(write, **options)` returns a generated job and its truth; each is written once."""
     by_name = {}
 
     def made(write, **options):
@@ -66,7 +66,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert (diff.step_count, diff.before.ranks) == (4, [0, 1, 2, 3])
     assert diff.before.table_ranks == [0, 1, 2, 3, 4, 5]
     adds_up(diff)
-    # A step of a GPU: from the first synchronization's start to that of the next step's.
+    # A GPU's step lasts from the start of one step's first synchronization to that of the next.
     for side in diff.sides:
         for rank, part in side.parts.items():
             totals = part.trace.events.query("tid == 'total'")
@@ -77,7 +77,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert texts["straggler"].startswith("Worker 1 is now the one that the others wait for")
     stages = [text for kind, text in said(diff) if kind == "stage"]
     assert [text.split(" takes")[0] for text in stages] == ["PULL", "Waiting for the root GPU"]
-    # Only one GPU of each worker pulls, and no other is in the mean.
+    # Only one GPU per worker pulls, and no other GPU is in the mean.
     pulls = []
     for part in diff.before.parts.values():
         events = part.trace.events.query("name.str.endswith('.PULL') and tid != 'total'")
@@ -93,7 +93,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert list(tables) == ["waterfall", "steps", *(f"byteps_{name}" for name in names)]
     workers = tables["byteps_workers"].set_index("worker")
     assert workers["after_straggler"].tolist() == [False, True]
-    # It comes 12 ms late, and up to 2 ms more.
+    # The worker comes 12 to 14 ms late.
     assert 11e6 < workers["diff_step_ns"].min() < workers["diff_step_ns"].max() < 14.5e6
     assert (tables["byteps_lag"]["after_straggler"].sum()) == 1
     assert len(tables["byteps_tensors"]) == 12
@@ -104,7 +104,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
 
 def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
     sides = [byteps(job, servers=servers) for servers in (2, 1)]
-    # All steps, as in the truth.
+    # All steps of the truth.
     diff = hd.compare(*(traces.select("step < 4") for traces in sides))
     full = hd.compare(*sides)
     assert full.step_count == diff.step_count == 4
@@ -138,7 +138,7 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
     assert texts[0][0] == "headline"
     assert texts[-1][1].startswith("The others now wait for rank 2")
     longer = {text.split(" takes")[0] for kind, text in texts if kind in {"slower", "routine"}}
-    # Those in which ranks meet after they computed.
+    # Routines in which ranks meet after computing.
     assert {"MPI_Allreduce", "MPI_Gather", "MPI_Bcast"} <= longer
     assert not {kind for kind, _ in texts} & {"calls", "added", "removed", "moved"}
     result = hd.tables(diff)
@@ -147,13 +147,13 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
     ranks = result["mpi_ranks"].set_index("rank")
     assert ranks["diff_noncomm_s"].idxmax() == 2
     if lines:
-        # No device: names of what runs on the host.
+        # Without a device, host events are compared by name.
         assert "MPI_Allreduce" in set(hd.names(diff)["name"])
-        # Profile and time line of a rank are one rank.
+        # The profile and the timeline of a rank count as one rank.
         assert diff.before.ranks == diff.before.table_ranks == [0, 1, 2, 3]
         adds_up(diff)
         waits = result["mpi_waits"].set_index("name").loc["MPI_Allreduce"]
-        # All of it is waiting; what is moved is the same.
+        # The whole difference is waiting; the same data is moved.
         assert abs(waits["diff_transfer_ns"]) < 1e-3 * waits["diff_wait_ns"]
 
 
@@ -186,12 +186,12 @@ def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
         assert own.nunique() > 1
         assert table[f"{word}_comm_s"].tolist() == own.tolist()
     assert (table["diff_comm_s"] == table["after_comm_s"] - table["before_comm_s"]).all()
-    # By hand in another order, and one rank of two without a partner.
+    # Ranks paired by hand in another order, then a rank without a partner.
     by_hand = hd.compare(traces, traces, ranks={0: 5, 1: 4})
     assert hd.tables(by_hand)["mpi_ranks"]["rank"].tolist() == ["0 → 5", "1 → 4"]
     uneven = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[4]))
     assert hd.tables(uneven)["mpi_ranks"]["rank"].tolist() == ["0 → 4", "1"]
-    # If a rank is on both sides, numbers distinguish rows, as before.
+    # If a rank is on both sides, its number alone identifies the row.
     shared = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[0, 1]))
     assert hd.tables(shared)["mpi_negotiation"]["rank"].tolist() == [0, 1]
 
@@ -200,7 +200,7 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
     profiles = mpi(job, traces=False)
     folders = [Path(mpi(job, seed=seed, traces=False)[0].path).parent for seed in (2, 3)]
     both = hw.load(folders, cache=False, progress=False)
-    # Of two jobs, the ranks of the second are kept as 4 to 7.
+    # In a set of two jobs, the ranks of the second are numbered 4 to 7.
     assert [both[rank].stated_rank for rank in (4, 5, 6, 7)] == [0, 1, 2, 3]
     for ours in (both.subset(ranks=[4, 5, 6, 7]), both.subset(ranks=[7, 5, 6, 4])):
         diff = hd.compare(profiles, ours)
@@ -208,7 +208,7 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
         [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
         assert caution.startswith("the same ranks under other numbers")
         assert caution.endswith("0 → 4, 1 → 5, 2 → 6, 3 → 7")
-    # A rank alone finds its own among more, and others are still called others.
+    # A single rank is paired with its own number, and all others stay unpaired.
     second = both.subset(ranks=[4, 5, 6, 7])
     fewer = hd.compare(profiles.select(ranks=[2]), second, ranks="number")
     assert fewer.rank_pairs == [(2, 6)]
@@ -234,7 +234,7 @@ def test_a_run_of_profiles_and_one_with_time_lines_compare_by_their_profiles(job
 def test_unlike_formats_are_refused_in_words(job):
     with pytest.raises(hw.TraceError, match=r"BytePS .* cannot be compared with MPI profiles"):
         hd.compare(byteps(job), mpi(job, traces=False))
-    # Time lines and profiles are both of MPI: tables compare them.
+    # Timelines and profiles are both from MPI, so tables can compare them.
     diff = hd.compare(mpi(job).subset(ranks=range(4)), mpi(job, traces=False))
     assert "mpi_routines" in hd.tables(diff)
     servers = byteps(job).subset(ranks=[4, 5])
@@ -257,7 +257,7 @@ def test_waiting_that_is_too_short_for_profiles_is_told_of_time_lines(job):
 @pytest.mark.parametrize("lines", [True, False])
 def test_a_comparison_names_whom_the_pages_of_its_runs_name(job, lines):
     calm, slow = (mpi(job, traces=lines, slow_rank=rank) for rank in (None, 2))
-    ranks = [0, 1, 2]  # of four: who may be missing is not judged by these alone
+    ranks = [0, 1, 2]  # one of four may be missing, so no verdict
     for before, after in ((calm, slow), (slow, calm), (slow, slow)):
         diff = hd.compare(before.select(ranks=ranks), after.select(ranks=ranks))
         own = [{rank for _, rank in mpi_stragglers(side)} for side in (before, after)]

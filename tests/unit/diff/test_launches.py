@@ -1,4 +1,4 @@
-"""Changes in how work is launched: by graphs, and into which streams."""
+"""Changes in how work is launched: by graphs, and on which streams."""
 
 import pytest
 from support.small import call, event, kernel, load
@@ -11,7 +11,7 @@ STEP_NS = 100_000
 
 
 def job(tmp_path, *, streams=(7, 7, 7, 7), graph="", launches=True):
-    """Three steps of four kernels each; one call launches all of them if it is a `graph`."""
+    """Load three steps of four kernels; with `graph`, one call launches all kernels of a step."""
     records = []
     for number in range(1, 4):
         now = number * STEP_NS
@@ -36,7 +36,7 @@ def test_graphs_that_launch_the_kernels_are_said(tmp_path, name):
     present, back = assert_mirrored(job(tmp_path), job(tmp_path, graph=name))
     assert "Graphs launch 0 % → 100 % of device work." in texts(present)
     assert "Graphs launch 100 % → 0 % of device work." in texts(back)
-    # A file without calls does not state what launches its work.
+    # A file without calls does not show what launches its work.
     unknown = hd.compare(job(tmp_path, launches=False), job(tmp_path, graph=name))
     assert not any(text.startswith("Graphs") for text in texts(unknown))
 
@@ -46,7 +46,7 @@ def test_kernels_that_move_to_another_stream_are_said(tmp_path):
     reason = "of compute kernels; most of the difference is in layer_norm."
     assert f"The busiest stream runs 100 % → 75 % {reason}" in texts(diff)
     assert f"The busiest stream runs 75 % → 100 % {reason}" in texts(back)
-    # It is neither gone nor new.
+    # The kernel is neither removed nor added.
     assert set(hd.pairs(diff).query("name == 'layer_norm'")["status"]) == {"moved"}
     assert len(texts(diff)) == 2
 

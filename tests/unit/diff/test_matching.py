@@ -1,4 +1,4 @@
-"""Matching of events, against pairs chosen by hand."""
+"""Matching of events, compared with pairs chosen by hand."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hta_widgets.diff.sequences import align_positions
 
 
 class Program:
-    """Writes calls one behind the other, each `length` ns, within a step."""
+    """Writes consecutive calls of `length` ns inside a step."""
 
     def __init__(self, tid=1):
         self.records, self.now, self.tid, self.launches = [], 1000, tid, 0
@@ -44,7 +44,7 @@ class Program:
 
 
 def statuses(tmp_path, before, after):
-    """(name, status) of all but the runtime's calls, in the frame's order."""
+    """Return (name, status) of all events except runtime calls, in frame order."""
     sides = (side.whole() if isinstance(side, Program) else side for side in (before, after))
     frame = hd.pairs(hd.compare(*(load(tmp_path, side) for side in sides)))
     remaining = frame[~frame["name"].isin(["cudaLaunchKernel", "aten::origin"])]
@@ -64,7 +64,7 @@ def test_a_call_put_between_others_of_its_name_shifts_none(tmp_path):
     added = [name for name, status in result if status == "added"]
     assert added == ["aten::linear", "aten::bias", "gemm"]
     assert sum(status == "same" for _, status in result) == 9
-    # Work has its operator's partner, and its path names the operator.
+    # Work is matched like its operator, and its path names the operator.
     same = frame[(frame["name"] == "gemm") & (frame["status"] == "same")]
     assert set(same["path"]) == {"aten::linear > aten::addmm"}
     new = frame.loc[frame["status"] == "added", ["before_id", "before_ns"]]
@@ -101,7 +101,7 @@ def test_other_work_below_a_matched_operator_was_replaced(tmp_path):
     fused = frame[frame["name"] == "fused"].iloc[0]
     assert (fused["before_ns"], fused["after_ns"], fused["diff_ns"]) == (50, 80, 30)
     assert frame.loc[frame["name"] == "tanh", "after_id"].tolist() == [-1]
-    # Work gone from a matched operator is removed.
+    # Work that a matched operator no longer launches is removed.
     before, after = Program(), Program()
     before.op("aten::mm", before.launch("memset"), before.launch("gemm"), length=4000)
     after.op("aten::mm", after.launch("gemm"), length=4000)
@@ -130,13 +130,13 @@ def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
             layer(program, length=length)
         return program
 
-    # Eleven kernels of one path, all but one between 100 and 110 % of before.
+    # Eleven kernels with the same path, all but one between 100 and 110 % of "before".
     mixed = [1000, 1100, 1000, 1090, 1010, 1100, 1000, 1100, 1000, 1080, 1600]
     for after, expected in (
         (mixed, ["same"] * 10 + ["changed"]),
-        # All changed by the same amount: each is changed.
+        # All changed by the same amount, so each counts as changed.
         ([1200] * 11, ["changed"] * 11),
-        # Within 5 %, or within the last digit of the times: none is.
+        # Within 5 %, or within the resolution of the times, none counts as changed.
         ([1049] * 11, ["same"] * 11),
     ):
         _, frame = statuses(tmp_path, side([1000] * 11), side(after))
@@ -144,7 +144,7 @@ def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
 
 
 def test_digits_do_not_part_calls_that_touch(tmp_path):
-    """At whole µs a call may start when the one before ends, and seem to be inside of it."""
+    """In whole µs, a call may start when the previous one ends and seem to be nested in it."""
 
     def side(inside):
         last = 20_000 if inside else 21_000
@@ -161,7 +161,7 @@ def test_digits_do_not_part_calls_that_touch(tmp_path):
         result, frame = statuses(tmp_path, *(side(inside) for inside in sides))
         assert {status for _, status in result} <= {"same", "changed"}, sides
         assert len(result) == 4
-        # Each with its own: the one far from any operator is not taken for the other.
+        # The call far from any operator is not confused with the other one.
         strided = frame[frame["name"] == "aten::as_strided"]
         assert strided["diff_ns"].abs().tolist() == [1000, 0]
 
@@ -234,10 +234,10 @@ def test_a_function_more_in_between_parts_nothing(tmp_path):
         result, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
         alone = [name for name, status in result if status not in {"same", "changed"}]
         assert alone == ["module.py(5): _wrapped_call_impl"], sides
-        # Only the path to the same calls is new.
+        # Only the path to the same calls has changed.
         both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
         assert hd.changes(both).empty
-        # The one step is 120 ns longer with the function, which proves nothing.
+        # The function makes the single step 120 ns longer, which proves nothing.
         slight, caution = hd.findings(both)
         assert (slight.kind, abs(slight.diff_ns), caution.kind) == ("slight", 120, "caution")
 
@@ -254,7 +254,7 @@ def test_without_functions_on_one_side_they_are_left_out(tmp_path):
 
 @pytest.mark.parametrize("names", [12, 400])
 def test_long_sequences_are_parted_first(names):
-    """Beyond what one table of all beginnings holds; with few names, none occurs once."""
+    """Too long for a single table of prefixes; with few names, every name is repeated."""
     rng = np.random.default_rng(names)
     before = rng.integers(0, names, 12_000)
     remaining = np.flatnonzero(np.arange(len(before)) % 50)

@@ -1,4 +1,4 @@
-"""Runs of other profilers than PyTorch's, of two profilers, and of inference engines."""
+"""Runs from profilers other than PyTorch's, from two profilers, and from inference engines."""
 
 import pytest
 from support.nsight_export import MS, write_export
@@ -11,7 +11,7 @@ from hta_widgets.demo.job import write_demo
 
 @pytest.mark.parametrize("late_rank", [1, 2])
 def test_a_late_rank_of_nsight_is_named(tmp_path, late_rank):
-    """Its collective begins 3 ms later; all end at the same time."""
+    """The late rank's collective begins 3 ms later; all ranks end together."""
     paths = [tmp_path / name / "job.sqlite" for name in ("even", "late")]
     for path, late_ns in zip(paths, (0, 3 * MS), strict=True):
         path.parent.mkdir()
@@ -29,7 +29,7 @@ def test_the_verdict_on_runs_of_two_profilers_is_that_it_cannot_tell(tmp_path):
     write_export(nsight / "job.sqlite", ranks=2, steps=4)
     write_demo(kineto, ranks=2, steps=4, events_per_step=700)
     runs = hd.compare(read(nsight), read(kineto))
-    # After the total, and not only in the list of cautions.
+    # Shown after the total, not only in the list of cautions.
     assert "different formats: nsight → kineto" in hd.findings(runs)[1].text
     verdict = judge(runs, 0.05)
     assert verdict.exit_code == 3
@@ -37,7 +37,7 @@ def test_the_verdict_on_runs_of_two_profilers_is_that_it_cannot_tell(tmp_path):
 
 
 def serving_job(tmp_path, phases, context):
-    """Steps of vLLM, whose names have numbers of requests and tokens; a decode step has 1 ms."""
+    """Write vLLM steps, whose names contain request and token numbers; decoding takes 1 ms."""
     records, now = [], 0
     for number, phase in enumerate(phases):
         tokens = context + number

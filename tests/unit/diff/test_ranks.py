@@ -1,4 +1,4 @@
-"""Ranks that changed while the others did not, late or not."""
+"""Ranks that changed while all others did not, late or not."""
 
 import pytest
 from support.collective_job import collective
@@ -18,15 +18,15 @@ def texts(diff):
 
 
 def independent_job(tmp_path, *work_ns, steps=3, varying=None):
-    """Ranks without collectives, whose steps end 100 µs after their only kernel.
+    """Load ranks without collectives, whose steps end 100 µs after their only kernel.
 
-    The work of rank `varying` is 300 µs longer in the last step.
+    In the last step, the work of rank `varying` takes 300 µs longer.
     """
     ranks = []
     for rank, work in enumerate(work_ns):
         records, now = [], 0
         for number in range(steps):
-            # One step in three takes 1 ns more, so that times have a spread.
+            # Each step takes 1 ns more than the one before, so that times have a spread.
             length = work + number + 300_000 * (rank == varying and number == steps - 1)
             records += [
                 event("user_annotation", f"ProfilerStep#{number}", now, now + length + 100_000),
@@ -68,7 +68,7 @@ def test_ranks_that_changed_alike_are_one_finding(tmp_path):
 
 
 def synchronous_job(tmp_path, work_ns, *, copied_ns):
-    """Ranks that meet in a collective in each step; the first one copies afterwards."""
+    """Load ranks that meet in a collective in each step; the first rank copies afterwards."""
     ranks = []
     for rank, work in enumerate(work_ns):
         records, end = [], max(work_ns) + 100_000
@@ -126,9 +126,9 @@ def test_no_rank_changed_alone_beside_one_that_changed_as_much_in_one_step(tmp_p
 
 
 def meeting_job(tmp_path, ranks, steps, work_ns, *, idle_ns=lambda *_: 100_000):
-    """Ranks that idle, compute and meet in each step; functions give the times by rank and step.
+    """Load ranks that idle, compute and meet in each step; functions return the times.
 
-    A collective takes 100 µs from its last arrival, and the step ends 50 µs later.
+    A collective ends 100 µs after its last arrival, and the step 50 µs later.
     """
     members = range(ranks)
     records, now = [[] for _ in members], 0
@@ -150,7 +150,7 @@ def meeting_job(tmp_path, ranks, steps, work_ns, *, idle_ns=lambda *_: 100_000):
 
 @pytest.mark.parametrize(("slow_rank", "factor"), [(1, 1_000), (0, 600)])
 def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor):
-    """The times in which two hosts load data in three steps are drawn from one distribution."""
+    """The data loading times of two hosts in three steps come from the same distribution."""
 
     def side(*loading):
         return meeting_job(
@@ -165,7 +165,7 @@ def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor
 
 
 def test_a_rank_of_many_is_named_after_three_steps(tmp_path):
-    """Times scatter by 1 %, so the p-value of 12 % is 0.001: 1 % divided by 10."""
+    """Times vary by 1 %, so a change of 12 % has a p-value of 0.001."""
     scatter = (-9_000, 0, 9_000, -9_000)
 
     def side(rank_3_ns):
@@ -247,7 +247,7 @@ def test_a_late_rank_without_a_file_before_is_in_the_first_sentence(tmp_path):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
-    """Its device waits in the collective instead of idling before its kernel."""
+    """The rank's device waits in the collective instead of idling before its kernel."""
 
     def idle_ns(rank, number):
         return (200_000 if rank == ahead else 300_000) + 300 * (number % 3)
@@ -257,7 +257,7 @@ def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
     )
     diff = hd.compare(together, meeting_job(tmp_path, 3, 6, lambda *_: 300_000, idle_ns=idle_ns))
     assert [finding.ranks for finding in hd.findings(diff) if finding.ranks] == []
-    # A host that is behind delays all.
+    # A host that is behind delays all ranks.
     behind = meeting_job(
         tmp_path, 3, 6, lambda *_: 300_000,
         idle_ns=lambda rank, number: (400_000 if rank == ahead else 300_000) + 300 * (number % 3),
@@ -268,7 +268,7 @@ def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
 
 @pytest.mark.parametrize("copied", [60_000, 120_000])
 def test_a_copy_that_is_no_longer_hidden_is_not_a_change_of_its_rank(tmp_path, copied):
-    """Each rank copies the same; on rank 1 it was hidden behind its kernel, in part or whole."""
+    """All ranks copy the same. Rank 1's copy used to be hidden by a kernel, at least in part."""
 
     def job(hidden):
         ranks = []
@@ -295,7 +295,7 @@ def test_a_copy_that_is_no_longer_hidden_is_not_a_change_of_its_rank(tmp_path, c
 
 @pytest.mark.parametrize(("steps", "first", "last"), [(8, 4, 7), (9, 0, 3), (7, 4, 6)])
 def test_steps_that_changed_together_are_named_with_their_rank(tmp_path, steps, first, last):
-    """From one step on, or up to one, rank 2 takes half as long again."""
+    """Rank 2 takes 50 % longer from one step on, or up to one step."""
     even = meeting_job(tmp_path, 4, steps, lambda _, number: 600_000 + 300 * (number % 3))
 
     def work_ns(rank, number):
@@ -314,7 +314,7 @@ def test_steps_that_changed_together_are_named_with_their_rank(tmp_path, steps, 
 
 
 def waiting_job(tmp_path, work_ns, ranks):
-    """Some ranks of a job in which all meet in a collective in each step."""
+    """Load some ranks of a job in which all ranks meet in a collective in each step."""
     whole = synchronous_job(tmp_path, work_ns, copied_ns=0)
     return TraceSet([whole[rank] for rank in ranks], like=whole)
 
@@ -324,7 +324,7 @@ def waiting_job(tmp_path, work_ns, ranks):
     [(2, "Rank 2, which only after has, keeps the others"), (0, "Rank 2 changed alone: its comp")],
 )
 def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, text):
-    """Rank 2 computes 150 µs longer after; before, it or rank 0 has no file."""
+    """In "after", rank 2 computes 150 µs longer; in "before", it or rank 0 has no file."""
     even, late = [600_000] * 4, [600_000, 600_000, 750_000, 600_000]
     before = waiting_job(tmp_path, even, [rank for rank in range(4) if rank != missing])
     after = waiting_job(tmp_path, late, range(4))
@@ -336,7 +336,7 @@ def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, 
 
 @pytest.mark.parametrize("late", [1, 3])
 def test_a_rank_that_is_as_slow_as_before_is_not_named(tmp_path, late):
-    """Of two ranks that are slow, the lower one is charged; the other one remains slow alone."""
+    """Of two slow ranks, the lower one is charged; then the other one remains slow alone."""
     both = synchronous_job(tmp_path, [600_000, 750_000, 600_000, 750_000], copied_ns=0)
     work_ns = [750_000 if rank == late else 600_000 for rank in range(4)]
     alone = synchronous_job(tmp_path, work_ns, copied_ns=0)
@@ -346,7 +346,7 @@ def test_a_rank_that_is_as_slow_as_before_is_not_named(tmp_path, late):
 
 
 def gloo_job(tmp_path, work_ns, steps=4):
-    """Hosts without devices that meet in Gloo, 50 µs after the last has come."""
+    """Load hosts without devices that meet in Gloo and leave 50 µs after the last arrival."""
     ranks = []
     for work in work_ns:
         records = []
@@ -368,8 +368,8 @@ def test_a_rank_whose_host_keeps_the_others_waiting_in_gloo(tmp_path, late):
     slow = [700_000 if rank == late else 500_000 for rank in range(3)]
     diff = hd.compare(gloo_job(tmp_path, even), gloo_job(tmp_path, slow))
     causes = hd.waterfall(diff, "cause").set_index("cause")["diff_ns"]
-    # Means of three ranks over four steps of 1 ms: two ranks wait 200 µs longer, and one works
-    # longer. Less time is left after the collective.
+    # Means of three ranks over four steps of 1 ms: two ranks wait 200 µs longer and one works
+    # longer, so less time is left after the collective.
     assert causes["communication_wait"] == 4 * 2 * 200_000 // 3
     assert causes["host"] == -causes["communication_wait"]
     (rank,) = [finding for finding in hd.findings(diff) if finding.ranks]
@@ -403,7 +403,7 @@ def test_one_step_is_enough_for_a_rank_that_is_slower_by_a_quarter(jobs):
 @pytest.mark.parametrize("around", ["", "c10d::reduce_", "record_param_comms"])
 def test_a_collective_that_waits_for_a_missing_rank_is_not_called_slower(tmp_path, around):
     def job(communication_ns):
-        """Ranks 0 and 1 of 3; rank 2, which is not loaded, may arrive last."""
+        """Ranks 0 and 1 of 3; the missing rank 2 may arrive last."""
         ranks = []
         for _ in range(2):
             records = []
@@ -428,9 +428,9 @@ def test_a_collective_that_waits_for_a_missing_rank_is_not_called_slower(tmp_pat
 
 
 def linked_job(tmp_path, transfer_ns, *, hidden=False):
-    """Pairs of ranks that move data after 500 µs of compute, for `transfer_ns` by pair.
+    """Load pairs of ranks that compute for 500 µs, then transfer for `transfer_ns` of the pair.
 
-    If `hidden`, the first rank of the last pair computes meanwhile.
+    With `hidden`, the first rank of the last pair computes meanwhile.
     """
     ranks = []
     for rank in range(2 * len(transfer_ns)):
@@ -474,9 +474,9 @@ def test_a_transfer_that_is_only_less_hidden_is_not_slower(tmp_path):
 
 @pytest.mark.parametrize("late", [1, 2])
 def test_a_transfer_beside_a_wait_in_another_group_is_not_shorter(tmp_path, late):
-    """Rank `late` computes 150 µs longer, so its partner waits that long in a collective of two.
+    """Rank `late` computes 150 µs longer, so its partner waits in their collective.
 
-    Meanwhile, a collective of all ranks moves data, as long as before.
+    Meanwhile, a collective of all ranks transfers data for as long as before.
     """
 
     def job(delays):

@@ -1,4 +1,4 @@
-"""Another batch size, recognized from the shapes of inputs."""
+"""A different batch size, recognized from input shapes."""
 
 import pytest
 from support.small import event, load
@@ -8,7 +8,7 @@ from hta_widgets import diff as hd
 
 
 def job(tmp_path, *shapes):
-    """A step of operators with these inputs."""
+    """Load a step of operators with these input shapes."""
     records = [event("user_annotation", "ProfilerStep#1", 0, 100_000, pid=10)]
     for place, inputs in enumerate(shapes):
         start = 1000 * place + 1000
@@ -80,7 +80,7 @@ def test_a_size_that_varies_from_step_to_step_says_nothing(tmp_path, second, is_
 
 @pytest.mark.parametrize("flattened", [0, 3])
 def test_longer_sequences_of_the_same_batch(tmp_path, flattened):
-    """The rows of flattened inputs are sequences times their length."""
+    """Flattened inputs have one row per token: sequences times their length."""
 
     def side(length):
         return job(

@@ -13,7 +13,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 
 def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):
-    """Ranks of steps that are `length` long, with a kernel of `rank + 1` ns in each."""
+    """Load ranks with steps of `length` ns that contain a kernel of `rank + 1` ns."""
     files = []
     for rank in ranks:
         records = []
@@ -49,7 +49,7 @@ def test_ranks_pair_by_number_by_hand_or_as_the_only_ones(tmp_path):
 def test_representatives_pair_by_size_of_their_clusters(jobs):
     traces, truth = jobs(0)
     diff = hd.compare(traces, traces, ranks="representative")
-    # One rank is slow; the others are similar, and one of them represents all.
+    # One rank is slow; one of the other, similar ranks represents them all.
     assert truth["straggler"] == 3
     assert len(diff.rank_pairs) == 2
     assert diff.rank_pairs[0][0] in {0, 1, 2}
@@ -66,8 +66,8 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     calls = "and calls are matched on ranks 0, 1"
     assert [caution.text for caution in diff.cautions] == [f"{expected}, {calls}"]
     assert hd.compare(job(tmp_path, 0), two).cautions[0].text.startswith("1 rank against 2: ")
-    # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle rest of each
-    # that makes 300; of two halves the first is rounded up.
+    # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle time, both
+    # sides add up to 300; of two halves, the first is rounded up.
     result = hd.waterfall(diff).set_index("cause")
     assert result.loc["compute", ["before_ns", "after_ns"]].tolist() == [8, 5]
     assert result.loc["idle", ["before_ns", "after_ns"]].tolist() == [292, 295]
@@ -86,7 +86,7 @@ def test_ranks_that_both_sides_have_pair_where_each_lacks_another(tmp_path):
         "2 of 3 ranks are on both sides: times are means over all ranks of each side, and calls are"
         " matched on ranks 1, 2"
     )
-    # Kernels of 2, 3 and 4, or 1, 2 and 3 ns in three steps.
+    # Kernels of 2, 3 and 4 ns, and of 1, 2 and 3 ns, in three steps.
     compute = hd.waterfall(diff).set_index("cause").loc["compute"]
     assert compute[["before_ns", "after_ns"]].tolist() == [9, 6]
 
@@ -123,11 +123,11 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     diff = hd.compare(traces.select("step == 1"), traces.select("step == 3"))
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [3])
     assert (hd.waterfall(diff)["diff_ns"] == 0).all()
-    # The steps that a window contains completely.
+    # Only steps that are completely inside a window count.
     windows = traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
     diff = hd.compare(*windows)
     assert (diff.before.steps.tolist(), diff.matched_by) == ([2], "number")
-    # None stands for the windows themselves.
+    # Without a complete step, the windows themselves are compared.
     windows = traces.select(start_ns=20, end_ns=90), traces.select(start_ns=118, end_ns=400)
     diff = hd.compare(*windows)
     assert (diff.matched_by, diff.step_count) == ("whole", 1)
@@ -165,7 +165,7 @@ def test_what_must_be_known_is_said(tmp_path):
         ("stacks", f"only {diff.before.label} holds Python functions: they are left out"),
         ("device", f"no device work in {diff.after.label}"),
     ]
-    # Left out, Python functions hide no operator from its partner.
+    # If Python functions are left out, they do not keep operators from being matched.
     result = hd.pairs(diff).set_index("name")
     assert result.loc["aten::mm", "status"] == "same"
     assert "train.py(1): main" not in result.index
@@ -192,7 +192,7 @@ def test_nothing_to_compare(tmp_path):
     ]
     for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
         each_finding, text = hd.compare(*sides), f"no events in {word}"
-        # It has no device work either, which is not stated.
+        # The missing device work is not reported separately.
         assert [caution.kind for caution in each_finding.cautions if caution.kind != "steps"] == [
             "empty"
         ]
@@ -216,9 +216,9 @@ def test_ranks_without_steps_are_left_out_and_said(tmp_path):
 
 
 def windows_job(tmp_path, name, *, work_ns=600_000, annotated=True, apart_ns=1_000_000_000):
-    """Two windows of a rank, 1 s apart, of two steps each, whose host is ahead of its device.
+    """Write two windows per rank, 1 s apart, with two steps each; hosts are ahead of devices.
 
-    Without work, they have host events only.
+    Without work, the windows have host events only.
     """
     folder = tmp_path / name
     folder.mkdir()
@@ -255,12 +255,12 @@ def test_without_steps_the_time_between_windows_is_left_out(tmp_path):
         windows_job(tmp_path, name, work_ns=work, annotated=False) for name, work in works.items()
     ]
     diff = hd.compare(*sides)
-    # Of each second, the window before takes 50 µs and two kernels of 600 or 900 µs.
+    # Each second consists of 50 µs and two kernels of 600 or 900 µs in the window, then the gap.
     assert [caution.text.replace("\u202f", " ") for caution in diff.cautions] == [
         "without steps, the 999 ms between the windows of old are left out",
         "without steps, the 998 ms between the windows of new are left out",
     ]
-    # In each window, 50 µs before the first kernel.
+    # Each window has 50 µs before its first kernel.
     times = hd.waterfall(diff).set_index("kind")[["before_ns", "after_ns"]]
     assert times.loc["compute"].tolist() == [2_400_000, 3_600_000]
     assert times.loc["idle"].tolist() == [100_000, 100_000]
@@ -314,7 +314,7 @@ def test_sides_are_called_by_what_they_differ_in(tmp_path):
 
 
 def test_only_ranks_with_several_windows_have_time_between_them(tmp_path):
-    """Rank 1 has one file, of 1.5 s."""
+    """Rank 1 has a single file of 1.5 s."""
     sides = []
     for name in ("old", "new"):
         windows_job(tmp_path, name, annotated=False)

@@ -1,4 +1,4 @@
-"""Every function on every way of choosing two sides: jobs, ranks, steps, windows, sizes of jobs."""
+"""Every function for every way to choose two sides: jobs, ranks, steps, windows, job sizes."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def window(traces, first, last):
     return traces.select(start_ns=start + int(first * length), end_ns=start + int(last * length))
 
 
-#: The two sides, from the usual job and `jobs`.
+#: Functions that choose the two sides, given the default job and `jobs`.
 WAYS = {
     "two jobs": lambda usual, jobs: (usual, jobs(1, ("slow_operator", "extra_copy"))[0]),
     "two ranks": lambda usual, _: (usual.select(ranks=[0]), usual.select(ranks=[2])),
@@ -41,7 +41,7 @@ def sides(request, jobs):
 
 
 def lengths(diff):
-    """Mean over ranks of the steps' lengths, rounded half up as a total."""
+    """Return the mean step times over ranks, rounded half up as a total."""
     for side in diff.sides:
         windows = np.stack(list(side.windows.values()))
         total, ranks = int((windows[:, :, 1] - windows[:, :, 0]).sum()), len(side.ranks)
@@ -64,7 +64,7 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
         assert (first["diff_ns"] == -other["diff_ns"]).all()
         assert (first["before_ns"] == other["after_ns"]).all()
         each = [hd.waterfall(present, by, step=k) for k in range(present.step_count)]
-        # With several ranks, means of individual steps are rounded separately.
+        # With several ranks, the mean of each step is rounded separately.
         assert abs(sum(first["diff_ns"].sum() for first in each) - bars["diff_ns"].sum()) <= len(
             each
         )

@@ -1,4 +1,4 @@
-"""A real cluster of two processes: the same frames as here, and a worker that is killed."""
+"""A real cluster of two processes: the same frames as locally, and a worker that is killed."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine, TileEngine
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ ARGUMENTS = {
     "critical_path": {"rank": 1},
     "frequent_kernel_sequences": {"operator_name": "aten::mm"},
 }
-#: They work on frames, on files, on two sets, or give a set.
+#: Functions that work on frames, files or two sets, or return a set.
 OTHERS = {
     "critical_path_summary", "diff_ops", "job_path_summary", "memory_timeline", "mpi_compare",
     "path_selection", "with_counters", "with_critical_path",
@@ -102,13 +102,13 @@ NAMES = {
 }
 
 
-#: What one rank answers, or a trace file by itself: in the notebook.
+#: Functions of one rank or one trace file, which run in the notebook.
 NOT_SENT = {"critical_path", "cupti_counters", "memory_events"}
 
 
 @pytest.fixture(scope="module")
 def sets(client, here, there, tmp_path_factory):
-    """Sets here and there: of PyTorch, on both clocks, and of the formats that have analyses."""
+    """Local and remote sets: of PyTorch, on both clocks, and of the formats that have analyses."""
     result = {
         "kineto": (here, there),
         "fitted": (here.with_clock("fitted"), there.with_clock("fitted")),

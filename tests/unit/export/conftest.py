@@ -1,4 +1,4 @@
-"""Small traces, written as text so that every digit and type is exactly the test's."""
+"""Small traces, written as text so that the test controls every digit and type."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ import hta_widgets as hw
 
 @pytest.fixture
 def trace_file(tmp_path):
-    """`trace_file(records, **top_level)` writes a trace, and returns its path.
+    """`trace_file(records, **top_level)` writes a trace and returns its path.
 
     Records may be dicts or JSON text.
     """
@@ -28,7 +28,6 @@ def trace_file(tmp_path):
 
 @pytest.fixture
 def load():
-    """Load without a bar."""
     return lambda source: hw.load(source, progress=False, cache=False)
 
 

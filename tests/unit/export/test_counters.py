@@ -1,4 +1,4 @@
-"""Exports with derived counters: their series, their place, and a second load."""
+"""Exports with derived counters: their series, their position, and loading them again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The contents of a saved page and their encoding."""
+"""The contents of a saved page, and their encoding."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def unpacked(block):
 
 
 def read(data, spec):
-    """A column, by plain integers and loops."""
+    """Decode a column with plain integers and loops."""
     offset, length, width, flags = spec
     planes = [data[offset + k * length : offset + (k + 1) * length] for k in range(width)]
     if flags & FLOAT:
@@ -96,7 +96,7 @@ def test_ranks_that_matter_come_first():
     }
     assert _by_importance(list(range(8)), scene, state) == [6, 4, 1, 3, 0, 2, 5, 7]
     assert _by_importance([0, 1, 2], scene, {"selection": None}) == [2, 0, 1]
-    # The selected rank, the rank waited for, the rank whose steps are shown.
+    # Most important: the selected rank, the rank waited for, the rank whose steps are shown.
     state = {"selection": {"ranks": [1]}}
     assert _by_importance(list(range(6)), scene, state, late=[5, 1]) == [1, 5, 2, 0, 3, 4]
 
@@ -162,7 +162,7 @@ def test_a_rank_without_its_rows_cannot_be_opened(engine):
 
 @pytest.fixture
 def front_end(tmp_path, monkeypatch):
-    """A front end of a few bytes, which needs no build."""
+    """A front end of a few bytes that needs no build."""
     folder = tmp_path / "static"
     folder.mkdir()
     for name in ("page.js", "timeline.js", "state.js", "widgets.css"):
@@ -186,7 +186,7 @@ def test_the_page_is_one_safe_file(engine, front_end, tmp_path):
     (nonce,) = set(re.findall(r"'nonce-([\w-]{22})'", policy))
     assert not re.search(r"(src|href)=", text)
     assert "<noscript>" in text
-    # A module's own text cannot end the element that holds it.
+    # The text of a module cannot close the script element that contains it.
     assert f'<script type="module" nonce="{nonce}">/* page.js */ \'<\\/script>\'</script>' in text
     assert text.count("<script") == text.count("</script>")
     blocks = dict(
@@ -233,7 +233,7 @@ def test_a_page_that_had_to_become_larger_says_so(engine, front_end, tmp_path):
 
 
 def changed_job(tmp_path, **more):
-    """Return the page of a job whose first file was changed after it was loaded."""
+    """Return the page of a job whose first file was changed after loading."""
     engine = TileEngine(hw.load(write_job(tmp_path, seed=2, **more), progress=False, cache=False))
     (tmp_path / "rank-0.json").write_text("another file")
     return embed(engine, engine.scene(), {}, 1e9)

@@ -1,4 +1,4 @@
-"""The records of an export equal the file's; parts, scrubbed times and BytePS jobs load again."""
+"""Exported records equal those in the file; parts, scrubbed times and BytePS jobs load again."""
 
 import json
 from decimal import Decimal
@@ -30,7 +30,7 @@ def names(document, phases="XMiCbesfBE"):
 
 @pytest.fixture
 def small(trace_file, load):
-    """Two nested host events, a kernel after them, and records that refer to them."""
+    """Two nested host events, a later kernel, and records that refer to them."""
     path = trace_file(
         [
             {"name": "process_name", "ph": "M", **HOST, "ts": 0, "args": {"name": "python"}},
@@ -74,7 +74,7 @@ def test_counters_are_left_out_unless_asked_for(small, tmp_path, document):
 
 def test_a_window_takes_what_overlaps_it(small, tmp_path, document):
     traces, _ = small
-    # Times count from the first event, which begins at 10 µs.
+    # Times count from the first event, which starts at 10 µs.
     window = traces.select(start_ns=195_000, end_ns=225_000)
     report = export_trace(traces, tmp_path / "out.json", window, counters="own")
     expected = "process_name thread_name kernel late memory read read"
@@ -181,7 +181,7 @@ def test_clip_cuts_at_the_edge_and_says_so(trace_file, load, tmp_path, document)
         ]
     )
     traces = load(path)
-    # The first event begins at 0.5 µs: the window is 8.5 to 12.625 µs of the file.
+    # The first event starts at 0.5 µs, so the window is 8.5 to 12.625 µs in the file.
     window = traces.select(start_ns=8_000, end_ns=12_125)
     report = export_trace(traces, tmp_path / "out.json", window, clip=True)
     written = {(r["name"], r["ph"]): r for r in document(report.path)["traceEvents"]}
@@ -288,7 +288,7 @@ def test_a_failure_leaves_the_old_file_and_no_rests(small, tmp_path):
     target = tmp_path / "sub" / "out.json"
     target.parent.mkdir()
     target.write_text("old")
-    path.write_text(path.read_text() + " ")  # the source notices that its file has changed
+    path.write_text(path.read_text() + " ")  # the source detects the changed file
     with pytest.raises(TraceError, match="changed"):
         export_trace(traces, target)
     assert target.read_text() == "old"
@@ -340,7 +340,7 @@ def test_a_trace_without_a_file_of_records_is_written_from_its_columns(small, tm
     assert report.events == 4
 
 
-#: A step around all events, and device work; edges of windows are in its gaps, or cut it.
+#: A step around all events, and device work. Window edges lie in gaps or cut the work.
 EVENTS = [
     event("user_annotation", "ProfilerStep#1", 0, 100_000, pid=10, tid=1),
     call(1_000, 2_000, 1),
@@ -382,7 +382,7 @@ def test_figures_of_a_reopened_window_are_those_of_the_job_in_it(tmp_path, windo
     assert causes.tolist() == parts.idle_ns.tolist()
     assert scene["truth"]["level"] == "warn"
     assert f"{length / 1e6:.3f}\u202fms of a job" in scene["truth"]["text"]
-    # The step around the window is cut on both ranks.
+    # The step around the window is clipped on both ranks.
     assert back.problems.query("kind == 'part'").detail.str.contains("cross").all()
 
 
@@ -407,7 +407,7 @@ def test_steps_that_an_export_cut_are_not_compared(tmp_path, clip):
 def test_an_export_is_not_called_the_whole_job(tmp_path):
     back = reopened(load(tmp_path, EVENTS), tmp_path, start_ns=25_000, end_ns=70_000)
     picture = Path(hw.Timeline(back).to_svg(tmp_path / "part.svg")).read_text("utf-8")
-    assert picture.count("whole export") == 3  # description, heading and minimap
+    assert picture.count("whole export") == 3  # description, heading and overview
     assert "whole job" not in picture
 
 
@@ -484,7 +484,7 @@ def test_several_ranks_keep_workers_and_servers(traces, tmp_path, name):
         == traces.subset(ranks=[0, 3, 4]).summary()[columns].to_numpy().tolist()
     )
     assert again[0].counters["value"].tolist() == traces[0].counters["value"].tolist()
-    columns = ["dur_ns", "name", "id", "pid"]  # starts count from another first event
+    columns = ["dur_ns", "name", "id", "pid"]  # starts count from a different first event
     assert again[4].asyncs[columns].astype(str).equals(traces[4].asyncs[columns].astype(str))
 
 

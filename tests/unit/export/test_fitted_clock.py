@@ -1,4 +1,4 @@
-"""Exports on the fitted clock: all times of a rank move by one offset, and nothing else does."""
+"""Exports on the fitted clock shift all times of a rank by one offset and change nothing else."""
 
 import json
 from collections import Counter
@@ -18,22 +18,22 @@ from hta_widgets.trace.record_times import add_ns
 
 pytestmark = pytest.mark.slow
 
-#: Rank 1's clock is ahead by this; not a whole number of µs, so that digits have to change.
+#: Lead of rank 1's clock in ns; not a whole number of µs, so that digits have to change.
 AHEAD = 300_017
-#: By so much it then begins before rank 0, so that times below zero have to be avoided.
+#: How much earlier than rank 0 it then begins, so that negative times have to be avoided.
 FIRST = 5_000
 EPOCH = 1_735_689_600_000_000_000
-#: What the file adds its times to, and its first time: with and without the epoch.
+#: Base time and first time of the file: with the epoch, since boot, and zero.
 BASES = {"epoch": (EPOCH, 7_000_000), "boot": (0, 7_000_000), "zero": (0, 0)}
 
 
 def at(time_ns):
-    """A time in µs as text, so that no float rounds it."""
+    """Return a time in µs as text, so that it is not rounded as a float."""
     return f"{Decimal(time_ns) / 1000:f}"
 
 
 def records_of(rank, first_ns):
-    """All kinds of records with a time, in the text of a file."""
+    """Return the text of all kinds of records that have a time."""
     own = first_ns + (AHEAD if rank else 0)
     timed = [call(10, 40, launch=1), kernel(50, 90, launch=1, note="9.5")]
     if rank:
@@ -68,7 +68,7 @@ def kind(request):
 
 @pytest.fixture
 def job(trace_file, load, kind):
-    """Load two ranks; the second rank's clock is ahead."""
+    """Load two ranks; the clock of the second is ahead."""
     base_ns, first_ns = BASES[kind]
     keys = {"baseTimeNanoseconds": base_ns} if base_ns else {}
     for rank in (0, 1):
@@ -88,14 +88,13 @@ FORMS = pytest.mark.parametrize("form", ["merged.json", "folder"], indirect=True
 
 
 def times_of(traces, rank):
-    """All times of a rank as the set has them."""
+    """Return all times of a rank on the clock of the set."""
     trace = traces[rank]
     starts = (trace.events.start_ns, trace.asyncs.start_ns)
     return np.concatenate([*starts, trace.instants.time_ns, trace.counters.time_ns])
 
 
 def by_time_without(records):
-    """The records without their times, and the times."""
     rest = [{key: value for key, value in record.items() if key != "ts"} for record in records]
     return rest, [record.get("ts") for record in records]
 
@@ -120,7 +119,7 @@ def test_all_times_are_those_of_the_fitted_clock_when_loaded_again(job, form, lo
     if fitted.origin_ns is not None:
         assert back.origin_ns == fitted.origin_ns + fitted.start_ns
     assert clock_offsets(back).offset_ns.tolist() == [0, 0]
-    # From the case itself: the ranks leave their first all-reduce together.
+    # By construction, the ranks leave their first all-reduce together.
     ends = [
         (frame.start_ns + frame.dur_ns)[frame.name.str.startswith("nccl")].min()
         for frame in (back[0].events, back[1].events)
@@ -136,7 +135,7 @@ def test_records_keep_all_but_their_times(job, kind, tmp_path, document):
         old_rest, old_ts = by_time_without(own.pop("traceEvents"))
         new_rest, new_ts = by_time_without(written.pop("traceEvents"))
         assert new_rest == old_rest
-        # If the meaning of zero is unknown, no time goes below it.
+        # If the origin of the times is unknown, they stay nonnegative.
         lift = 0 if kind == "epoch" else FIRST
         offset = rank * AHEAD - lift
         assert old_ts[0] == new_ts[0] == 0, "a name has no time"
@@ -221,7 +220,7 @@ def test_offsets_add_up_and_survive_scrubbing(job, kind, tmp_path, load):
 
 
 def test_clocks_that_have_nothing_in_common_become_one(trace_file, load, tmp_path):
-    """Otherwise readers of the files would align them by their first events again."""
+    """Otherwise readers would align the files by their first events again."""
     for rank, (base_ns, first_ns) in enumerate((BASES["epoch"], BASES["boot"])):
         keys = {"baseTimeNanoseconds": base_ns} if base_ns else {}
         records = records_of(rank, first_ns)
@@ -276,7 +275,7 @@ def test_on_the_command_line(job, kind, tmp_path, load, capsys):
         ("1.2e1", 5, "12.005"),
         ('"7.25"', 250, "7.5"),
         ("1.0001", 1000, "2.0001"),
-        ("1.0005", 1, "1.001"),  # read as 1000 ns; half-even, 1001.5 would be 1002
+        ("1.0005", 1, "1.001"),  # read as 1000 ns; half to even, 1001.5 would be 1002
         ("null", 5, "null"),
         ("", 5, ""),
     ],

@@ -1,4 +1,4 @@
-"""Several ranks in one file, as docs/merged-format.md describes it, and loading them again."""
+"""Several ranks in one file, as specified in docs/merged-format.md, and loading them again."""
 
 import json
 
@@ -44,7 +44,7 @@ def arrow(ts_from, ts_to, number, pid=40):
 
 @pytest.fixture
 def two(trace_file, load):
-    """Two ranks whose processes, correlations and flow ids are the same."""
+    """Two ranks with the same processes, correlations and flow ids."""
     for rank in (0, 3):
         of_host = {"ph": "M", "pid": 40, "tid": 0}
         records = [
@@ -217,7 +217,7 @@ def test_it_loads_again_with_both_sides_apart(runs, tmp_path):
     for side, offset in ((before, 0), (after, 1000)):
         for rank, trace in side.items():
             again = back[rank + offset]
-            # The events are the same; only the side after has other times.
+            # The events are the same; only "after" has different times.
             assert (again.table.dur_ns == trace.table.dur_ns).all()
             assert (np.diff(again.table.start_ns) == np.diff(trace.table.start_ns)).all()
             assert again.args(5) == trace.args(5)
@@ -246,7 +246,7 @@ def test_the_comparison_is_that_of_the_runs(runs, tmp_path):
     assert pairs(result).attrs["matched"] == pairs(expected).attrs["matched"]
     columns = ["cause", "before_ns", "after_ns"]
     assert waterfall(result)[columns].equals(waterfall(expected)[columns])
-    # Written again, it is the same.
+    # A second export gives the same file.
     again = hw.load(export_trace(back, tmp_path / "again.json").path, cache=False, progress=False)
     for rank in back:
         assert again[rank].start_ns == back[rank].start_ns

@@ -1,4 +1,4 @@
-"""Data for a page that survives its kernel: prepared in the background, sent in chunks."""
+"""Data for a page that outlives its kernel: prepared in the background, sent in chunks."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ from hta_widgets.live.job import PanelEngine, TileEngine
 
 pytestmark = pytest.mark.slow
 
-#: The function that is registered first runs last.
+#: Functions registered first run last.
 EXIT = """
 import atexit, sys
 atexit.register(lambda: print(view._offline.join(0), background._queue.unfinished_tasks))

@@ -1,4 +1,4 @@
-"""An archive for Perfetto: a file per rank, and offsets that put their times on one axis."""
+"""An archive for Perfetto: one file per rank, and offsets that put times on one axis."""
 
 import json
 import tarfile
@@ -12,7 +12,7 @@ from hta_widgets.export.traces.perfetto import export_perfetto
 
 
 def write_job(tmp_path, offsets):
-    """Two ranks or more that leave each collective together, on clocks that differ."""
+    """Write two or more ranks that leave each collective together, with clocks that differ."""
     ranks = [
         [small.nccl(k * 9_000 + offset, k * 9_000 + offset + 8_000) for k in range(5)]
         for offset in offsets
@@ -31,7 +31,7 @@ def read_archive(path):
 
 
 def ends_ns(document, entry):
-    """The ends of the rank's kernels on the time line that the manifest makes."""
+    """Return the ends of a rank's kernels on the timeline defined by the manifest."""
     offset = entry.get("clocks", {}).get("offset_ns", 0)
     work = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
     return [round((event["ts"] + event["dur"]) * 1000) + offset for event in work]
@@ -106,7 +106,7 @@ def test_what_goes_wrong(tmp_path, capsys, more, message):
 
 
 def test_times_of_files_that_count_from_another_base(tmp_path):
-    """Rank 1's file counts from 1 ms later; the instant of its kernel is that of rank 0's."""
+    """Rank 1's file counts from 1 ms later, but its kernel runs at the same time as rank 0's."""
     for rank, (base_ns, start) in enumerate(((small.EPOCH_NS, 1_005_000),
                                               (small.EPOCH_NS + 1_000_000, 5_000))):  # fmt: skip
         folder = tmp_path / f"r{rank}"

@@ -1,4 +1,4 @@
-"""The recorded job of the page's tests is a page as it is written today."""
+"""The recorded job in the page's tests must have the current page format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def shape(value: Any) -> Any:
-    """Return names and versions without values; for lists, of all their items."""
+    """Return names and versions without values; for lists, the names of all items."""
     if isinstance(value, list):
         return sorted({json.dumps(shape(item)) for item in value if isinstance(item, dict)})
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Windows of real traces: out, in again, and counted with another decoder."""
+"""Windows of real traces: exported, loaded again, and counted with another decoder."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):
     window = _window(traces)
     report = export_trace(traces, tmp_path / "window.json.gz", window, keep_parents=False)
     back = hw.load(report.path, progress=False)
-    # Without a base time, the files' origins differ; each rank keeps its own times.
+    # Without a base time, file origins differ, so each rank is compared on its own clock.
     columns = ["start_ns", "dur_ns", "name", "category", "pid", "tid", "stream", "correlation"]
     for rank in report.ranks:
         own = traces[rank].events[window.mask(traces[rank])]
@@ -73,7 +73,7 @@ def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):
         }
         got = set(back[rank].flows.astype({"kind": str}).itertuples(index=False, name=None))
         assert got == expected
-        # Except the mark that it is a part.
+        # Except for the mark of a partial file.
         assert back[rank].metadata.pop("hta_widgets")["part"]["all_events"] is True
         assert back[rank].metadata == {
             key: value for key, value in traces[rank].metadata.items() if key != "traceEvents"
@@ -84,7 +84,7 @@ def test_one_rank_is_copied_record_by_record(traces, tmp_path):
     rank = traces.ranks[-1]
     chosen = traces.select(ranks=[rank])
     report = export_trace(traces, tmp_path / "rank.json", chosen, counters="own")
-    # Decimals compare by value; as text, digits and types count.
+    # Decimals compare by value. As text, digits and types count as well.
     own = _records(Path(traces[rank].path))
     assert [repr(record) for record in _records(report.path)] == [repr(record) for record in own]
     assert report.dropped == 0

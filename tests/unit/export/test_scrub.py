@@ -1,4 +1,4 @@
-"""Scrubbing removes data about people and machines, and nothing else."""
+"""Scrubbing removes data about people and machines and nothing else."""
 
 import json
 
@@ -19,7 +19,7 @@ def x(name="a", ts=0, **more):
 
 @pytest.fixture
 def private(trace_file, load):
-    """A trace with personal and machine data."""
+    """A trace with data about people and machines."""
     records = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
          "args": {"name": "/home/alice/env/bin/python train.py --token tok-123"}},
@@ -53,7 +53,7 @@ def private(trace_file, load):
 def test_private_data_is_removed(private, tmp_path, document):
     report = export_trace(private, tmp_path / "out.json", scrub=True)
     document(report.path)
-    # Only names in keys or paths of the file are known; "bob" is in such a path.
+    # Only names in keys or paths of the file can be found; "bob" is in such a path.
     assert [secret for secret in SECRETS if secret in report.path.read_text()] == []
 
 
@@ -95,7 +95,7 @@ def test_merged_files_are_scrubbed_as_well(trace_file, load, tmp_path):
     assert load(tmp_path / "out.json").ranks == [0, 1]
 
 
-#: A text of an event's args, and the part that must not be left.
+#: Text of an event arg, and the part that must be removed.
 CANARIES = {
     "home after a colon": ("PYTHONPATH=/x:/home/carol/bin", "carol"),
     "home at the end": ("started in /home/carol", "carol"),
@@ -199,7 +199,7 @@ def test_names_of_kernels_stay(text):
      "[", "a:", "::", "home/", " ", '"', "ip-1-", "ab:", "=", "{"],
 )  # fmt: skip
 def test_long_texts_do_not_hang(unit):
-    # Time that grows with the square of the length would be minutes.
+    # If the time were quadratic in the length, this would take minutes.
     text = json.dumps({"name": unit * (250_000 // len(unit)) + "/x/", "args": {}}).encode()
     assert json.loads(Scrubber({"hostname": "node"}).record(text))["args"] == {}
 

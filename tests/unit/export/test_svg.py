@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 SVG = "{http://www.w3.org/2000/svg}"
 COMPUTE, MEMORY = "#1f77c0", "#2b968c"
 LEFT, ACROSS = 164, 1200 - 164 - 128
-LANE_PX = 24  # of a lane of compute where one rank has all the room
+LANE_PX = 24  # height of a compute lane if a single rank fills the view
 
 
 def draw(traces, **options):
@@ -39,7 +39,7 @@ def paths(root, fill):
 
 
 def boxes(data):
-    """Left, width and height of the rectangles of a path."""
+    """Return left, width and height of each rectangle in a path."""
     result = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)h-[\d.]+z", data)
     return [tuple(map(float, box)) for box in result]
 
@@ -75,8 +75,8 @@ def test_a_picture_without_devices_has_no_column_of_totals(tmp_path):
 
 
 def test_columns_are_as_high_as_the_share_of_time_that_is_covered(tmp_path):
-    # A quarter of every microsecond for the first half, three quarters for the second; copies
-    # are a kind of their own.
+    # Busy for a quarter of every microsecond in the first half, three quarters in the second;
+    # copies are a separate kind.
     events = [kernel(at, at + (250 if at < 500_000 else 750)) for at in range(0, 900_000, 1000)]
     events += [copy(at, at + 1000) for at in range(950_000, 1_000_000, 1000)]
     root, text = draw(load(tmp_path, events), view=[0, 1_000_000 // ACROSS * ACROSS])
@@ -136,7 +136,7 @@ def test_names_of_dimmed_events_stay_readable(tmp_path):
     traces = load(tmp_path, *[[kernel(0, 1000, name=name)] for name in ("alpha", "beta")])
     chosen = {"selection": {"start_ns": 10, "end_ns": 1000, "ranks": [1]}}
     root, _ = draw(traces, view=[0, 1000], state=chosen)
-    # The whole name on the rank that is not selected, and the part left of the window.
+    # The whole name on the unselected rank, and the part to the left of the window.
     other_rank, before_window = root.findall(f".//{SVG}svg")
     assert [words(other_rank), words(before_window)] == [["alpha"], ["beta"]]
     widths = [float(box.get("width")) for box in (other_rank, before_window)]

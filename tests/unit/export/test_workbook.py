@@ -1,4 +1,4 @@
-"""Tables as a workbook, read back."""
+"""Tables written to a workbook and read back."""
 
 import sys
 
@@ -31,7 +31,7 @@ def test_a_workbook_has_a_sheet_for_each_table_with_rows(traces, tmp_path):
     assert (values["name"].value, values["name"].data_type) == (FORMULA, "s")
     assert values["device_total_ns"].value == 30
     contents = {name: (rows, note) for name, rows, note in book["tables"].values}
-    assert contents["operators"][0] == 2  # with that of `load`
+    assert contents["operators"][0] == 2  # including an operator from `load`
     assert contents["collectives"][0] == 0
     assert contents["collectives"][1]
 

@@ -1,4 +1,4 @@
-"""A session in this thread, and pages that are lists."""
+"""A session in this thread, with lists in place of pages."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from hta_widgets.host.session import Session, unpack
 
 
 class Page:
-    """A page that keeps what it is sent."""
+    """A page that records what it is sent."""
 
     def __init__(self, session, name):
         self.session, self.name, self.heard = session, name, []
@@ -49,7 +49,7 @@ class Page:
 
 
 class Hosted:
-    """A session that handles in `run` what was put before."""
+    """A session that handles queued messages in `run`."""
 
     def __init__(self, sources=lambda path: path, **options):
         self.session = Session(sources, {"again": "hta-widgets view x"}, **options)
@@ -72,7 +72,6 @@ def hosted(monkeypatch):
 
 @pytest.fixture
 def in_background():
-    """Run a function in another thread as soon as a condition holds."""
     threads = []
 
     def start(condition, function):

@@ -1,4 +1,4 @@
-"""Jobs and files of a folder, what pages may open of it, and traces that come later."""
+"""Jobs and files in a folder, what pages may open, and traces added later."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0
 
 @pytest.fixture
 def write(tmp_path):
-    """`write(name)` writes a trace with a time of change, in s after 2020, and returns its path."""
+    """`write(name)` writes a trace with a modification time in s after 2020; returns its path."""
 
     def _write(name, changed_s=0, contents=None):
         path = tmp_path / name
@@ -93,14 +93,14 @@ def test_a_job_that_cannot_be_read_says_so(write, tmp_path):
 def test_a_picture_shows_when_ranks_work(tmp_path):
     work = [small.kernel(0, 400), small.nccl(300, 900), small.kernel(900, 1200)]
     picture = job_verdict([str(small.write(tmp_path, work))])["picture"]
-    # 60 bins of 20 ns: communication counts where no kernel computes.
+    # 60 bins of 20 ns. Communication counts only while no kernel computes.
     assert picture["compute"] == [100] * 20 + [0] * 25 + [100] * 15
     assert picture["communication"] == [0] * 20 + [100] * 25 + [0] * 15
 
 
 def test_a_process_of_its_own_reads_a_verdict(tmp_path, monkeypatch):
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=0)
-    # Modules next to the traces are not imported.
+    # Modules in the folder of the traces must not be imported.
     (tmp_path / "pandas.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     verdict = asyncio.run(read_verdict([str(tmp_path / "job")]))
@@ -166,7 +166,7 @@ def test_workers_and_servers_of_byteps_are_one_job(shared, tmp_path, place):
     assert listed(folder) == [(place or ".", 6)]
     [entry] = folder.entries
     assert entry.formats == ["BytePS", "BytePS server"]
-    # 2 workers of 2 GPUs, and 2 servers, as in the job's truth.json
+    # 2 workers with 2 GPUs each, and 2 servers, as in truth.json
     assert len(hw.load(entry.source, progress=False)) == 6
 
 
@@ -204,7 +204,7 @@ def test_a_trace_that_comes_later_is_listed_when_it_is_written(write, tmp_path):
     write("b.json", 1, '{"traceEvents": [')
     assert not folder.refresh()
     write("b.json", 2)
-    assert not folder.refresh()  # it still changes
+    assert not folder.refresh()  # the file is still changing
     assert folder.refresh()
     assert listed(folder) == [("b.json", 1), ("a.json", 1)] or listed(folder) == [(".", 2)]
     (tmp_path / "a.json").unlink()

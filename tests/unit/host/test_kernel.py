@@ -11,7 +11,7 @@ from hta_widgets.live.background import deadline_after
 
 
 class Comm(comm.base_comm.BaseComm):
-    """Keeps what widgets publish."""
+    """Records what widgets publish."""
 
     sent: list
 
@@ -27,7 +27,7 @@ def job(tmp_path):
 
 @pytest.fixture
 def page(monkeypatch):
-    """Messages of widgets, and what else was published."""
+    """Messages of widgets and other published messages."""
     sent, published = [], []
     monkeypatch.setattr(Comm, "sent", sent, raising=False)
     monkeypatch.setattr(comm, "create_comm", Comm)

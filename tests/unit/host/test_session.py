@@ -1,4 +1,4 @@
-"""Models on the wire, what pages share, progress, cancelling, and errors."""
+"""Models on the wire, shared state of pages, progress, cancellation and errors."""
 
 import contextlib
 import importlib
@@ -25,7 +25,7 @@ def job(tmp_path, built):
 
 
 def opened(hosted, job, view="dashboard", paths=None, **options):
-    """Return a host, a page, and the model of its dashboard."""
+    """Return a host, a page, and the dashboard model."""
     host = hosted(**options)
     page = host.page()
     page.put(type="open", id=1, view=view, paths=paths or [job])
@@ -48,7 +48,7 @@ def test_a_page_is_greeted_and_gets_the_models(hosted, job):
     assert page.kinds()[-1] == "opened"
     state = models[model]
     assert state["state"].removeprefix("anywidget:") in models
-    # Layouts are for Jupyter's own front ends, and texts go by their hash.
+    # Only Jupyter's front ends need layouts, and texts are sent as hashes.
     assert all(value["_model_module"] == "anywidget" for value in models.values())
     assert "layout" not in state
     assert len(state["_esm"]) == len(state["_css"]) == 32
@@ -91,7 +91,7 @@ def test_pages_share_models_and_only_the_one_that_asked_gets_the_reply(hosted, j
     assert page.replies() == []
     assert {"search": "nccl"} in page.updates("echo_update")
     assert other.updates("echo_update") == []
-    # A page that comes later gets the state as it is now.
+    # A page that joins later gets the current state.
     later = host.page()
     host.run()
     assert later.models()[state]["search"] == "nccl"
@@ -125,7 +125,7 @@ def test_other_pages_are_answered_during_a_load(hosted, job, tmp_path, monkeypat
     monkeypatch.setattr(load, "load", slow)
     other.put(type="open", id=2, view="dashboard", paths=paths)
     host.run()
-    # A further load waits for the first.
+    # A second load waits for the first.
     assert seen == [(1, "comm_open")]
     assert other.last("opened")["id"] == 2
     host.run()
@@ -224,7 +224,7 @@ def test_progress_is_reported(hosted, job):
 
 @pytest.fixture
 def endless(monkeypatch):
-    """A load that goes on until it is interrupted."""
+    """A load that continues until it is interrupted."""
     running = []
 
     def read(_source, *, progress):
@@ -244,8 +244,8 @@ def test_a_cancel_ends_the_load_and_nothing_else(hosted, endless, in_background)
     page.put(type="text", key="k")
 
     def cancel():
-        page.put(type="cancel", id=2)  # of another request
-        host.page().put(type="cancel", id=3)  # of a page that does not wait for it
+        page.put(type="cancel", id=2)  # cancels another request
+        host.page().put(type="cancel", id=3)  # from a page that does not wait for this load
         page.put(type="cancel", id=3)
         page.put(type="cancel", id=3)
 
@@ -337,7 +337,7 @@ def test_views_that_no_page_shows_are_closed(hosted, job, monkeypatch):
         page.put(type="open", id=number, view="dashboard", paths=[name])
     host.run()
     assert [request.paths for request in host.session._widgets] == [("b",), ("c",)]
-    assert page.kinds().count("comm_close") == 2  # a dashboard and its state
+    assert page.kinds().count("comm_close") == 2  # dashboard and state
     page.put(type="open", id=4, view="dashboard", paths=["a"])
     host.run()
     assert page.last("opened")["model"] in page.models()

@@ -1,4 +1,4 @@
-"""A host on a pipe, in a process of its own, as editors start it."""
+"""A host on a pipe in a separate process, as editors start it."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Access to a host on loopback, and its files."""
+"""Access to a local host, and its files."""
 
 import asyncio
 import contextlib
@@ -163,7 +163,7 @@ async def closed(one):
 
 
 def own(site):
-    """Return the headers of the page of a host."""
+    """Return the headers that the host's own page sends."""
     return {"Cookie": f"{site.cookie}={site.token}", "Origin": f"http://127.0.0.1:{site.port}"}
 
 
@@ -172,7 +172,7 @@ def dial(site, headers):
 
 
 def connect(site, *, send=None, **headers):
-    """Return the code of a refusal, or of the close after `send`."""
+    """Return the status of a refusal, or the close code after `send`."""
 
     async def talk():
         try:
@@ -217,7 +217,7 @@ def test_a_socket_is_for_the_page_of_this_host_only(site):
 def test_what_is_no_frame_ends_the_connection_not_the_host(site, monkeypatch):
     assert connect(site, send=b"no frame at all", **own(site)) == 1007
     assert connect(site, send="text", **own(site)) == 1007
-    # The code is lost if the client still writes when the host closes.
+    # The code is lost if the client is still writing when the host closes.
     assert connect(site, send=bytes(MAX_BYTES + 1), **own(site)) in {1009, None}
     assert get(site, "/").status == 200
 
@@ -225,7 +225,7 @@ def test_what_is_no_frame_ends_the_connection_not_the_host(site, monkeypatch):
 def test_only_this_machine_is_served(site):
     with socket.socket() as probe:
         probe.settimeout(2)
-        # Another address of this machine: a server on all addresses would answer.
+        # Another address of this machine, at which a server on all addresses would answer.
         assert probe.connect_ex(("127.0.0.2", site.port)) != 0
 
 

@@ -1,4 +1,4 @@
-"""Frames of a host's wire."""
+"""Frames of the host's wire format."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Background computations: waiting, asking again, cancelling."""
+"""Background computations: waiting, repeated requests, cancellation."""
 
 import contextvars
 import math

@@ -1,4 +1,4 @@
-"""Requests of pages: what is checked, and what is written from their types."""
+"""Requests of pages: validation, and the documentation generated from their types."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The panels that a user adds, on small jobs worked out by hand."""
+"""Panels that users can add, for small jobs calculated by hand."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_calls_lie_below_their_callers_the_longest_first(tmp_path):
 
 
 def test_a_call_tree_of_the_device_states_the_work_of_no_operator(tmp_path):
-    """Beside the 50 ns of `LINEAR`: 30 ns without a launch on one of two ranks."""
+    """Besides the 50 ns of `LINEAR`, one of two ranks has 30 ns of work without a launch."""
     traces = load(tmp_path, LINEAR, [*LINEAR, kernel(400, 430)])
     assert frame_of(traces, "call_tree_device").attrs["outside"] == 30 / 130
     assert frame_of(traces, "call_tree_device", ranks=[1]).attrs["outside"] == 30 / 80
@@ -86,7 +86,7 @@ def test_the_critical_path_names_causes_as_its_chart_does(two):
 
 
 def test_messages_are_by_sender_and_receiver(tmp_path):
-    """Rank 0 sends 25 floats to rank 1; each gives the other half of its 100 in an all-to-all."""
+    """Rank 0 sends 25 floats to rank 1; in an all-to-all each rank sends half of its 100."""
     size = {"In msg nelems": 25, "Out msg nelems": 25}
     full = {"In msg nelems": 100, "Out msg nelems": 100}
     traces = load(
@@ -123,7 +123,7 @@ def test_arrivals_state_how_well_the_clocks_fit(two):
 
 
 def test_collectives_that_ranks_reach_together_have_a_bandwidth(tmp_path):
-    """4 000 bytes in 100 and 50 ns; ``2 · (n - 1) / n`` of two ranks is 1."""
+    """4 000 bytes in 100 and 50 ns; ``2 · (n - 1) / n`` is 1 for two ranks."""
     together = [collective(100, 200, seq=1)]
     job = load(tmp_path, [*together, collective(300, 400, seq=2)],
                [*together, collective(350, 400, seq=2)])  # fmt: skip
@@ -173,7 +173,7 @@ def test_every_added_panel_has_a_chart(two, panel):
 
 
 def test_operators_with_the_most_to_gain_come_first_with_their_shapes(tmp_path):
-    """At 1555 GB/s, reading and writing 2 · 3.2 MB takes 4.1 µs, of 100; mm 0.016."""
+    """At 1555 GB/s, reading and writing 2 · 3.2 MB takes 4.1 of 100 µs; mm needs 0.016."""
     device = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms": 108}
     shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["c10::BFloat16"] * 2}
     rows = {"Input Dims": [[800, 1000]], "Input type": ["float"]}

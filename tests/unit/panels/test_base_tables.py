@@ -1,4 +1,4 @@
-"""The page's sums over its tables equal the analyses of the same ranks and window."""
+"""Sums that the page computes from its tables equal the analyses of the same selection."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def frames_of(node, repo, traces, brushes):
-    """Yield for each brush and panel the page's result and the kernel's."""
+    """Yield the results of the page and of the kernel for each selection and panel."""
     panels = [name for name in offered_panels(traces.formats) if "_" in name]
     requested = [(panel, brush) for brush in brushes for panel in panels]
     request = {
@@ -35,7 +35,7 @@ def frames_of(node, repo, traces, brushes):
 
 
 def check(node, repo, traces, brushes):
-    """Compare all frames, and return the names of those with rows."""
+    """Compare all frames; return the panels that have rows."""
     filled = set()
     for panel, brush, result, wanted in frames_of(node, repo, traces, brushes):
         where = f"{panel} of {brush}"
@@ -97,7 +97,7 @@ def test_a_share_at_the_limit(tmp_path, node, repo, packages):
 
 def test_mpi(tmp_path, node, repo, packages):
     write_mpi_job(tmp_path / "job", ranks=5, slow_rank=3, hosts=2)
-    # Rank 1 has a time line only, and another job profiles only.
+    # Rank 1 has only a timeline, and another job has only profiles.
     (tmp_path / "job" / "mpi_profile.90001.1").unlink()
     write_mpi_job(tmp_path / "job", ranks=4, slow_rank=1, hosts=1, traces=False, job=90002)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)

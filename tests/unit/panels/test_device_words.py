@@ -1,4 +1,4 @@
-"""Texts name the devices that a job has: GPUs, NPUs, TPUs."""
+"""Texts use the right word for the devices of a job: GPUs, NPUs, TPUs."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.headline import headline
 from tests.support import small
 
-#: The word, and the name and the category of device work that state it.
+#: The word, then the name and category of device work that implies it.
 JOBS = {
     "GPU": ("GPU 0", "kernel"),
     "NPU": ("NPU 3", "kernel"),
@@ -38,7 +38,7 @@ def test_python_names_the_devices_of_the_job(word, tmp_path):
 
 
 def test_texts_of_panels_leave_the_word_for_devices_open():
-    """BytePS only runs on GPUs."""
+    """BytePS runs on GPUs only."""
     folder = files("hta_widgets.charts") / "definitions"
     texts = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
     texts |= {name: json.dumps(fact) for name, fact in (facts("panels") | facts("metrics")).items()}

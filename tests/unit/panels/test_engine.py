@@ -1,4 +1,4 @@
-"""Each panel equals its analysis of the same selection."""
+"""Each panel equals its analysis for the same selection."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
                 expected[column].tolist(), nan_ok=True
             ) or (result[column].tolist() == expected[column].tolist())
     assert result.attrs["matched"] == expected.attrs["matched"]
-    if panel == "breakdown":  # its bars stay whole; the analysis has selected events only
+    if panel == "breakdown":  # bars show all events; the analysis only selected ones
         expected = getattr(analysis, name)(job, selection=replace(selection, ranks=None))
     assert engine.analysis(panel, selection).equals(expected)
     assert engine.analysis(name, selection).equals(expected)
@@ -74,7 +74,7 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
 @pytest.mark.parametrize(
     ("selection", "selected_ns"),
     [
-        # The copy runs from 100 to 900, with communication from 300 and compute until 200.
+        # The copy runs from 100 to 900, communication starts at 300, and compute ends at 200.
         (Selection(query="kind in ['memory']"), [0, 0, 0, 300]),
         (Selection(query="name in ['gemm']"), [200, 0, 0, 0]),
         (Selection(query="kind in ['communication', 'compute']"), [300, 400, 0, 0]),
@@ -145,14 +145,14 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
 
 def test_operators_state_how_much_of_their_device_time_communicates(tmp_path):
     rank = [
-        # A hook of DDP: the all-reduce is launched below the operator that adds a gradient.
+        # A DDP hook: the all-reduce is launched below the operator that accumulates a gradient.
         small.event("cpu_op", "AccumulateGrad", 100, 900, pid=10),
         small.call(110, 120, 1),
         small.event("cpu_op", "c10d::allreduce_", 200, 800, pid=10),
         small.call(300, 310, 2),
         small.kernel(1_000, 1_050, launch=1),
         small.nccl(1_050, 2_050, launch=2),
-        # A name of c10d does not make a copy communication.
+        # A copy inside a c10d operator is not communication.
         small.event("cpu_op", "c10d::broadcast_", 910, 990, pid=10),
         small.call(920, 930, 3),
         small.copy(2_100, 2_200, launch=3),

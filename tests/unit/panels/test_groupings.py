@@ -12,7 +12,7 @@ TYPES = ["c10::BFloat16"] * 2
 
 
 def mm(start, number, rows, duration):
-    """Return a call of mm of (rows, 64) by (64, 64) in a line of a file, and its kernel."""
+    """Return a call of mm with (rows, 64) and (64, 64) in a source line, and its kernel."""
     shapes = {"Input Dims": [[rows, 64], [64, 64]], "Input type": TYPES}
     begin = 1_000 * number
     return [
@@ -23,7 +23,7 @@ def mm(start, number, rows, duration):
     ]
 
 
-#: Two products of one shape and one of another, each in a module and a line.
+#: Two products with the same shape and one with another, each in a module and a source line.
 EVENTS = [
     event("python_function", "nn.Module: Net_0", 90, 400, pid=10),
     event("python_function", "net.py(7): forward", 95, 390, pid=10),

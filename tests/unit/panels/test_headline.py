@@ -50,14 +50,14 @@ def test_the_slow_rank_of_a_demo_job(tmp_path):
 
 @pytest.fixture(scope="module")
 def slow_job(tmp_path_factory):
-    """Rank 3 of 4 is slow."""
+    """A job of 4 ranks; rank 3 is slow."""
     folder = tmp_path_factory.mktemp("slow") / "job"
     write_demo(folder, ranks=4, steps=4, seed=4, straggler=3, factor=1.4, events_per_step=900)
     return folder
 
 
 def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, slow_job):
-    """One of the three others is last, as it is the slow one's neighbour: a fact."""
+    """A neighbor of the slow rank then comes last, which is only a fact."""
     assert ranks_named(headline(hw.load(slow_job, cache=False, progress=False))) == {3}
     part = hw.load(slow_job, ranks=[0, 1, 2], cache=False, progress=False)
     hw.export_trace(part, tmp_path / "part.json.gz")
@@ -80,7 +80,7 @@ def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, sl
     ],
 )
 def test_spans_of_very_different_lengths(tmp_path, spans_us, idle_us, text):
-    """Each rank has two kernels, and idles between them."""
+    """Each rank has two kernels with idle time between them."""
     ranks = []
     for span, idle in zip(spans_us, idle_us, strict=True):
         half = (span - idle) // 2
@@ -97,7 +97,7 @@ def test_spans_of_very_different_lengths(tmp_path, spans_us, idle_us, text):
 
 
 def test_the_headline_states_the_waits_that_no_compute_hides(tmp_path):
-    """Rank 2 computes 2 000 µs longer in steps of 10 ms; the others compute 500 of them."""
+    """In steps of 10 ms, rank 2 computes 2 000 µs longer; the others compute for 500 µs of this."""
     ranks = []
     for rank in range(4):
         events = []
@@ -118,7 +118,7 @@ def test_the_headline_states_the_waits_that_no_compute_hides(tmp_path):
 
 @pytest.mark.parametrize("alone", [0, 2])
 def test_the_headline_counts_waits_beside_a_rank_without_communication(tmp_path, alone):
-    """Of four ranks one does not communicate; the last of the others is 2 ms late in each step."""
+    """One of four ranks does not communicate; the last of the others is 2 ms late in each step."""
     members = tuple(rank for rank in range(4) if rank != alone)
     ranks = [[] for _ in range(4)]
     for step in range(8):
@@ -132,7 +132,7 @@ def test_the_headline_counts_waits_beside_a_rank_without_communication(tmp_path,
 
 
 def test_the_headline_states_which_part_of_the_waiting_is_for_the_late_rank(tmp_path):
-    """In steps of 10 ms all wait 2 ms for rank 2, then 1 ms for one of the others in turn."""
+    """In steps of 10 ms, all wait 2 ms for rank 2, then 1 ms for one other rank in turn."""
     ranks = [[] for _ in range(4)]
     for step in range(8):
         start, other = 10_000 * step, (0, 1, 3)[step % 3]
@@ -145,7 +145,7 @@ def test_the_headline_states_which_part_of_the_waiting_is_for_the_late_rank(tmp_
                 small.kernel((start + 8_200) * US, second * US, name=f"add_{step}"),
                 collective(second * US, (start + 9_800) * US, ranks=(0, 1, 2, 3), seq=2 * step + 1),
             ]
-    # 3 ranks wait 2 ms for rank 2, and 3 ranks 1 ms for another one; spans are 79.8 ms.
+    # 3 ranks wait 2 ms for rank 2, then 3 ranks 1 ms for another rank; spans are 79.8 ms.
     assert said(small.load(tmp_path, *ranks)).startswith(
         "3 of 4 ranks wait for rank 2: exposed waiting takes 23 % of each rank's GPU span, 18.0 ms"
         " a rank; 67 % of that is for rank 2. "
@@ -154,7 +154,7 @@ def test_the_headline_states_which_part_of_the_waiting_is_for_the_late_rank(tmp_
 
 @pytest.mark.parametrize(("late_us", "named"), [(300, True), (80, False)])
 def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, late_us, named):
-    """Steps of 10 ms in which rank 2 computes longer than the others, who compute on meanwhile."""
+    """In steps of 10 ms, rank 2 computes longer than the others, which keep computing."""
     ranks = []
     for rank in range(4):
         late = late_us if rank == 2 else 0
@@ -171,7 +171,7 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     result = headline(traces)
     assert not hw.analysis.stragglers(traces).is_straggler.any()
     assert [finding for finding in result.findings if finding.kind == "waiting"] == []
-    # From arrival to arrival all compute 8 700 µs, in as many kernels, so no cause is stated.
+    # Between arrivals, all ranks compute 8 700 µs in equally many kernels: no cause is stated.
     text = "Rank 2 arrives last at 8 of 8 collectives; compute hides all waits."
     assert (text in said(traces)) == named
     assert ranks_named(result) == ({2} if named else set())
@@ -191,14 +191,14 @@ def test_communication_without_partners_is_not_data_transfer(tmp_path):
             ]
         alone = collective((start + 9_000) * US, (start + 9_500) * US, ranks=(0, 1), seq=100 + step)
         ranks[0].append(alone)
-    # The spans are 79.5 and 79 ms, the transfers 16 ms.
+    # The spans are 79.5 and 79 ms; the transfers take 16 ms.
     assert (
         "Exposed transfer takes 10 % of each rank's GPU span, communication without partners 2.5 %."
     ) in said(small.load(tmp_path, *ranks))
 
 
 def names(count: int, length: int, *, start: int = 1000):
-    """Return kernels of different names, one directly after the other."""
+    """Return consecutive kernels with different names."""
     return [
         small.kernel(start + k * length, start + (k + 1) * length, name=f"kernel_{k}")
         for k in range(count)
@@ -206,14 +206,14 @@ def names(count: int, length: int, *, start: int = 1000):
 
 
 def test_nothing_stands_out(tmp_path):
-    # The time before the first kernel, 1 % of the run, is not counted as idle time.
+    # The time before the first kernel, 1 % of the run, does not count as idle time.
     traces = small.load(tmp_path, names(9, 11_000))
     assert said(traces) == "No single cause stands out: compute 100 %."
     assert headline(traces).findings == []
 
 
 def test_the_variants_of_a_kernel_are_one_finding(tmp_path):
-    """Two products with the short name `gemm bf16` and one with a tile take 150, 300 and 200 ns."""
+    """Two products with the short name `gemm bf16` and one with a tile: 150, 300 and 200 ns."""
     spans = {
         "sm90_xmma_gemm_bf16_bwd": (0, 150),
         "sm90_xmma_gemm_bf16": (150, 450),
@@ -276,8 +276,8 @@ def test_an_idle_device_and_what_for(tmp_path):
         ]
         events[-1]["name"] = f"kernel_{k}"
     result = headline(small.load(tmp_path, events))
-    # The span: 9 · 10 000 + 5 800 ns, busy 58 000 of 95 800. Each of 9 gaps is 4 200 ns long, and
-    # 4 000 of it before the call: 36 000 of 37 800.
+    # The span is 9 · 10 000 + 5 800 ns, with 58 000 of 95 800 busy. In each of 9 gaps of 4 200 ns,
+    # 4 000 come before the call: 36 000 of 37 800.
     assert result.text.replace(THIN, " ").startswith(
         "The GPU is idle 39 % of its span; for 95 % of"
     )
@@ -288,7 +288,7 @@ def test_an_idle_device_and_what_for(tmp_path):
 
 
 def test_ranks_that_lack_steps_are_named(tmp_path):
-    """Five steps; ranks 1 and 2 stop after the third, rank 4 has all but the first."""
+    """Five steps; ranks 1 and 2 stop after the third, rank 4 lacks the first."""
 
     def rank(*steps):
         return [
@@ -329,7 +329,7 @@ def test_a_host_that_pauses_in_python_does_not_run_it(tmp_path, name, cause):
 
 
 def test_ranks_without_device_work_are_named_and_do_not_wait(tmp_path, slow_job):
-    """Rank 3 of 4 is slow; one or two more files, of coordinators, have host events only."""
+    """Rank 3 of 4 is slow; one or two additional files of coordinators have host events only."""
     shutil.copytree(slow_job, tmp_path / "job")
     host = [small.event("python_function", "serve.py(3): step", 0, 5_000, pid=10)]
     start = "3 of 4 ranks wait for rank 3"
@@ -350,7 +350,7 @@ def test_ranks_without_device_work_are_named_and_do_not_wait(tmp_path, slow_job)
 
 @pytest.mark.parametrize("name", ["hipGraphLaunch", "cudaGraphLaunch", "cuGraphLaunch"])
 def test_graphs_without_kernels_in_the_file_keep_the_device_busy(tmp_path, name):
-    """Launches of 9 ms every 10 ms; of the 10 in the middle, no kernels are in the file."""
+    """Launches of 9 ms every 10 ms; ten in the middle have no kernels in the file."""
     ms = 1_000_000
     rank = []
     for number in range(30):
@@ -376,7 +376,7 @@ def test_graphs_without_kernels_in_the_file_keep_the_device_busy(tmp_path, name)
 def test_the_innermost_event_in_which_a_host_stalls_is_named(
     tmp_path, category, outer, inner, pieces
 ):
-    """Kernels of 900 µs follow each other but for 36 ms, with or without small kernels."""
+    """Kernels of 900 µs in sequence, except for 36 ms, with or without small kernels."""
     us = 1000
     rank = [small.event("python_function", "train.py(3): main", 0, 100_000 * us, pid=10)]
     ids = iter(range(1, 1000))
@@ -406,7 +406,7 @@ def test_the_innermost_event_in_which_a_host_stalls_is_named(
 
 
 def test_a_stall_does_not_change_the_share_of_the_cause(tmp_path):
-    """The device idles from 20 to 100 µs: 50 µs before a launch, then 30 µs until it starts it."""
+    """The device idles from 20 to 100 µs: 50 µs before a launch, then 30 µs of launch latency."""
     rank = [
         small.call(0, 5_000, 1), small.kernel(10_000, 20_000, launch=1),
         small.event("user_annotation", "save", 22_000, 99_000, pid=10),
@@ -419,7 +419,7 @@ def test_a_stall_does_not_change_the_share_of_the_cause(tmp_path):
 
 
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
-    """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
+    """The gap (10 to 90 µs) is most of the range `save`, inside a step and a longer range."""
 
     def text(*ranges):
         calls = [small.call(1_000, 1_100, 1), small.call(89_000, 89_500, 2)]
@@ -431,18 +431,18 @@ def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     named = "the host has not launched the next work yet; most of the longest gap is within the"
     assert f"{named} range save." in text(step, train, ("save", 12_000, 80_000))
     unknown = "the host has not launched the next work yet, and the files do not show what it does."
-    assert unknown in text(step, train)  # the gap is not most of the range's 200 µs
-    assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs are not most of it
+    assert unknown in text(step, train)  # the gap is less than half of 200 µs
+    assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs is not most of it
 
 
 def test_the_rank_that_idles_is_named(tmp_path):
-    """Spans of 100 µs: rank 1 idles 80 µs, the three others 2 µs each, 21.5 % on average."""
+    """Spans of 100 µs: rank 1 idles for 80 µs, three other ranks for 2 µs, 21.5 % on average."""
     even = [small.kernel(1_000, 50_000), small.kernel(52_000, 101_000)]
     single = [small.kernel(1_000, 11_000), small.kernel(91_000, 101_000)]
     text = said(small.load(tmp_path, even, single, even, even))
     mean = "GPUs are idle 22 % of each rank's GPU span on average"
     assert f"{mean}, most of it on rank 1 (80 % of its span); for " in text
-    # With two ranks, no rank is named; nor with three that all idle for 80 %.
+    # No rank is named for two ranks, or for three that all idle for 80 %.
     text = said(small.load(tmp_path, even, single))
     assert "GPUs are idle 41 % of each rank's GPU span on average; for " in text
     text = said(small.load(tmp_path, single, single, single))
@@ -460,7 +460,7 @@ def test_a_device_without_work_at_either_end(tmp_path):
 
 
 def test_clocks_that_differ_do_not_lengthen_the_run(tmp_path):
-    # Each rank works 90 µs without a gap, together with the others; its clock is off.
+    # All ranks work together for 90 µs without a gap, but their clocks are off.
     ranks = [
         [
             item
@@ -505,7 +505,7 @@ def test_of_two_ranks_none_is_the_median(tmp_path):
 
 
 def test_an_idle_device_while_the_host_loads_data(tmp_path):
-    # Idle 80 000 of 90 000 between kernels; the host loads data 60 000 of it.
+    # Idle for 80 000 of 90 000 between kernels; the host loads data for 60 000 of this.
     events = [
         small.kernel(5_000, 10_000),
         small.event("cpu_op", "enumerate(DataLoader)", 15_000, 75_000, pid=10),
@@ -538,7 +538,7 @@ def test_the_run_is_as_long_as_the_timeline_says(tmp_path):
 
 
 def test_communication_that_nothing_hides(tmp_path):
-    """40 of 100 µs on rank 0, none on rank 1: 20 % is a mean."""
+    """40 of 100 µs on rank 0 and none on rank 1, so 20 % on average."""
     traces = small.load(
         tmp_path, [*names(6, 10_000), small.nccl(61_000, 101_000)], names(10, 10_000)
     )
@@ -550,7 +550,7 @@ def test_communication_that_nothing_hides(tmp_path):
 
 
 def test_the_operation_is_that_of_the_range_where_kernels_only_send(tmp_path):
-    """NCCL runs all-to-all with the kernel of sends: 30 of 40 µs of communication."""
+    """NCCL runs all-to-all with the send kernel: 30 of 40 µs of communication."""
     rank = [
         *names(6, 10_000),
         small.event("user_annotation", "nccl:all_to_all", 500, 900, pid=10),
@@ -565,7 +565,7 @@ def test_the_operation_is_that_of_the_range_where_kernels_only_send(tmp_path):
 
 
 def test_impossible_times_are_named(tmp_path):
-    """A kernel that states 5 s while nine follow on its stream is cut at the next start."""
+    """A kernel of allegedly 5 s, followed by nine on its stream, is cut at the next start."""
     rank = [small.kernel(k * 10_000, k * 10_000 + 9_000, name=f"gemm_{k}") for k in range(10)]
     rank[4]["dur"] = 5_000_000
     assert "1 time in the files cannot be right and is cut or left out" in said(
@@ -598,7 +598,7 @@ def test_files_without_calls_that_wait_say_so(tmp_path):
 
 
 def test_what_takes_little_does_not_come_first(tmp_path):
-    # 3 % communication, 80 % idle.
+    # 3 % communication, 80 % idle time.
     events = [*names(8, 2_000), small.nccl(17_000, 20_000), small.kernel(99_000, 100_000)]
     result = headline(small.load(tmp_path, events))
     assert [finding.kind for finding in result.findings] == ["idle", "exposed_communication"]
@@ -609,14 +609,14 @@ def test_what_takes_little_does_not_come_first(tmp_path):
     [(20, ["idle", "exposed_communication"]), (50, ["exposed_communication", "idle"])],
 )
 def test_the_largest_loss_of_time_comes_first(tmp_path, communicated_us, kinds):
-    """Of 100 µs, the first 20 and the last one compute; the rest is communication, then idle."""
+    """The first 20 and the last of 100 µs are compute; communication and idle time are between."""
     communication = small.nccl(21_000, 21_000 + 1_000 * communicated_us)
     events = [*names(10, 2_000), communication, small.kernel(100_000, 101_000)]
     assert [item.kind for item in headline(small.load(tmp_path, events)).findings] == kinds
 
 
 def healthy_rank():
-    """Computes for 97 of 100 µs and communicates for 10 µs, 7 of them behind compute."""
+    """Return a rank with 97 of 100 µs of compute and 10 of communication, 7 of them hidden."""
     return [*names(9, 10_000), small.kernel(91_000, 98_000), small.nccl(91_000, 101_000)]
 
 
@@ -633,14 +633,14 @@ def test_a_busy_job_that_hides_its_communication_is_healthy(tmp_path):
 
 
 def test_a_healthy_mean_does_not_hide_a_rank_that_idles(tmp_path):
-    """One of eight ranks idles 30 %, so the mean is 3.8 %."""
+    """One of eight ranks idles for 30 %, so the mean is 3.8 %."""
     idle = [*names(6, 10_000), small.kernel(91_000, 101_000)]
     text = said(small.load(tmp_path, idle, *[names(10, 10_000)] * 7))
     assert text.startswith("GPUs are idle 3.8 % of each rank's GPU span on average, most of it on")
 
 
 def all_reduces(*, rank=0, late_us=0, elements=1_000_000):
-    """Steps of 60 µs with an all-reduce from 10 to 50 µs; both ranks are late in turn."""
+    """Return steps of 60 µs with an all-reduce from 10 to 50 µs; both ranks are late in turn."""
     return [
         event
         for step in range(6)
@@ -654,11 +654,11 @@ def all_reduces(*, rank=0, late_us=0, elements=1_000_000):
 
 
 def test_bus_bandwidth_where_communication_leads(tmp_path):
-    """Between two ranks, each link carries 2 (n - 1) / n = 1 of the 4 MB."""
+    """With two ranks, each link carries 2 (n - 1) / n = 1 of the 4 MB."""
     text = said(small.load(tmp_path, all_reduces()))  # in 40 µs
     assert "; all-reduce of 4.00 MB at 100 GB/s bus bandwidth, waits included. " in text
     both = [all_reduces(rank=rank, late_us=20) for rank in (0, 1)]
-    # In 20 µs from the arrival of the last rank.
+    # The transfer takes 20 µs from the last arrival.
     assert "; all-reduce of 4.00 MB at 200 GB/s bus bandwidth. " in said(
         small.load(tmp_path, *both)
     )
@@ -666,7 +666,7 @@ def test_bus_bandwidth_where_communication_leads(tmp_path):
 
 
 def launches(gap_ns, *, stall_ns=0, work_ns=1_000):
-    """30 kernels of 1 µs, each launched by an operator that keeps the device waiting."""
+    """Return 30 kernels of 1 µs, each launched by an operator that makes the device wait."""
     events, at = [small.call(-100, 0, 100), small.kernel(0, work_ns, launch=100)], work_ns
     for k in range(29):
         start, at = at, at + gap_ns + stall_ns * (k == 7)
@@ -705,7 +705,7 @@ def test_a_kernel_in_hardly_any_work_is_no_finding(tmp_path):
 
 
 def test_a_step_takes_as_long_as_its_device_if_the_host_is_ahead(tmp_path):
-    """The host leaves four even steps within 4 µs; the device needs 10 µs for each, once 20."""
+    """The host leaves four steps within 4 µs; the device needs 10 µs for each, once 20."""
     events, at = [], 10_000
     for step, dur in enumerate((10_000, 20_000, 10_000, 10_000)):
         start = 1_000 * step
@@ -879,7 +879,7 @@ def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
 
 
 def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
-    """60 % of calls have 8 bytes, and 8.5 % of the time: the calls of 2 KiB cost the most."""
+    """Calls of 8 bytes are 60 % of all calls but 8.5 % of the time; those of 2 KiB cost most."""
     _, text = headline_of(shared / "traces/mpitrace/np16_all")
     assert "those of 1–2\u202fKiB are 5.0\u202f% by number, 36\u202f% by time" in text
     assert "and 0.02\u202f% by bytes" in text
@@ -888,7 +888,7 @@ def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
 
 
 def test_waiting_for_the_root_is_not_waiting_in_queues(tmp_path):
-    """The queue of a GPU that does not use the servers holds the root's PUSH and PULL."""
+    """The queue of a GPU that does not use the servers contains the root's PUSH and PULL."""
     write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
     for folder, begins in (
         ("0", "% of a gradient's time is waiting for the GPU that talks"),
@@ -926,7 +926,7 @@ A100 = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms":
 
 
 def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp_path):
-    """At 1555 GB/s, reading and writing 3.2 MB takes 4.1 µs of 100; at 70 % of that 5.9."""
+    """At 1555 GB/s, reading and writing 3.2 MB takes 4.1 of 100 µs; 5.9 µs at 70 % of that."""
     shapes = {"Input Dims": [[800, 1000]], "Input type": ["float"]}
     exp = small.event("cpu_op", "aten::exp", 100, 200, pid=10, **shapes)
     events = [exp, small.call(110, 120, 1), small.kernel(1_000, 101_000, launch=1)]
@@ -937,7 +937,7 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
     sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs could be saved."
     assert main.text.replace(THIN, " ") == sentence
     assert [finding.label for finding in main.findings] == ["Select this operator"]
-    # A faster kernel gains nothing on a device that waits for its host.
+    # A faster kernel gains nothing if the device waits for its host.
     document["traceEvents"] += [
         small.call(980_000, 990_000, 2),
         small.kernel(999_000, 1e6, launch=2),
@@ -948,7 +948,7 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
 
 
 def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
-    """Of 120 µs, exp needs 4.1 + 8.2, so 120 - 12.3 / 0.7 to save; sin has 90 - 4.1 / 0.7."""
+    """exp needs 4.1 + 8.2 of 120 µs, so 120 - 12.3 / 0.7 can be saved; sin 90 - 4.1 / 0.7."""
     events = []
     calls = [("aten::sin", 800, 90_000), ("aten::exp", 800, 60_000), ("aten::exp", 1600, 60_000)]
     for number, (name, rows, dur_ns) in enumerate(calls, 1):
@@ -970,7 +970,7 @@ def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
     "name", ["hipMemcpyWithStream", "cudaStreamSynchronize", "cuCtxSynchronize"]
 )
 def test_a_host_that_waits_before_the_first_work_says_what_runs(tmp_path, name):
-    """A call waits for 40 ms, though the file has no work before the kernel of 10 ms."""
+    """A call waits for 40 ms, although the file has no work before the kernel of 10 ms."""
     rank = [
         small.call(0, 40_000_000, name=name),
         small.call(40_000_000, 40_010_000, 1),

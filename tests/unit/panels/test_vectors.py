@@ -1,4 +1,4 @@
-"""The vectors of panels that the page's engine is tested with."""
+"""The panel vectors that the page's engine is tested with."""
 
 import json
 

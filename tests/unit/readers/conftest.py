@@ -13,7 +13,7 @@ def event(name="op", ts=0.0, dur=1.0, **more):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a trace: of records, or verbatim bytes or text."""
+    """Write a trace from records, or from verbatim bytes or text."""
 
     def _write(contents, name="trace.json", **top):
         path = tmp_path / name
@@ -32,7 +32,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def load_one(write):
-    """Write and load one trace; return it and its problems, except the guess of its rank."""
+    """Write and load one trace; return it and its problems without the guess of its rank."""
 
     def _load(contents, name="trace.json", **top):
         traces = hw.load(write(contents, name, **top), progress=False)

@@ -1,4 +1,4 @@
-"""Files of Ascend's profiler."""
+"""Files from Ascend's profiler."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ def load(path, **options):
 
 
 def write_trace_view(folder, *, rank, info="profiler_info_{}.json", stated=True):
-    """Write the folder of a rank: one operator, its kernel, and a collective seen three times."""
+    """Write a rank's folder: one operator, its kernel, and a collective recorded three times."""
     output = folder / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     output.mkdir(parents=True)
     events = [
@@ -80,7 +80,7 @@ def test_the_rank_is_stated_in_the_file_or_by_its_name(tmp_path, stated, info):
 
 @pytest.mark.parametrize("before", [b"\xef\xbb\xbf{", b'{"clock_drift": NaN, '])
 def test_the_rank_is_read_from_json_of_other_writers(tmp_path, before):
-    """A byte order mark, and numbers that JSON does not have."""
+    """A byte order mark, and numbers that are not valid JSON."""
     folder = write_trace_view(tmp_path, rank=5, info="profiler_info.json")
     for info in tmp_path.rglob("profiler_info.json"):
         info.write_bytes(before + info.read_bytes().removeprefix(b"{"))
@@ -371,7 +371,7 @@ def test_tables_of_memory_and_of_the_host_are_said_to_be_unread(tmp_path):
 
 @pytest.mark.parametrize("has_operators", [True, False])
 def test_calls_of_cann_launch_what_no_operator_launches(tmp_path, has_operators):
-    """As in the database: a call within an operator has no link."""
+    """As in the database, a call inside an operator has no link."""
     path = write_trace_view(tmp_path, rank=0) / "trace_view.json"
     events = json.loads(path.read_text())
     if not has_operators:

@@ -1,4 +1,4 @@
-"""Files with async intervals only, and ends in another order than their begins."""
+"""Files with async intervals only, and interval ends in another order than starts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bad and damaged input: a `TraceError` that helps, or a partial load with reported problems."""
+"""Bad and damaged input: a helpful `TraceError`, or a partial load with reported problems."""
 
 import gzip
 import json
@@ -134,7 +134,7 @@ def test_gzip_that_cannot_be_expanded_further_says_how_much_was_read(write):
     packer = zlib.compressobj(wbits=31)
     head = json.dumps({"traceEvents": [event("op", i) for i in range(500)]})[:-2].encode()
     full = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
-    # A block of an invalid type.
+    # A block with an invalid type.
     data = full + b"\x07" * (3 * len(full))
     traces = hw.load(write(data, "trace.json.gz"))
     assert len(traces[0]) == 500
@@ -461,7 +461,7 @@ def test_edits_cost_few_events(tmp_path, edits, block_bytes, indent):
         try:
             traces = hw.load(path, cache=False)
         except hw.TraceError:
-            # Only if the damage hits the fields that identify a trace.
+            # Only possible if the damage hits the fields that identify a trace.
             assert min(place for place, _, _ in edits) * len(data) < 40
             return
     trace = next(iter(traces.values()))

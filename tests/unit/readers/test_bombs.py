@@ -1,4 +1,4 @@
-"""Files with far more text than trace: reading ends after a stated amount of text."""
+"""Files with far more text than trace: reading stops at a stated amount of text."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ LEAST = 1 << 20
 
 @pytest.fixture
 def read_bytes(monkeypatch):
-    """Count the decompressed bytes; compressed files may give 1 MiB, and 200 times their size."""
+    """Count decompressed bytes; compressed files may expand to 1 MiB plus 200 times their size."""
     monkeypatch.setattr(streams, "_MIN_LIMIT_BYTES", LEAST)
     monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
     read = [0]
@@ -37,7 +37,7 @@ def read_bytes(monkeypatch):
 
 
 def bomb(unit: bytes, before: bytes = START, after: bytes = b"]}") -> bytes:
-    """4 MiB of one text, compressed 1000 to 1."""
+    """Return 4 MiB of repeated text, compressed 1000 to 1."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return packer.compress(before + unit * ((1 << 22) // len(unit)) + after) + packer.flush()
 

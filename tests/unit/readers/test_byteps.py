@@ -1,4 +1,4 @@
-"""BytePS workers' traces and servers' profiles: whole, old, foreign, damaged."""
+"""Traces of BytePS workers and profiles of servers: complete, old, foreign and damaged ones."""
 
 import json
 
@@ -40,7 +40,7 @@ def problems_of(traces):
 
 # --- workers --------------------------------------------------------------------------------------
 
-#: The documentation's example: of November 2019, without "cat".
+#: The example in the documentation, from November 2019, without "cat".
 EXAMPLE = [stage(None, 4_504_865, 24_026), stage("BROADCAST", 4_527_000, 1_074, 26148864)]
 DOCUMENTED = json.dumps({"traceEvents": EXAMPLE}, indent=4)
 
@@ -98,7 +98,7 @@ def test_odd_tensor_names_and_numbers(write):
         stage(None, 0, 100, tensor=tensor),
         stage("PUSH", 10, 20, -1, tensor),  # a wrapped key
         stage("PULL", 30, 0, 5, tensor),
-        stage("PULL", 40, -3, 5, tensor),  # after a clock's step
+        stage("PULL", 40, -3, 5, tensor),  # after a clock step
         stage(None, 50, 0, tensor="unfinished"),
     ]
     traces = load(write(records))
@@ -124,7 +124,7 @@ def test_waiting_for_the_root_is_told_apart(write, tmp_path):
     assert waits["name"].tolist() == ["waiting for root"]
     assert waits[["start_ns", "dur_ns"]].to_numpy().tolist() == [[21000, 129000]]
     assert not len(traces[1].asyncs)
-    assert len(traces[0]) == 3  # the file's own events only
+    assert len(traces[0]) == 3  # only the events of the file itself
     pushing = traces[1].counters.query("name == 'PUSH'")
     assert pushing[["time_ns", "value"]].to_numpy().tolist() == [[20000, 1], [80000, 0]]
 
@@ -168,13 +168,13 @@ def test_interleaved_requests_are_paired_first_in_first_out(write):
     ]
     for column in ("pid", "tid"):
         assert events[column].unique().tolist() == [str(key)]
-    # The begin of the first is not in the excerpt, nor the end of the last.
+    # The excerpt lacks the start of the first request and the end of the last.
     result = traces.problems
     assert result["count"][result["kind"] == "unpaired"].tolist() == [1, 1]
 
 
 def test_a_request_that_ends_before_it_begins_is_repaired(write):
-    """Files are in the order of writing: there a clock may step back."""
+    """Records are in the order of writing; a clock may step back between them."""
     records = [
         request("push-9", "B", 7, 5),
         request("push-9", "E", 7, 3),

@@ -1,4 +1,4 @@
-"""Copies of what was loaded: the same again, quickly, and never of another file."""
+"""Cached copies return the same data faster, and never that of another file."""
 
 import dataclasses
 import errno
@@ -24,13 +24,13 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 
 
 @pytest.fixture(autouse=True)
 def reads(tmp_path, monkeypatch):
-    """Use a separate cache for files of any size, and return the list of files that are read."""
+    """Use a separate cache for files of any size; return the list of files that are read."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
     monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
     read = []
@@ -193,7 +193,7 @@ def test_a_limit_that_is_no_number(write, monkeypatch):
 
 
 def test_every_flipped_byte_is_found_or_meaningless(write, reads):
-    """However a broken disk changes a cache entry, the loaded data equals the trace file's."""
+    """No matter how a broken disk changes a cache entry, loaded data equals the trace file."""
     path = write([event(f"op {i}", i, args={"i": i}) for i in range(3)], "rank-3.json")
     hw.load(path)
     true = hw.load(path, cache=False)
@@ -360,8 +360,8 @@ def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch
 
 
 def test_no_more_is_kept_than_there_is_room_for(write, reads, monkeypatch):
-    """Else each copy would push out the one before, and none would ever be of use."""
-    monkeypatch.setattr(module, "_COPIED_SHARE", 100)  # of files this small
+    """Otherwise each copy would evict the one before, and none would ever be used."""
+    monkeypatch.setattr(module, "_COPIED_SHARE", 100)  # for such small files
     paths = [write([event("x" * 300, ts=rank)], f"job/rank-{rank}.json") for rank in range(6)]
     monkeypatch.setenv("HTA_WIDGETS_CACHE_MB", str(1e-6 * 2.5 * 100 * paths[0].stat().st_size))
     hw.load(paths[0].parent)

@@ -1,4 +1,4 @@
-"""Discovery of files and their ranks, and the problems reported about the others."""
+"""Discovery of files and ranks, and the problems reported about files that are not loaded."""
 
 import importlib
 import json
@@ -116,7 +116,7 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     full = json.dumps(
         {"distributedInfo": {"rank": 0}, "traceEvents": [event("op", i) for i in range(100)]}
     )
-    # Its name comes first: it was copied first, but not completely.
+    # The copy's name sorts first, but the copy is incomplete.
     write(full[: len(full) // 4], "a.json")
     write(full, "b.json")
     traces = hw.load(tmp_path)
@@ -134,9 +134,9 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
 
 
 def recorded(rank, start_s=0.0, events=10, **top):
-    """Return a trace of `events` µs that starts at `start_s`, of a job of 4 ranks."""
+    """Return a trace of `events` µs that starts at `start_s`, from a job of 4 ranks."""
     info = {"rank": rank, "world_size": top.pop("world_size", 4)}
-    # Another run is another process.
+    # Each run is another process.
     pid = 1000 + int(start_s)
     records = [event(f"op {rank}", start_s * 1e6 + k, pid=pid) for k in range(events)]
     return json.dumps({"distributedInfo": info, **top, "traceEvents": records})
@@ -175,7 +175,7 @@ def test_a_file_of_another_run_does_not_take_a_rank(write, tmp_path, other, why,
         f"states rank 2, as rank-2.json does, and is of another run or window: {why};"
         " files of 3 other ranks agree with rank-2.json, and 0 with this file; kept as rank 4"
     )
-    # A clock that is far off is a problem of its own.
+    # A clock that is far off is a separate problem.
     assert ("2 problems" if other.get("start_s") == MONTH_S else "1 problem") in repr(traces)
     assert "of 16 ranks" not in repr(traces)
     assert hw.load(tmp_path, ranks=[2])[2].path.endswith("rank-2.json")
@@ -204,7 +204,7 @@ def test_a_whole_leftover_does_not_take_the_rank_of_a_cut_file(write, tmp_path):
 
 @pytest.mark.parametrize("apart_s", [5, MONTH_S])
 def test_of_two_complete_runs_all_ranks_of_one_keep_their_numbers(write, tmp_path, apart_s):
-    # Names that alternate between the runs; the second window of rank 0 is cut.
+    # File names alternate between the runs; the second window of rank 0 is truncated.
     for rank in range(4):
         for number in range(2):
             text = recorded(rank, number * apart_s, events=50)

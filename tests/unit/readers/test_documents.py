@@ -1,4 +1,4 @@
-"""Several traces one after another in one file, each with a base time of its own."""
+"""Several concatenated traces in one file, each with its own base time."""
 
 import json
 
@@ -22,7 +22,7 @@ def load(source):
 
 
 def starts_ns(traces) -> dict[str, int]:
-    """Start of each event since the one named ``a0``."""
+    """Return the start of each event, relative to event ``a0``."""
     frame = traces.events(columns=["start_ns", "name"]).set_index("name")["start_ns"]
     return (frame - frame["a0"]).to_dict()
 
@@ -50,7 +50,7 @@ def test_an_export_has_the_times_of_every_base(write, tmp_path, first, second, d
 def test_events_before_what_is_no_trace_count_from_the_base_before_them(
     write, tmp_path, monkeypatch
 ):
-    """A list is abandoned after many entries that are not events."""
+    """A list is given up after many entries that are not events."""
     monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
     text = document("a", 100, baseTimeNanoseconds=BASE_NS) + document("b", 200)
     traces = load(write(text.removesuffix("]}") + ",0" * 25_000 + "]}"))

@@ -1,4 +1,4 @@
-"""Exact values of the fast scanner: times, args of counters and metadata, and copies."""
+"""Exact values in the fast scanner: times, args of counters and metadata, and copies."""
 
 import math
 import pickle
@@ -176,7 +176,7 @@ BODIES = {
     12: b'{"ph": "C", "args": {"bad": NaN}}',
     20: b'{"ph": "M", "args": {"name": "a\tb"}}',
 }
-#: As `json` reads it; without a value, or with another type, the result is empty.
+#: As read by `json`; missing values and values of other types give an empty result.
 SAID = {
     3: {"Total": 1.5, "n": 7},
     9: {"b": 123456789012345678901234567890},
@@ -298,7 +298,7 @@ def test_parts_merged_files_and_copies_keep_them(write, tmp_path):
     traces = hw.load(tmp_path, cache=False, progress=False)
     hw.export_trace(traces, tmp_path / "all.json.gz")
     merged = hw.load(tmp_path / "all.json.gz", cache=False, progress=False)
-    hw.load(tmp_path / "rank-1.json", progress=False)  # keeps a copy in the cache
+    hw.load(tmp_path / "rank-1.json", progress=False)  # creates a copy in the cache
     remaining = hw.load(tmp_path / "rank-1.json", progress=False)
     for trace in (
         traces[1],

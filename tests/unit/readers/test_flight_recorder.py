@@ -1,4 +1,4 @@
-"""Dumps of the flight recorder: states of collectives by rank, and the cause of a hang."""
+"""Flight recorder dumps: states of collectives by rank, and the cause of a hang."""
 
 import json
 import pickle
@@ -243,7 +243,7 @@ def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
 
 
 def _bare_entries(number):
-    """Entries of PyTorch before 2.3: numbers in `seq_id`, times in µs, no group's name."""
+    """Return entries from before PyTorch 2.3: numbers in `seq_id`, times in µs, no group name."""
     keys = ("frames", "record_id", "pg_id", "profiling_name", "input_sizes", "state", "retired")
     states = ["completed", "completed", "started"][:number]
     whole = [entry("0", place + 1, state) for place, state in enumerate(states)]
@@ -327,7 +327,7 @@ def test_a_number_beyond_all_ranks_is_no_rank(tmp_path, number, rank):
 
 
 def batch(state, kind, numbers):
-    """Return the parts of a batch, which stay scheduled, and the entry that has its state."""
+    """Return the parts of a batch, which stay scheduled, and the entry with the batch's state."""
     names = {
         "p2p": ("nccl:send 0->1", "nccl:recv 0<-1", "nccl:coalesced"),
         "collective": ("nccl:_all_gather_base",) * 2 + ("nccl:_all_gather_base_coalesced",),
@@ -380,7 +380,7 @@ def test_the_table_of_collectives_counts_a_rank_of_a_batch_once(tmp_path, state)
 @pytest.mark.parametrize("group", ["0", "7"])
 @pytest.mark.parametrize("first", ["receive", "collective"])
 def test_a_call_before_a_collective_that_all_ranks_enqueued_is_the_cause(tmp_path, group, first):
-    """Rank 1 skips what rank 0 waits for, and goes on to the next collective of both."""
+    """Rank 1 skips the collective that rank 0 waits in and continues with the next shared one."""
     ranks = {group: [0, 1], "3": [0, 1, 2]}
     call = {
         "receive": entry(group, 5, "started", is_p2p=True, p2p_seq_id=1,
@@ -434,7 +434,7 @@ def test_the_last_number_of_sends_finishes_no_collective(tmp_path, state):
 
 
 def cut_dump(path, keep):
-    """Cut the file of a dump off within the entry after the first `keep` ones."""
+    """Truncate a dump within the entry after the first `keep` ones."""
     data = path.read_bytes()
     mark = b"record_id"
     position = -1

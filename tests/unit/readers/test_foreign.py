@@ -1,4 +1,4 @@
-"""Files of other programs are named as what they are, with what to do next."""
+"""Files from other programs are named, with advice on what to do next."""
 
 import io
 import json
@@ -121,7 +121,7 @@ def test_json_lines_are_named_with_the_next_step(tmp_path, name, separator):
     path.write_text(separator.join(map(json.dumps, records)) + separator)
     with pytest.raises(hw.TraceError, match=r"is JSON lines, one object a line\. .*jq -s"):
         hw.load(path, cache=False, progress=False)
-    # Two traces in one file, each in a line, are no JSON lines.
+    # Two traces on separate lines of a file are not JSON Lines.
     path.write_text("\n".join([json.dumps({"traceEvents": records})] * 2))
     assert len(hw.load(path, cache=False, progress=False)[0]) == 6
 

@@ -1,4 +1,4 @@
-"""The table of formats: one record adds a format to every layer, and a broken one harms nothing."""
+"""The table of formats: one record adds a format to all layers, and a broken one does no harm."""
 
 import dataclasses
 from importlib.metadata import EntryPoint
@@ -16,7 +16,7 @@ from hta_widgets.readers import formats
 
 @pytest.fixture
 def registered(monkeypatch):
-    """Register formats as installed packages do."""
+    """Register formats like installed packages do."""
 
     def register(**references):
         points = [
@@ -32,7 +32,7 @@ def registered(monkeypatch):
 
 @pytest.fixture
 def jobs(registered, tmp_path):
-    """Return two toy jobs of two ranks; on the second, ``b`` takes longer."""
+    """Return two toy jobs of two ranks; ``b`` takes longer in the second."""
     registered(toy=f"{toy_format.__name__}:FORMAT")
     for job, longest in (("before", 5), ("after", 9)):
         for rank in range(2):
@@ -44,7 +44,7 @@ def jobs(registered, tmp_path):
 
 @pytest.mark.parametrize("folder", ["toy-1.0.dist-info", "Toy.egg-info"])
 def test_entry_points_are_found_in_the_metadata_of_packages(folder, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend("x" * 5000)  # no system has such a folder
+    monkeypatch.syspath_prepend("x" * 5000)  # a folder that cannot exist
     monkeypatch.syspath_prepend(tmp_path)
     group = "hta_widgets.toys"
     assert not list(formats.entry_points(group))
@@ -105,7 +105,7 @@ def test_two_jobs_have_its_table(jobs):
 def test_two_jobs_have_its_finding(jobs):
     findings = diff.findings(diff.compare(*jobs))
     total = next(finding for finding in findings if finding.kind == "total")
-    # 5 and 9 - 4 + 4 µs on each of two ranks.
+    # 5 µs, then 9 - 4 + 4 = 9 µs, on each of two ranks.
     assert total.text == "b differs most in total: 10.0\u202fµs → 18.0\u202fµs."
     assert (total.before, total.after, total.diff_ns) == (10_000, 18_000, 8000)
 

@@ -1,4 +1,4 @@
-"""Results of workers: they wait in files, or are sent if that is not possible."""
+"""Workers pass results in files, or send them if files are not possible."""
 
 import concurrent.futures
 import contextlib
@@ -117,12 +117,12 @@ def test_a_pool_that_broke_is_an_error_that_says_so(job):
 
 
 def test_workers_take_no_modules_from_where_the_user_works(job, tmp_path):
-    """A file there may be called as one of Python's own modules is."""
+    """A file in the working folder may have the name of a standard module."""
     folder = tmp_path / "notes"
     folder.mkdir()
     for name in ("json", "queue", "msgspec"):
         (folder / f"{name}.py").write_text("raise SystemExit('not the module')")
-    # As in notebooks, whose folder comes first on the path.
+    # In notebooks, the working folder comes first on the path.
     script = (
         "import sys; from hta_widgets.workers import WorkerPool\n"
         "sys.path.insert(0, '')\n"

@@ -1,4 +1,4 @@
-"""Ids of streams, threads, processes and correlations, of any size that a file may state."""
+"""Ids of streams, threads, processes and correlations, of any size that files contain."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ WIDE = [(1 << 31) - 1, 1 << 31, 139718037617728, (1 << 47) + 5, (1 << 62) + 1, (
 
 
 def launched(stream, correlation, thread=7):
-    """Return the records of a call and of the kernel that it launches on a stream."""
+    """Return the records of a call and the kernel it launches on a stream."""
     call = event("hipLaunchKernel", 0, 5, cat="cuda_runtime", pid=thread, tid=thread)
     kernel = event("gemm", 10, 100, cat="kernel", pid=0, tid=stream)
     call["args"] = {"correlation": correlation, "External id": correlation}

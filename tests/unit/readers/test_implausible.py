@@ -1,4 +1,4 @@
-"""Times that cannot be right do not reach the figures, and are counted with name and place."""
+"""Impossible times are left out of the figures and reported with number, name and place."""
 
 from contextlib import suppress
 
@@ -57,7 +57,7 @@ def test_an_event_of_no_length_shows_nothing_about_the_event_around_it(write):
     [([5, 9], 820), ([8, 9], 820), ([1, 2, 5, 6], 940), ([0, 1, 2, 4, 6, 9], 860)],
 )
 def test_many_or_the_last_durations_of_a_stream_are_wrong(write, wrong, compute_us):
-    """Of 10 kernels of 90 µs, one each 100 µs; the last has no later work to be cut at."""
+    """Ten kernels of 90 µs, one per 100 µs; no later work limits the last one."""
     records = [kernel(EPOCH_US + 100 * k, 5e6 if k in wrong else 90) for k in range(10)]
     traces = hw.load(write(records))
     assert busy(traces)["compute_ns"] == compute_us * 1000
@@ -67,13 +67,13 @@ def test_many_or_the_last_durations_of_a_stream_are_wrong(write, wrong, compute_
 @pytest.mark.parametrize(
     "records",
     [
-        # programmatic dependent launch: a kernel begins 4 µs before the one before it ends
+        # programmatic dependent launch: each kernel begins 4 µs before the previous one ends
         [kernel(100 * k, 104) for k in range(50)],
-        # copies that end some µs before the kernel around them
+        # copies that end a few µs before the kernel around them
         [kernel(0, 100), kernel(91, 2, cat="gpu_memcpy"), kernel(120, 5)],
-        # a queue that several streams share does not work in order
+        # a queue shared by several streams, which does not execute in order
         [kernel(100 * k, 5000 if k % 2 else 80) for k in range(50)],
-        # other streams, and rows other than work
+        # other streams, and rows that are not work
         [kernel(0, 9000), kernel(10, 5, stream=8)],
         [kernel(0, 9000, cat="gpu_user_annotation"), kernel(10, 50), kernel(90, 50)],
     ],
@@ -168,7 +168,7 @@ def launched(ts, dur, correlation, name="gemm", stream=7, **more):
 
 
 def waited_job(stated, sync="cudaDeviceSynchronize", **more):
-    """Ten kernels, then a collective that is the last of its stream, and a call that waits."""
+    """Return ten kernels, a collective that ends its stream, and a call that waits."""
     records = [launch(10 * k, 5, k + 1) for k in range(10)]
     records += [launched(100 * k, 80, k + 1) for k in range(10)]
     records += [launch(200, 5, 50), launched(1000, stated, 50, "ncclAllReduce", 20, **more)]
@@ -193,7 +193,7 @@ def test_the_last_work_of_a_stream_ends_before_the_host_stops_waiting_for_it(wri
 @pytest.mark.parametrize("stated", [1_800_000, 40_000])
 @pytest.mark.parametrize("sync", ["cudaStreamSynchronize", "aten::item"])
 def test_the_last_work_of_a_stream_ends_before_the_profiler_stopped(write, stated, sync):
-    """A collective from 1 000 µs takes at most 400 µs if the profiler stopped at 1 400 µs."""
+    """The profiler stopped at 1 400 µs, so a collective from 1 000 µs takes at most 400 µs."""
     stop = {"ph": "i", "name": "Record Window End", "ts": 1_400, "pid": "", "tid": "", "s": "g"}
     traces = hw.load(write([*waited_job(stated, sync), stop]))
     assert (busy(traces)["communication_ns"], busy(traces)["span_ns"]) == (400_000, 1_400_000)
@@ -206,8 +206,8 @@ def test_the_last_work_of_a_stream_ends_before_the_profiler_stopped(write, state
 @pytest.mark.parametrize(
     "records",
     [
-        waited_job(3000),  # the files may just end before the work does
-        waited_job(3_000_000, "cudaStreamSynchronize"),  # waits for one stream
+        waited_job(3000),  # the files may end before the work does
+        waited_job(3_000_000, "cudaStreamSynchronize"),  # waits for a single stream
         # launched after the call
         [*waited_job(210), launch(1215, 5, 60), launched(1230, 3_000_000, 60, stream=9)],
     ],
@@ -221,7 +221,7 @@ def test_work_that_no_call_waited_for_keeps_its_length(write, records):
 
 
 def test_work_is_cut_at_the_first_call_that_waited_for_it(write):
-    """The second collective is launched after the first call, and a second one waits for it."""
+    """The second collective is launched after the first call; another call waits for it."""
     records = [
         *waited_job(3_000_000),
         launch(1215, 5, 60),
@@ -280,7 +280,7 @@ def test_records_that_a_file_holds_twice_are_counted(tmp_path, streams):
 
 
 def test_two_processes_on_one_stream_are_said(tmp_path):
-    """Two ranks joined into one list: kernels of 800 and 900 µs start at the same times."""
+    """Two ranks in one list: kernels of 800 and 900 µs start at the same times."""
     first, second = (
         [small.kernel(at, at + length) for at in range(1_000_000, 21_000_000, 1_000_000)]
         for length in (800_000, 900_000)

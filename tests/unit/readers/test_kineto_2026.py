@@ -1,4 +1,4 @@
-"""What Kineto writes since 2026: rows of waits, sampled counters, ids of graphs and collectives."""
+"""New in Kineto since 2026: rows of waits, sampled counters, ids of graphs and collectives."""
 
 import pytest
 

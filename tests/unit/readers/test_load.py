@@ -1,4 +1,4 @@
-"""Executors, progress, what is kept of a file, and profilers that are still in memory."""
+"""`load`: executors, progress, what is kept of a file, and profilers still in memory."""
 
 import errno
 import importlib
@@ -34,7 +34,7 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+module = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def wait_for(condition):
 
 @pytest.fixture
 def pools(monkeypatch):
-    """The pools that `load` makes on two cores, with their tasks."""
+    """The pools that `load` creates on two cores, with their tasks."""
     result = []
 
     class Pool(WorkerPool):
@@ -133,7 +133,7 @@ def test_an_interrupt_does_not_wait_for_the_pool(job, write, pools, monkeypatch,
     for rank in range(3, 24):
         write([event("op", rank)], f"rank-{rank}.json.gz", distributedInfo={"rank": rank})
     monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
-    # Shells ignore the signal in commands that they start in the background.
+    # Shells ignore the signal in commands they start in the background.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
@@ -173,7 +173,7 @@ def test_progress_is_reported_in_bytes(job, monkeypatch, capfd, parallel_bytes):
     done = [at for at, _ in reports]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, of)
-    assert len(set(done)) >= 4  # each of three files
+    assert len(set(done)) >= 4  # once for each of three files
     assert capfd.readouterr() == ("", "")
 
 
@@ -403,7 +403,7 @@ def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
         memory.plan_workers(sizes, None, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Cached ranks need not stay in memory; and two of these would not fit together.
+        # Cached ranks need not stay in memory, and two of these would not fit together.
         assert memory.plan_workers(sizes, None, 2, is_mapped=True) == memory.WorkerPlan(
             1, spills_to_disk=False
         )

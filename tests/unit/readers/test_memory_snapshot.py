@@ -1,4 +1,4 @@
-"""Snapshots of a device's memory: levels from the end, uses, the peak by frame, fragmentation."""
+"""Device memory snapshots: levels from the end, uses, the peak by frame, fragmentation."""
 
 import json
 import pickle
@@ -30,7 +30,7 @@ def traces(tmp_path):
 
 
 def test_memory_before_the_ring_counts(traces):
-    # At the end 4,500 bytes are in use; the events add up to −500, so 5,000 were at the start.
+    # 4,500 bytes are in use at the end. The events add up to −500, so it was 5,000 before.
     memory = analysis.memory_events(traces)
     assert memory["total_allocated_bytes"].tolist() == [7000, 9500, 7500, 6500, 7000, 4500]
     assert set(memory["total_reserved_bytes"]) == {7000}
@@ -176,7 +176,7 @@ def test_older_snapshots_have_frames_in_the_history_of_blocks(tmp_path):
 
 
 def test_a_history_without_segments(tmp_path):
-    # 900 bytes from before are released, and 100 of reserved memory are returned.
+    # 900 older bytes are released, and 100 reserved bytes are returned.
     ring = events(("alloc", 0, 500, "model"), ("free_completed", 90, 900, ""),
                   ("segment_free", 90, 100, ""), ("alloc", 7, 300, "adam"))  # fmt: skip
     path = tmp_path / "rank_0.pickle"
@@ -331,7 +331,7 @@ def test_the_chart_of_a_recorded_peak_calls_it_a_peak(traces):
 
 
 def test_devices_with_a_ring_with_segments_or_with_both(tmp_path):
-    """Blocks that are never released, that wait for streams, and from before the recording."""
+    """Blocks never released, blocks that wait for streams, and blocks from before the recording."""
     rings = [
         [],
         events(("segment_alloc", 1000, 8000, ""), ("alloc", 1000, 4000, "model"),

@@ -1,4 +1,4 @@
-"""MPI profiles that are old, foreign to English, cut, left over, or several in a file."""
+"""MPI profiles: old, localized, truncated, stale, or several in a file."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 from .conftest import event
 
-#: The form of about 2013: no jobs in names, kilobytes, and a table in order of time.
+#: The format of about 2013: no jobs in names, kilobytes, and a table ordered by time.
 OLD = """\
 Data for MPI rank 0 of 2:
 Times and statistics from summary_start() to summary_stop().
@@ -83,7 +83,7 @@ def test_the_form_of_2013(tmp_path):
 
 def test_a_comma_is_a_decimal_mark(job, tmp_path):
     for file in job.iterdir():
-        # Numbers alone: no name of the file has a dot between digits.
+        # Only numbers change: names in the file have no dots between digits.
         text = file.read_text()
         head, *rest = text.split("\n")
         swapped = "\n".join([head, *(line.replace(".", ",") for line in rest)])
@@ -117,7 +117,7 @@ def test_files_of_another_run_are_found_out(tmp_path):
     table = mpi_ranks(traces).set_index("rank")
     assert table.stale.tolist() == [False, False, False, True]
     assert table.key.tolist() == [0, 1, 2, -1]
-    # The table in rank 0's file is of the right run for all ranks.
+    # The table in rank 0's file is from the right run for all ranks.
     assert mpi_imbalance(traces).straggler_rank.tolist() == [2]
 
 
@@ -149,15 +149,15 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
 @pytest.mark.parametrize(
     ("old", "new", "kind", "count", "words"),
     [
-        # Messages of two gigabytes are missing from the bytes.
+        # Messages of two gigabytes are missing from the byte counts.
         ("MPI_Isend                       100 ", "MPI_Isend                       102 ",
          "overflow", 2, "MPI_Isend"),
-        # Values that no program reaches are unknown.
+        # Values that no program can reach are unknown.
         ("MPI_Waitall                     100            0.0          1.500",
          "MPI_Waitall                     100            0.0         1.5e13",
          "overflow", 1, "1e12"),
         ("20480 KBytes", "inf KBytes", "overflow", 1, "unknown"),
-        # Lines of no known form are counted.
+        # Lines in an unknown form are counted.
         ("user cpu time", "a new kind of time", "skipped", 1, "line 12"),
     ],
     ids=["two gigabytes", "huge time", "infinite size", "unknown line"],
@@ -224,7 +224,7 @@ def test_profile_and_time_line_of_a_rank_are_one_rank(tmp_path):
     ]
     assert summary.host.tolist() == ["node01", "node01", "node02", "node02"]
     assert summary.comm_s.tolist() == pytest.approx(truth["comm_s"], abs=0.0005)
-    # Calls count once, from profiles, as of the profiles alone; of a window, from the time line.
+    # Calls count once: those of a run from profiles, those of a window from the timeline.
     profiles = load(sorted(folder.glob("mpi_profile*")))
     assert (
         mpi_routines(traces).drop(columns="key").equals(mpi_routines(profiles).drop(columns="key"))
@@ -232,7 +232,7 @@ def test_profile_and_time_line_of_a_rank_are_one_rank(tmp_path):
     window = (0, traces.end_ns // 2)
     assert mpi_routines(traces, window=window).equals(mpi_routines(alone, window=window))
     assert mpi_ranks(traces).key.tolist() == [0, 1, 2, 3]
-    # Some ranks have both files as well, and so have ranks of a store.
+    # A subset of ranks has both files too, and so do ranks loaded from a store.
     for again in (load(folder, ranks=[2]), load(traces.save(tmp_path / "store"))):
         assert again[2].profile.routines.equals(traces[2].profile.routines)
         assert again[2].profile_path == str(folder / "mpi_profile.90001.2")
@@ -249,7 +249,7 @@ def test_problems_of_a_profile_beside_a_time_line_are_its_ranks(tmp_path):
     assert traces.ranks == [0, 1, 2, 3]
     result = {(row.rank, row.kind, row.file) for row in traces.problems.itertuples()}
     assert result == {(1, "truncated", str(cut)), (2, "stale", str(left))}
-    # Files of another run are not used, but the time line next to them is.
+    # Files of another run are ignored, but not the timeline next to them.
     sources = mpi_routines(traces).groupby("key").source.first()
     assert sources.tolist() == ["profile", "profile", "trace", "profile"]
     assert set(load(folder, ranks=[2]).problems.kind) == {"stale"}

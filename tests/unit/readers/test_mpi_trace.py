@@ -1,4 +1,4 @@
-"""MPI time lines in either byte order, damaged ones, and files of other formats."""
+"""MPI timelines in either byte order, damaged ones, and files of other formats."""
 
 import gzip
 import struct
@@ -19,7 +19,7 @@ def record(begin, end, rank, routine, words=(-1, -1), size=-1, io=0, order="<"):
 
 
 def offset_words(offset):
-    """An offset as two words, the low one first, which swapping a file leaves in this order."""
+    """Return an offset as two words, low word first; swapping a file keeps this order."""
     low, high = struct.unpack("<ii", struct.pack("<q", offset))
     return low, high
 
@@ -38,7 +38,6 @@ def lines(order="<"):
 
 @pytest.fixture
 def load(tmp_path):
-    """Write a time line, and load it."""
 
     def _load(contents, name="42.trc"):
         (tmp_path / name).write_bytes(contents)

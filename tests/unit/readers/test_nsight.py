@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems."""
+"""Nsight Systems exports."""
 
 import json
 import sqlite3
@@ -349,7 +349,7 @@ def payload(schema, *values):
 
 
 def test_calls_of_a_group_share_its_kernels(tmp_path):
-    """A kernel for two all-gathers, then two kernels for two, then three for two."""
+    """One kernel for two all-gathers, then two kernels for two, then three for two."""
     path = write_export(tmp_path / "a.sqlite", ranks=1, steps=3)
     with closing(sqlite3.connect(path)) as database:
         names = ("NCCL communicator ID", "No. of ranks", "Rank")
@@ -451,7 +451,7 @@ def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_reco
     names = ("awaited", "decoy", "cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020",
              "cudaLaunchKernel_v7000")  # fmt: skip
     texts = [f"insert into StringIds values ({900 + n}, '{name}')" for n, name in enumerate(names)]
-    at = FIRST_NS  # of the step; its all-reduce on stream 21 starts after 8 ms
+    at = FIRST_NS  # step start; its all-reduce on stream 21 starts 8 ms later
     kernels = [
         f"insert into {KERNELS} select {at + 2 * MS}, {at + end}, 0, {33 + n}, {501 + n}, {gpid},"
         f" {900 + n}, {900 + n}, 1, 1, 1, null"
@@ -463,7 +463,7 @@ def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_reco
         for us, correlation, name in ((1100, 501, 904), (1200, 601, 902), (1300, 502, 904),
                                       (1400, 602, 902), (1500, 603, 903))
     ]  # fmt: skip
-    # Both recordings are of one event; the id of the recording distinguishes them.
+    # Both recordings belong to one event and differ in the id of the recording.
     ids = "eventId, eventSyncId" if has_recordings else "eventId"
     records = [
         f"create table {EVENTS} (timestamp, streamId, correlationId, globalPid, {ids})",
@@ -713,7 +713,7 @@ def test_many_events_take_little_memory(export):
         " 1000 + i, globalPid, demangledName, shortName, 1, 1, 1, null"
         f" from n, (select * from {KERNELS} limit 1)",
     )
-    load(write_export(export.with_name("small.sqlite")))  # what is imported does not count
+    load(write_export(export.with_name("small.sqlite")))  # imports are not counted
     tracemalloc.start()
     traces = load(export)
     peak_bytes = tracemalloc.get_traced_memory()[1]
@@ -816,7 +816,7 @@ def test_work_without_a_stream_is_on_the_default_stream(export):
 
 
 def two_machines(path):
-    """Move the second process of an export to another machine, whose GPU 0 is of another model."""
+    """Move the second process of an export to another machine with a different GPU 0."""
     second = 2 << 48
     columns = {
         KERNELS: "globalPid",
@@ -859,7 +859,7 @@ def test_gpus_of_two_machines_in_one_export_are_those_of_their_processes(tmp_pat
 
 
 def equal_ids_on_two_machines(path, uuids):
-    """Give the processes of two machines one id and one ordinal; their GPUs have these UUIDs."""
+    """Give the processes of two machines the same id and ordinal, but GPUs with these UUIDs."""
     change(
         two_machines(path),
         *(f"update {table} set {column} = {column} - (1 << 24) where {column} >> 48 = 2"

@@ -1,4 +1,4 @@
-"""Odd files and links: each loads once or is refused at once, and costs no other file."""
+"""Odd files and links: each loads once or is refused at once, without affecting other files."""
 
 import errno
 import importlib
@@ -23,7 +23,7 @@ from .conftest import event
 
 pytestmark = pytest.mark.slow
 
-loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+loading = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 TRACE = json.dumps({"traceEvents": [event(), event("b", 5)]})
 
 
@@ -33,7 +33,7 @@ def load(source, **more):
 
 @pytest.fixture
 def tangle(write, tmp_path):
-    """A folder of one trace that links lead to again and again, in circles too."""
+    """A folder with one trace that links lead to repeatedly, also in cycles."""
     write(TRACE, "job/run/rank-3.json")
     job = tmp_path / "job"
     (job / "run/up").symlink_to("..")
@@ -190,11 +190,11 @@ def test_file_names_that_are_not_text(tmp_path):
 
 
 class _Failing:
-    """Fails one opening or listing within a folder, by the hook that Python calls before it."""
+    """Fails one open or list operation in a folder, using Python's audit hook."""
 
     def __init__(self) -> None:
         self.folder, self.left = "", -1
-        sys.addaudithook(self._called)  # which cannot be removed
+        sys.addaudithook(self._called)  # audit hooks cannot be removed
 
     def at(self, folder, place):
         self.folder, self.left = str(folder), place
@@ -271,7 +271,7 @@ def test_a_file_in_a_thousand_nested_folders_is_found(tmp_path, request):
     for _ in range(1200):
         folder = folder / "d"
         folder.mkdir()
-    # Removing the tree by recursion would fail, as listing it did.
+    # The tree cannot be removed recursively, just as it cannot be listed.
     request.addfinalizer(lambda: os.removedirs(folder))
     file = folder / "rank-0.json"
     file.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}]}')

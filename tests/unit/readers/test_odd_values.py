@@ -1,4 +1,4 @@
-"""Odd numbers, marks and texts: reported when the file is loaded, and no later call fails."""
+"""Odd numbers, marks and texts are reported on load, and no later call fails."""
 
 import json
 import re
@@ -19,7 +19,7 @@ TOP += [1 << 70, -(1 << 70), 1e300, "9" * 5000, "\ud800"]
 
 
 def used(traces, folder):
-    """Call what reads most of a set, and return what its export and its store contain."""
+    """Call functions that read most of a set; return the contents of its export and its store."""
     traces.summary(), traces.problems, traces.events(), repr(traces), traces._repr_html_()
     for name in ("temporal_breakdown", "operators", "step_times", "collectives", "clock_offsets"):
         getattr(analysis, name)(traces)

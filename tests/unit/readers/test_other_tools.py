@@ -1,4 +1,4 @@
-"""Devices of tools other than Kineto count, each by itself, and so do ranks merged into a file."""
+"""Devices of tools other than Kineto count separately, and so do ranks merged into a file."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from hta_widgets.panels.headline import headline
 
 from .conftest import event
 
-#: Sums over ranks in ns: compute, communication, copies, not overlapped communication.
+#: Sums over ranks in ns: compute, communication, copies, exposed communication.
 CASES = {
     "npu": (300_125, 300_000, 0, 149_875),
     "jax": (1_998_000, 798_000, 122_000, 798_000),
@@ -27,12 +27,12 @@ def times(traces):
 
 
 def row(process, thread, name, start, dur, **more):
-    """An event without a category, in a process and a thread that only have names."""
+    """Return an event without a category, in a process and thread given by name only."""
     return event(name, start, dur, pid=process, tid=thread, **more) | {"cat": ""}
 
 
 def named(pid, name, *threads, label=None):
-    """The metadata of a process and of its threads, which are numbered from 1."""
+    """Return the metadata of a process and its threads, which are numbered from 1."""
     records = [{"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}]
     if label is not None:
         args = {"labels": label}
@@ -84,7 +84,7 @@ DEVICES = {
          row("CUDA Device 1", 1, "[CUDA memset]", 9, 2), row("CUDA Device 1", 1, "gemm", 11, 5)],
         (5_000, 0, 11_000, 0),
     ),
-    "TensorFlow 1": (  # all work of the device is in one process, and parts of it in others
+    "TensorFlow 1": (  # one process has all device work, others have parts of it
         [
             *named(1, "/job:localhost/replica:0/task:0/device:GPU:0 Compute"),
             *named(2, "/device:GPU:0/stream:all Compute"),
@@ -157,7 +157,7 @@ def test_devices_by_the_names_of_processes_and_threads(write, case):
         ("NVIDIA driver", ""),
         ("AMD EPYC 9654", ""),
         ("nvidia-smi", ""),
-        ("GPU Process", ""),  # of a browser
+        ("GPU Process", ""),  # a browser's process
         ("Device Manager 2", ""),
     ],
 )
@@ -173,7 +173,7 @@ def test_further_names_of_devices(write, process, word):
 
 
 def test_each_device_of_a_process_has_its_own_figures(write):
-    """Two devices work in turns: neither hides the idle time of the other."""
+    """Two devices work alternately; neither hides the idle time of the other."""
 
     def kernel(device, start, call):
         launch = event("cudaLaunchKernel", start, 1, cat="cuda_runtime", pid=1, tid=10 + device)
@@ -201,7 +201,7 @@ def test_a_kernel_without_a_process_is_of_no_device_of_its_own(write):
 
 
 def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
-    """A thread drives three GPUs in turn, another one marks the step."""
+    """One thread launches on three GPUs in turn; another one marks the step."""
     host = {"pid": 1, "tid": 10}
     records = [
         event("ProfilerStep#4", 0, 80, cat="user_annotation", pid=1, tid=9),
@@ -226,7 +226,7 @@ def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
     assert sorted(len(trace.counters) for trace in traces.values()) == [0, 0, 1]
     operators = analysis.operators(traces).query("name == 'aten::mm'")
     assert operators["device_total_ns"].tolist() == [10_000, 10_000, 10_000]
-    # The call that synchronizes waits for the last kernel of this device.
+    # The synchronizing call waits for the last kernel on this device.
     path = analysis.critical_path(traces, rank=1)
     assert path["dur_ns"].sum() == 80_000
     assert path.query("name == 'gemm'")["dur_ns"].tolist() == [4_000, 5_000]  # launch, work
@@ -261,7 +261,7 @@ def test_ids_of_merged_ranks_are_their_own(write, label, in_metadata):
 
 
 def test_processes_that_use_the_same_ids_launch_on_a_device_each(write):
-    """A script joined the files of two ranks: the second process is slower to launch."""
+    """A script merged the files of two ranks; the second process is slower to launch."""
     records = []
     for device, pid in enumerate([900, 1000]):
         call = event("cudaLaunchKernel", device, 1, cat="cuda_runtime", pid=pid)
@@ -321,7 +321,7 @@ def test_a_list_that_ends_in_a_record_is_still_cut_off(shared):
 
 
 def test_an_empty_object_at_the_start_or_the_end_is_no_problem(write):
-    """JAX ends its list with one, and rocprof begins its list with one."""
+    """JAX ends its list with an empty object, and rocprof begins its list with one."""
     counts = []
     for records in ([event(), {}], [{}, event()], [event(), {}, event()], [event(), {"name": "x"}]):
         problems = hw.load(write(records)).problems
@@ -343,11 +343,11 @@ def test_the_copy_for_perfetto_is_the_same_run(write):
 def test_a_compressed_copy_is_the_same_run(write, names, ranks):
     paths = [write([event()], f"run/{name}") for name in names]
     assert len(hw.load(paths[0].parent)) == ranks
-    assert len(hw.load(paths)) == 2  # as the caller named both
+    assert len(hw.load(paths)) == 2  # the caller named both files
 
 
 def test_mpi_on_hosts_is_no_communication_of_devices(write):
-    """Rank 1 is late at every all-reduce of NCCL; each rank's host waits 5 ms in MPI."""
+    """Rank 1 is late at every NCCL all-reduce; the host of each rank waits 5 ms in MPI."""
     for rank in (0, 1):
         records = [event("MPI_Barrier", 0, 5000, cat="mpi", pid=5, tid=5)]
         for k in range(5):
@@ -375,7 +375,7 @@ def test_equal_devices_of_two_workers_of_tensorflow_1(write):
 def test_each_rank_of_tensorflow_1_has_the_operators_and_streams_of_its_device(
     write, device, prefix
 ):
-    """Before TensorFlow 1.4, devices were called ``/gpu:0``."""
+    """Before TensorFlow 1.4, devices were named ``/gpu:0``."""
     records = [
         *named(9, "/job:localhost/replica:0/task:0/cpu:0 Compute"),
         row(9, 0, "Concat", 0, 2),
@@ -418,7 +418,7 @@ def test_rows_that_repeat_the_work_of_an_ascend_device_are_in_its_rank(write):
 @pytest.mark.parametrize("has_flows", [True, False])
 @pytest.mark.parametrize("process", ["Deivce 0 (GPU)", "Device 0 (GPU)"])
 def test_names_steps_and_links_of_paddle(write, has_flows, process):
-    """Its names end in the duration, and its ids have an arg with a space in its name."""
+    """Names end in the duration, and ids have an arg whose name contains a space."""
 
     def timed(name, start, dur, category, pid=4242, tid="7(C++)", **args):
         text = f"{dur:.3f} us" if dur <= 1000 else f"{dur / 1000:.3f} ms"
@@ -484,7 +484,7 @@ def test_processes_of_mindspore_have_labels_and_are_one_device(write, word, devi
 
 
 def test_arrows_of_unitrace_are_launches_and_returns(write):
-    """Intel's unitrace writes the id of each flow into its category, and no end records."""
+    """Intel's unitrace writes the id of a flow into its category, and no end records."""
     records = [*named(7, "HOST<node1>"), *named(99, "DEVICE<node1>0:29:0:0 #0")]
     count = 300
     for k in range(count):

@@ -1,4 +1,4 @@
-"""Pickles: plain values are read; everything else is refused, and nothing of it runs."""
+"""Pickles: plain values are read, everything else is refused, and no code runs."""
 
 import os
 import pickle
@@ -22,7 +22,7 @@ class Runs:
 
 
 def nested_pairs(depth):
-    """Return tuples that share their parts: 2 ** depth paths."""
+    """Return tuples with shared items, which have 2 ** depth paths."""
     steps = (bytes([104, k, 104, k, 0x86, 113, k + 1]) for k in range(depth))
     return b"\x80\x02]q\x00" + b"".join(steps) + b"."
 

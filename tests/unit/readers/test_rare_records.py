@@ -22,7 +22,7 @@ def found(problems):
 
 
 def test_instants_and_steps_of_async_intervals(load_one, tmp_path):
-    """Node.js and Chrome write phase ``n``, older programs phase ``T``."""
+    """Node.js and Chrome write phase ``n``; older programs write phase ``T``."""
     old = {"cat": "rpc", "name": "load", "pid": 1, "tid": 1, "id": 5}
     records = [
         *(event(), event("inside", 4.5), *interval(1, 9, id=4)),
@@ -119,7 +119,7 @@ def test_arrows_by_bind_id_stay_within_their_rank(write, tmp_path):
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("value", [["a"], "# tracer: nop", {"a": 1}, "", [], {}, None])
 def test_data_of_other_tracers(write, key, place, value):
-    """Hermes, the engine of React Native, writes ``samples`` and no events."""
+    """Hermes, the engine of React Native, writes ``samples`` but no events."""
     events = {"traceEvents": [event()]}
     text = json.dumps({key: value, **events} if place == "before" else {**events, key: value})
     problems = hw.load(write(text)).problems
@@ -179,11 +179,11 @@ def names_of(traces):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("memory_limit", [None, "2 GB"])
 def test_ranks_that_were_written_into_one_file(write, tmp_path, packed, memory_limit):
-    """As ``cat rank-*.json`` or ``cat rank-*.json.gz`` joins them."""
+    """Files as joined by ``cat rank-*.json`` or ``cat rank-*.json.gz``."""
     texts = [rank_text(2, "a", "b"), rank_text(0, "c"), rank_text(2, "d")]
     parts = [gzip.compress(text.encode()) if packed else text.encode() for text in texts]
     path = write((b"" if packed else b"\n").join(parts), "all.json.gz" if packed else "all.json")
-    # With a limit, columns are written to a file and mapped.
+    # With a memory limit, columns are written to a file and mapped.
     traces = hw.load(path, memory_limit=memory_limit)
     assert names_of(traces) == {0: ["c"], 2: ["a", "d", "b"]}
     assert [trace.world_size for trace in traces.values()] == [3, 3]
@@ -245,7 +245,7 @@ def test_commas_after_the_last_key(write, end):
 
 @pytest.mark.parametrize("ranks", [(0, 1), (8, 9), (9, 8)])
 def test_ranks_that_only_the_processes_of_hosts_name(write, ranks):
-    """The ids of launches repeat in both ranks, as a script leaves them that joins the files."""
+    """Both ranks use the same launch ids, as left by a script that joins files."""
     records = []
     for place, rank in enumerate(ranks):
         pid, args = 100 + place, {"correlation": 1, "stream": 7}

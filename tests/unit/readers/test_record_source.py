@@ -1,4 +1,4 @@
-"""The file's own bytes of any record, from any place, later."""
+"""The original bytes of any record can be read later."""
 
 import gzip
 import json

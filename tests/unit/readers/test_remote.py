@@ -1,4 +1,4 @@
-"""Traces on other file systems: through fsspec, and on a web server on loopback."""
+"""Traces on other file systems: through fsspec, and on a local web server."""
 
 import builtins
 import contextlib
@@ -36,7 +36,7 @@ def memory():
 
 @pytest.fixture
 def web(tmp_path):
-    """Return the URL of a server of the files in tmp_path, and the list of its requests."""
+    """Serve the files in tmp_path; return the URL and the list of requests."""
     requests = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -61,7 +61,7 @@ def job(tmp_path):
 
 
 def renamed(traces, old, new):
-    """Return the summary and the problems, with the names of files on the other file system."""
+    """Return the summary and the problems, with file names changed to the other file system."""
     problems = traces.problems
     summary = traces.summary()
     for frame in (problems, summary):
@@ -245,7 +245,7 @@ def test_errors_of_libraries_do_not_repeat_secrets():
 
 @pytest.fixture
 def serve():
-    """Return a function that starts a server with a handler of GET, and returns its URL."""
+    """Return a function that starts a server with a GET handler and returns its URL."""
     servers = []
 
     def start(answer):
@@ -267,7 +267,7 @@ def serve():
 
 
 def endless(block, pause_s=0.0):
-    """Return a handler that sends a block again and again, until the client is gone."""
+    """Return a handler that sends a block repeatedly until the client disconnects."""
 
     def answer(handler):
         handler.send_response(200)

@@ -1,4 +1,4 @@
-"""Records that are nearly JSON keep the texts that were meant, and are never written as null."""
+"""Records that are nearly JSON keep the intended texts and are never written as null."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_backslashes_are_those_of_the_file_where_one_cannot_be_an_escape(load_on
     ],
 )
 def test_a_path_whose_backslashes_all_begin_escapes(load_one, tmp_path, written, meant):
-    """The file is valid JSON, so only the text shows that a path is meant."""
+    """The file is valid JSON, so only the text suggests that it is a path."""
     trace, problems = load_one(named('"ok"', written, r'"torch\\nn\\functional"'))
     assert trace.events["name"].astype(str).tolist() == ["ok", meant, r"torch\nn\functional"]
     is_path = "\\" in meant and "\\\\" not in written

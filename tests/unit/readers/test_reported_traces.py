@@ -1,4 +1,4 @@
-"""Traces of tools as public reports and the tools' sources show them."""
+"""Traces of tools, as in public reports and in the sources of the tools."""
 
 import json
 import struct
@@ -34,7 +34,7 @@ def times_us(traces):
 
 
 def head(value):
-    """Return a trace whose metadata have a value as Kineto writes it: without its backslashes."""
+    """Return a trace with a metadata value as Kineto writes it: without backslashes."""
     lines = [
         f'"config": {value}',
         '"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}',
@@ -48,7 +48,7 @@ def head(value):
 @pytest.mark.parametrize("value", ['"{/"lr/": 0.1, /"warm/": [1]}"', '"5" disk"', "lr=0.1"])
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_metadata_with_quotes_cost_no_other_metadata(load_one, value, place):
-    """PyTorch's `add_metadata` (pytorch/kineto#1336): rank and base time are after the value."""
+    """PyTorch's `add_metadata` (pytorch/kineto#1336): rank and base time follow the value."""
     text = head(value)
     if place == "after":
         text = head("1").replace('"traceName"', f'"INFO": {value},\n  "traceName"')
@@ -114,7 +114,7 @@ def test_flows_with_local_ids_are_launches(load_one):
 
 
 def hip_profiler(device, name):
-    """Files of HIP's own profiler (ROCm/rocm-systems#5215)."""
+    """Return a file of HIP's own profiler (ROCm/rocm-systems#5215)."""
     return [
         row(1024, 0, "hipLaunchKernel", 100, 5, args={"stream": "0x7f00aa10"}),
         *(arrow("s", 1024, 0, 100), row(device, 2, "gemm", 110, 50), arrow("t", device, 2, 110)),
@@ -141,7 +141,7 @@ def test_rows_of_hips_profiler(load_one, name):
 
 
 def rocprof(*devices):
-    """A ``results.json`` of rocprof: times as texts, one process for all copies."""
+    """Return a ``results.json`` of rocprof: times as texts, one process for all copies."""
     records = [
         *({}, process(2, "CPU HIP API"), process(1, "COPY")),
         row(2, 4242, "hipLaunchKernel", "10", "5"),
@@ -167,7 +167,7 @@ def test_copies_of_rocprof_are_those_of_its_only_device(load_one, write):
 
 
 def unitrace(rank, pid):
-    """A file of Intel's unitrace, of one process of MPI."""
+    """Return a file of Intel's unitrace for one MPI process."""
     device = 4_294_967_295 - 8192 * rank
     down, up = {"cat": f"Flow_H2D_1_{rank}"}, {"cat": f"Flow_D2H_1_{rank}"}
     return [
@@ -205,7 +205,7 @@ def rank_trace(rank, *more):
 
 
 def test_a_rank_has_one_copy_in_a_merged_file(write):
-    """Rank 1 of the merged file equals rank 0, and no other file has it."""
+    """Rank 1 of the merged file equals rank 0 and exists in no other file."""
     write(rank_trace(0), "job/rank-0.json")
     single = json.loads(rank_trace(0))["traceEvents"]
     merged = [
@@ -219,7 +219,7 @@ def test_a_rank_has_one_copy_in_a_merged_file(write):
 
 
 def test_results_that_tools_write_beside_traces_are_no_ranks(write):
-    """HTA adds counters or arrows to a trace, SGLang merges ranks (sgl-project/sglang#11413)."""
+    """HTA adds counters or arrows to a trace; SGLang merges ranks (sgl-project/sglang#11413)."""
     counter = {"ph": "C", "name": "Queue Length", "pid": 0, "ts": 1, "args": {"7": 1}}
     flow = [arrow("s", 1, 2, 0), arrow("f", 0, 2, 10)]
     merged = [
@@ -243,7 +243,7 @@ def test_results_that_tools_write_beside_traces_are_no_ranks(write):
     left_out = traces.problems[traces.problems["kind"] == "duplicate_rank"]
     assert left_out["count"].sum() == 4
     assert left_out["detail"].str.endswith("holds the same run").all()
-    assert len(hw.load([folder / name for name in files])) == 6  # as the caller named all
+    assert len(hw.load([folder / name for name in files])) == 6  # the caller named all files
 
 
 @pytest.mark.parametrize(

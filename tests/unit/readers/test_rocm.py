@@ -262,7 +262,7 @@ def test_the_largest_stream_stands_for_none(write):
 
 
 LAUNCH_SIZES = ", ".join(f"{size}_size_{axis}" for size in ("workgroup", "grid") for axis in "xyz")
-#: By table of events: the columns that schema 4 keeps, and those of its table of tracks.
+#: For each table of events: columns that schema 4 keeps, and columns moved to its table of tracks.
 SCHEMA_4 = {
     "region": ("name_id, event_id", ("pid", "tid")),
     "kernel_dispatch": (
@@ -274,7 +274,7 @@ SCHEMA_4 = {
 
 
 def to_schema_4(path, suffix="_0000aaa"):
-    """Move times, tracks and categories of a database into tables of their own."""
+    """Move times, tracks and categories of a database into separate tables."""
     times, tracks = f"rocpd_timestamp{suffix}", f"rocpd_track{suffix}"
     statements = [
         f"create table {times} (id integer primary key, value)",
@@ -282,7 +282,7 @@ def to_schema_4(path, suffix="_0000aaa"):
         f"create table rocpd_info_category{suffix} (id, name)",
         f"insert into rocpd_info_category{suffix} select * from rocpd_string{suffix} where id < 5",
         f"update rocpd_string{suffix} set string = 'other' where id < 5",
-        f"insert into {times} values (90, 0)",  # so that ids differ from positions
+        f"insert into {times} values (90, 0)",  # makes ids differ from positions
     ]
     for name, (kept, moved) in SCHEMA_4.items():
         table, columns = f"rocpd_{name}{suffix}", ", ".join(moved)
@@ -345,7 +345,7 @@ def test_times_that_schema_4_lacks_are_said(tmp_path):
 def test_processes_of_the_older_database_that_call_their_gpu_by_one_number_are_ranks(tmp_path):
     path = change(
         write_rpd(tmp_path / "job.rpd"),
-        "update rocpd_api set pid = 80 where tid = 72",  # the call of device 1
+        "update rocpd_api set pid = 80 where tid = 72",  # the call for device 1
         "update rocpd_op set gpuId = 0",
         "insert into rocpd_op select 9, gpuId, queueId, start + 50000, end + 50000,"
         " description_id, opType_id from rocpd_op where id = 1",  # without a call
@@ -364,11 +364,11 @@ def test_work_of_the_older_database_without_calls_is_of_the_process_of_others(tm
     assert [trace.local_rank for trace in traces.values()] == [0, 1]
     starts = [trace.events.query("category == 'kernel'").start_ns for trace in traces.values()]
     assert [start.tolist() for start in starts] == [[10_000], [11_000]]
-    assert [len(trace.events) for trace in traces.values()] == [5, 2]  # each with the step
+    assert [len(trace.events) for trace in traces.values()] == [5, 2]  # both with the step
 
 
 def test_a_gpu_that_json_does_not_describe_is_a_device_of_its_own(write):
-    """Its kernels and copies would hide the idle time of another GPU."""
+    """Otherwise its kernels and copies would hide the idle time of another GPU."""
     contents = rocprof_json(2)
     process = contents["rocprofiler-sdk-tool"][0]
     kernel = process["buffer_records"]["kernel_dispatch"][1]

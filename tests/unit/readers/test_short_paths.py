@@ -1,6 +1,6 @@
-"""Names of users in paths, planted in each format's files, reach no output, nor do secrets.
+"""User names in paths and secrets, planted in files of each format, reach no output.
 
-The secrets of `support`'s files, in environments and command lines, begin with the user's name.
+Secrets in `support` files, in environments and command lines, start with the user's name.
 """
 
 import json

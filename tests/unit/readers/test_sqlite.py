@@ -1,4 +1,4 @@
-"""Databases are read by columns, and hostile ones end with an error."""
+"""Databases are read by column, and malicious ones end with an error."""
 
 import contextlib
 import gzip
@@ -17,7 +17,7 @@ from hta_widgets import TraceError
 from hta_widgets.readers.sqlite import Database
 
 ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r) select n from r"
-BIG = 9_007_199_254_740_993  # 2**53 + 1, which no float64 is equal to
+BIG = 9_007_199_254_740_993  # 2**53 + 1, not representable in float64
 
 
 def database(path, *statements):

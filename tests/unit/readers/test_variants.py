@@ -1,4 +1,4 @@
-"""Variants of the public cases: each loads or is refused, and each lost record is reported."""
+"""Variants of public cases: each loads or is refused, and each lost record is reported."""
 
 import json
 import random
@@ -30,7 +30,7 @@ CASES += ["async-order/a", "be-order/a", "ts0/worker0.pt.trace"]
 
 
 def change(records, rng):
-    """Change some values of some records to odd ones."""
+    """Replace some values in some records with odd ones."""
     for record in rng.sample(records, min(len(records), 1 + rng.randrange(6))):
         args = record.setdefault("args", {})
         match rng.randrange(6):

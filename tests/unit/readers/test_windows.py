@@ -1,4 +1,4 @@
-"""Files of one rank that follow one another are windows of it, and verdicts stay the same."""
+"""Consecutive files of one rank are its windows, and verdicts stay the same."""
 
 import importlib
 
@@ -59,7 +59,7 @@ def test_the_time_between_windows_is_not_counted(shared, case):
         pd.testing.assert_frame_equal(sum(parts[1:], parts[0]), function(both)[columns])
     assert len(analysis.device_idle_gaps(both)) == 2 * len(analysis.device_idle_gaps(alone))
     text = str(headline(both)).replace("\u202f", " ")
-    # 2 ms of rank 0, in two spans of 9.5 ms.
+    # 2 ms on rank 0, in two spans of 9.5 ms.
     assert text.startswith("Rank 0 waits for rank 1: exposed waiting takes 10 %")
     engine = TileEngine(both)
     start, end = engine.scene()["range"]
@@ -68,7 +68,7 @@ def test_the_time_between_windows_is_not_counted(shared, case):
 
 
 def step(number, start, *, base=0, pid=7, rank=None, call=1, **top):
-    """A window of one step: the host's range, a call, and the kernel that it launches."""
+    """Return a window of one step: a range on the host, a call, and the kernel it launches."""
     records = [
         event(f"ProfilerStep#{number}", start, 90, cat="user_annotation", pid=pid),
         event("cudaLaunchKernel", start, 5, cat="cuda_runtime", pid=pid)
@@ -92,7 +92,7 @@ def folder(write):
 
 @pytest.mark.parametrize("base", [900_000, "9e5"])
 def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path, base):
-    """Both files use the correlation 1; their times have different bases."""
+    """Both files use correlation 1, and their base times differ."""
     path = folder(("worker3.json", step(1, 100)), ("again-worker3.json", step(2, 0, base=base)))
     traces = load(path)
     assert traces.windows == [(0, 90_000), (800_000, 890_000)]
@@ -121,7 +121,7 @@ def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
 
 @pytest.mark.parametrize("later", [1, 2])
 def test_a_job_has_what_any_of_its_windows_states(folder, tmp_path, later):
-    """As when the first window was recorded without shapes, or before the devices were known."""
+    """As if the first window was recorded without shapes, or before the devices were known."""
     tops = [{"deviceProperties": [{"id": 0, "name": f"gpu of {number}", "numSms": 132}],
              "with_stack": number} if number >= later else {} for number in range(3)]  # fmt: skip
     files = [
@@ -197,7 +197,7 @@ def test_three_windows_with_counters_instants_and_problems(folder):
 
 
 def test_windows_in_the_cache_are_joined_too(folder, tmp_path, monkeypatch):
-    """Their columns are mapped on the second load."""
+    """Cached columns are mapped on the second load."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
     module = importlib.import_module("hta_widgets.readers.load")
     monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
@@ -214,9 +214,9 @@ def test_windows_in_the_cache_are_joined_too(folder, tmp_path, monkeypatch):
 
 
 def job_window(number, *, slow=1.0, base=0):
-    """A window of two steps of a rank: four products of 100 µs, each before an all-reduce.
+    """Return a window of two steps of a rank: four products of 100 µs, each before an all-reduce.
 
-    A rank that is `slow` makes the others wait in the all-reduces, which end with its own.
+    A rank with `slow` > 1 makes the others wait in the all-reduces, which end together.
     """
     records, start = [], base
     for step_number in (2 * number, 2 * number + 1):
@@ -237,7 +237,7 @@ def job_window(number, *, slow=1.0, base=0):
 
 
 def test_ranks_that_each_lack_another_window(folder):
-    """Rank 0 has the windows 1 and 2, rank 1 has 0 and 1: they share one."""
+    """Rank 0 has windows 1 and 2, rank 1 has windows 0 and 1: they share one."""
     files = [
         (
             f"worker{rank}.{1700000000000 + number}.pt.trace.json",
@@ -256,7 +256,7 @@ def test_ranks_that_each_lack_another_window(folder):
 
 @pytest.mark.parametrize("skew_ns", [5_000_000, 200_000_000])
 def test_windows_on_clocks_that_differ_are_matched_in_order(folder, skew_ns):
-    """Clocks differ by more than a window is long; rank 1 is slow."""
+    """Clocks differ by more than the length of a window; rank 1 is slow."""
     files = [
         (
             f"worker{rank}.{1700000000000 + number}.pt.trace.json",
@@ -281,7 +281,7 @@ def test_windows_on_clocks_that_differ_are_matched_in_order(folder, skew_ns):
 @pytest.mark.parametrize("skew_ns", [3_600_000_000_000, -20_000_000])
 @pytest.mark.parametrize("lacking", [(2, 0), (2, 1), (2, 3)])
 def test_a_rank_that_lacks_a_window_on_a_clock_that_differs(folder, lacking, skew_ns):
-    """Windows begin 1 ms apart and clocks differ by more; the steps tell which window lacks."""
+    """Windows start 1 ms apart and clocks differ by more; steps reveal the missing window."""
     files = [
         (
             f"worker{rank}.{1700000000000 + number}.pt.trace.json",
@@ -311,7 +311,7 @@ def test_a_rank_that_lacks_a_window_on_a_clock_that_differs(folder, lacking, ske
 
 @pytest.mark.parametrize("lacking", [(2, 1), (2, 3), (0, 1), (3, 0), (1, 2)])
 def test_a_rank_that_lacks_a_window_is_compared_in_the_others(folder, lacking):
-    """Rank 1 is slow; one rank has no file of one of four windows."""
+    """Rank 1 is slow; one rank lacks the file of one of four windows."""
     files = [
         (
             f"worker{rank}.{1700000000000 + number}.pt.trace.json",
@@ -328,7 +328,7 @@ def test_a_rank_that_lacks_a_window_is_compared_in_the_others(folder, lacking):
     assert len(traces.windows) == 4
     rows = analysis.collectives(traces)
     spread = rows.groupby("collective")["end_ns"].agg(lambda ends: ends.max() - ends.min())
-    assert spread.max() == 0  # all ranks leave each all-reduce at the same time
+    assert spread.max() == 0  # all ranks leave each all-reduce together
     sizes = rows.groupby("collective")["rank"].count().value_counts()
     assert sizes.to_dict() == {4: 24, 3: 8}
     frame = analysis.stragglers(traces).set_index("rank")

@@ -1,4 +1,4 @@
-"""XPlane profiles of JAX."""
+"""JAX's XPlane profiles."""
 
 import contextlib
 import json
@@ -37,7 +37,6 @@ def load(path, **options):
 
 @pytest.fixture
 def opened(tmp_path):
-    """`opened(data)` loads a profile."""
     return lambda data, **options: load(
         write_profile(tmp_path / "node0.xplane.pb", data), **options
     )
@@ -84,7 +83,7 @@ def test_collectives_of_an_operation_match_and_name_the_late_device(opened):
 def test_a_tpu_has_operations_for_work_and_its_own_steps(opened):
     traces = opened(tpu_profile())
     row = temporal_breakdown(traces).iloc[0]
-    # 40.0005 µs are rounded half to even, so that the operations still adjoin.
+    # 40.0005 µs is rounded half to even, so the operations remain adjacent.
     assert (row.busy_ns, row.compute_ns, row.communication_ns) == (120_000, 80_000, 40_000)
     assert step_times(traces)[["step", "dur_ns"]].to_numpy().tolist() == [[7, 80_000], [8, 80_000]]
     work = traces[0].events.query("category == 'kernel'")
@@ -190,7 +189,7 @@ def test_a_profile_that_is_cut_anywhere_has_only_work_of_the_whole_one(opened):
     data = gpu_profile()
     whole = opened(data)
     for size in range(40, len(data), 61):
-        with contextlib.suppress(TraceError):  # of a file that ends before the first event
+        with contextlib.suppress(TraceError):  # from files that end before the first event
             for rank, trace in opened(data[:size]).items():
                 kept, stated = (
                     Counter(t.events.query("stream >= 0").dur_ns) for t in (trace, whole[rank])
@@ -353,7 +352,7 @@ def test_two_captures_of_a_host_are_two_jobs(tmp_path, folders):
     jobs = [trace.job for trace in traces.values()]
     assert len(set(jobs)) == 2
     assert [job.count("second") for job in jobs] == [0, 0, 1, 1]
-    # Each of three steps of both captures has a collective of two devices.
+    # Each of three steps in both captures has a collective of two devices.
     frame = collectives(traces)
     assert frame.groupby("collective")["rank"].apply(list).tolist() == [[0, 1], [2, 3]] * 3
 
@@ -402,7 +401,7 @@ def test_planes_of_hosts_have_any_name_and_counters_are_no_work(opened):
 
 @pytest.mark.parametrize("entry", [b"", message(2, "")])
 def test_events_whose_names_the_profile_lacks_are_named_by_their_ids(tmp_path, entry):
-    """Two hosts; an id with an empty entry, and one without an entry."""
+    """Two hosts; one id has an empty entry, another has none."""
 
     def device(number_of_device, first):
         events = b"".join(

@@ -1,4 +1,4 @@
-"""Stores with false values under checksums that fit: every call succeeds or raises `TraceError`."""
+"""Stores with false values but valid checksums: calls succeed or raise `TraceError`."""
 
 import json
 import random
@@ -21,10 +21,10 @@ from hta_widgets.tiles.stored_lanes import stored_lanes
 
 pytestmark = pytest.mark.slow
 
-#: Share of the charts among the calls; what is refused is refused by their analyses.
+#: Share of the charts that are drawn; their analyses already refuse most forgeries.
 DRAWN = 1.0 if ALL else 0.2
 TOO_LOW, TOO_HIGH = -(2**31), 2**31 - 1
-#: Columns whose length others depend on, or nothing.
+#: Columns whose length sets the length of others or is not checked.
 UNCOUNTED = ("lanes.", "args.", "comm.record", "records.first")
 #: Misplaced JSON.
 NASTY = (None, -1, 2**62, 2**70, 1.5, "x", [], {}, [[]], True)
@@ -72,7 +72,7 @@ class Forged:
 
 
 def column_of(store, name):
-    """Return the rank whose column of that name has values, and the column."""
+    """Return a rank in which the named column has values, and the column."""
     for trace in hw.load(store).values():
         stored = trace._stored
         values = stored.file.numbers(name) if stored.has(name) else ()
@@ -104,7 +104,7 @@ def test_false_values_of_a_column_are_refused(name, store, tmp_path):
         forgeries["high"] = np.where(last, TOO_HIGH, values.astype("i8"))
     if rule.ascending and len(np.unique(values)) > 1:
         forgeries["order"] = values[::-1].copy()
-    # In `make test` one of the forgeries goes through some of the calls, in turns.
+    # In `make test`, one of the forgeries goes through some of the calls, in rotation.
     turn = list(RULES).index(name)
     traveller = list(forgeries)[turn % len(forgeries)]
     for what, forgery in forgeries.items():
@@ -121,7 +121,7 @@ def test_false_values_of_a_column_are_refused(name, store, tmp_path):
 
 
 def leaves(value, path=()):
-    """Yield the path of each value in JSON, containers included."""
+    """Yield the path of each JSON value, including containers."""
     yield path
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(part, dict | list):
@@ -131,20 +131,18 @@ def leaves(value, path=()):
 
 
 def put(value, path, new):
-    """Replace what is at a path."""
     for key in path[:-1]:
         value = value[key]
     value[path[-1]] = new
 
 
 def args_of(traces):
-    """Return the args of all events by rank."""
     return {rank: [trace.args(row) for row in range(len(trace))] for rank, trace in traces.items()}
 
 
 @pytest.fixture
 def cached(store, tmp_path, monkeypatch):
-    """A file with a record that has to be repaired, and its entry in the cache."""
+    """A file with a record that has to be repaired, and its cache entry."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "merged.json"
     hw.export_trace(hw.load(store), path)
@@ -156,7 +154,7 @@ def cached(store, tmp_path, monkeypatch):
 
 
 def load_forged(path, entry, forged):
-    """Load a file with a forged store as its entry in the cache."""
+    """Load a file whose cache entry is a forged store."""
     forged.write()
     shutil.rmtree(entry, ignore_errors=True)
     shutil.copytree(forged.store, entry)
@@ -194,7 +192,7 @@ def test_false_positions_of_records_in_a_cache_are_not_used(cached, tmp_path):
     assert len(original) == 15
     for count, (name, values) in enumerate(original.items()):
         forgeries = (values - 10**9, values + 10**9, values[::-1], values[1:], values / 2)
-        # In `make test` each column takes one or two of them, in turns.
+        # In `make test`, each column takes one or two forgeries, in rotation.
         for forgery in forgeries if ALL else forgeries[count % 3 :: 3]:
             forged.columns[name] = forgery
             traces = load_forged(path, entry, forged)
@@ -228,7 +226,7 @@ def test_false_texts_are_refused_or_answered(name, store, tmp_path):
 def test_false_fields_of_tracks_are_refused_or_answered(store, tmp_path):
     tracks = json.loads(bytes(Forged(store, tmp_path / "a").columns["tracks"].data))
     for place in range(len(tracks[0])):
-        # In `make test` each field takes a third, in turns.
+        # In `make test`, each field takes a third of the values, in rotation.
         for count, nasty in enumerate(NASTY if ALL else NASTY[place % 3 :: 3]):
             shutil.rmtree(tmp_path / "a")
             forged = Forged(store, tmp_path / "a")
@@ -258,7 +256,7 @@ def test_false_values_of_a_manifest_are_refused_or_answered(store, tmp_path):
     forged = Forged(store, tmp_path / "a")
     original = json.dumps(forged.body)
     for count, path in enumerate(list(leaves(forged.body))[1:]):
-        # In `make test` each field takes a third, in turns; one of them goes through more calls.
+        # In `make test`, each field takes a third of the values; one goes through more calls.
         values = NASTY if ALL else NASTY[count % 3 :: 3]
         longest = count // 3 % len(values)
         for place, nasty in enumerate(values):

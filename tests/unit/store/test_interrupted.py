@@ -1,4 +1,4 @@
-"""Stores and copies whose writing is killed at each of its steps, or done by two at once."""
+"""Stores and copies whose writing is killed at each step, or done by two writers at once."""
 
 import importlib
 import os
@@ -18,8 +18,8 @@ from hta_widgets import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
-#: Repeats some work in children; the first is killed at the first step that
-#: touches the disk, the second at the second, and so on until one survives.
+#: Repeats some work in child processes. The first is killed at the first step that touches the
+#: disk, the second at the second step, and so on until one survives.
 KILL_AT_EACH_STEP = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_killed_cache_write_is_not_seen(traces, job, tmp_path, monkeypatch):
 
 
 def test_two_that_save_at_once_leave_the_store_of_one(traces, tmp_path, monkeypatch):
-    """One stops where its files are in place and its manifest is not: these must not go."""
+    """One writer stops with its files in place but without a manifest; the files must stay."""
     pytest.importorskip("fcntl")
     path = tmp_path / "both.store"
     traces.save(path)
@@ -158,7 +158,7 @@ def test_two_that_save_at_once_leave_the_store_of_one(traces, tmp_path, monkeypa
     savers[0].start()
     assert stopped.wait(30)
     savers[1].start()
-    savers[1].join(1)  # without a lock it is through by then
+    savers[1].join(1)  # would have finished without a lock
     go_on.set()
     for saver in savers:
         saver.join(30)
@@ -187,7 +187,7 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
 
 
 def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypatch):
-    """The place is free when it is checked, and taken when the store is renamed to it."""
+    """The path is free when it is checked, but taken when the store is renamed to it."""
     path = tmp_path / "a.store"
     other = Path(traces.subset(ranks=[0]).save(tmp_path / "other.store"))
     original = Path.rename
@@ -205,7 +205,7 @@ def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypat
 
 
 def test_signals_are_what_kills(tmp_path, job):
-    """Were the children to fail otherwise, the tests above would see whole stores only."""
+    """If children failed otherwise, the tests above would only see complete stores."""
     code = KILL_AT_EACH_STEP.replace("if os.waitpid(child, 0)[1] == 0:", "if False:").replace(
         "range(1, 60)", "range(1, 2)"
     )

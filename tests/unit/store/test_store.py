@@ -1,4 +1,4 @@
-"""Stores: complete or absent, lazy, identified by contents, refused if they cannot be right."""
+"""Stores: complete or absent, lazy, recognized by contents, refused if implausible."""
 
 import errno
 import json
@@ -110,7 +110,7 @@ def test_columns_that_were_let_go_come_back(traces, store):
 
 def test_a_window_of_a_store_has_its_own_span(traces, store):
     stored = hw.load(store)
-    assert stored.end_ns == traces.end_ns  # read before the window is taken
+    assert stored.end_ns == traces.end_ns  # read before the window is applied
     half_ns = traces.end_ns // 2
     window = traces.subset(end_ns=half_ns)
     ends_ns = [trace.events.eval("start_ns + dur_ns").max() for trace in window.values()]
@@ -222,7 +222,7 @@ def test_a_full_disk(traces, store, monkeypatch):
 
 
 def mounted_as(kind, store, tmp_path, monkeypatch):
-    """Let the system say that the device of a store is a file system of this type."""
+    """Simulate a store on a file system of type `kind`."""
     device = store.stat().st_dev
     mounts = tmp_path / "mountinfo"
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -267,7 +267,7 @@ def test_a_store_that_is_cut_off_after_loading_is_an_error(store, size, is_read_
         opened[0].args(3)
     for file in store.glob("*.arrow"):
         os.truncate(file, size)
-    time.sleep(0.02)  # sizes that were checked less than 10 ms ago are not checked again
+    time.sleep(0.02)  # sizes checked less than 10 ms ago are not checked again
     for read in (
         opened.events,
         lambda: opened[0].args(7),
@@ -308,7 +308,7 @@ print(*{answers(ask) for ask in asked})
 
 def test_a_store_that_is_cut_off_ends_no_process_that_shows_it(tmp_path):
     (tmp_path / "job").mkdir()
-    job = write_job(tmp_path / "job", 1, events=2000)  # of more than a page of memory
+    job = write_job(tmp_path / "job", 1, events=2000)  # larger than a memory page
     path = hw.load(job, cache=False, progress=False).save(tmp_path / "a.store")
     with run(CUT_WHILE_SHOWN, path, stdout=subprocess.PIPE, text=True) as process:
         assert process.communicate()[0] == "answer\nerror\n"
@@ -316,7 +316,7 @@ def test_a_store_that_is_cut_off_ends_no_process_that_shows_it(tmp_path):
 
 
 def test_an_analysis_of_mapped_ranks_checks_sizes_rarely(store, job, monkeypatch):
-    with pytest.warns(RuntimeWarning, match="memory_limit"):  # which ends with that load
+    with pytest.warns(RuntimeWarning, match="memory_limit"):  # the limit ends with this load
         hw.load(job, cache=False, progress=False, memory_limit=4)
     opened = hw.load(store)
     paths = []
@@ -331,7 +331,7 @@ def test_an_analysis_of_mapped_ranks_checks_sizes_rarely(store, job, monkeypatch
     for module in (manifest_module, rank_file):
         monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3600.0)
     analysis.stragglers(opened)
-    # Opening a file takes two calls; every column that is read later shares the check.
+    # Opening a file takes two calls; all columns read later share the check.
     assert len(paths) == 2 * len(opened)
 
 

@@ -1,4 +1,4 @@
-"""A small job of two ranks whose every figure can be checked by hand."""
+"""A small job of two ranks whose figures can all be checked by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def meta(kind, pid, tid=0, **args):
 
 
 def rank_events(late=0):
-    """Times in µs. `late` moves all of it."""
+    """Return events with times in µs, all shifted by `late`."""
     host = [
         event("ProfilerStep#1", "user_annotation", 100, 0, 100),
         event("## forward ##", "user_annotation", 100, 5, 40),
@@ -93,7 +93,7 @@ def _write_job(folder, lates=(0, 3)):
 
 @pytest.fixture(scope="session")
 def write_job():
-    """Write and load the job; one rank for each of `lates`."""
+    """Return a function that writes and loads the job, with one rank for each of `lates`."""
     return _write_job
 
 
@@ -121,7 +121,7 @@ def _lateness_of(case, shift):
     if not rows:
         return LatenessIndex.empty(traces, "nothing")
     frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
-    # As in `collectives`: to the last arrival, also if the event ends before.
+    # As in `collectives`: until the last arrival, even if the event ends earlier.
     last = frame.groupby("collective")["arrival_ns"].transform("max")
     frame["wait_ns"] = last - frame["arrival_ns"]
     return LatenessIndex(traces, frame, compute, case.get("late", ()))
@@ -129,7 +129,7 @@ def _lateness_of(case, shift):
 
 @pytest.fixture(scope="session")
 def lateness_of():
-    """Make the lateness of a case of the vectors; a rank's own times are less by `shift`."""
+    """Return a function that builds a case's lateness; own times are less by `shift`."""
     return _lateness_of
 
 
@@ -145,7 +145,7 @@ def scene(engine):
 
 @pytest.fixture(scope="session")
 def ask(engine):
-    """Return the reply, or the reply and its columns if it has some."""
+    """Return a function that returns the reply, with its columns if there are any."""
 
     def ask(op, **request):
         reply, buffer = engine.answer({"rpc": "1", "op": op, **request})

@@ -1,4 +1,4 @@
-"""Every operation of the protocol, on a job whose figures can be checked by hand."""
+"""Every operation of the protocol, for a job whose figures can be checked by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = {"query": "dur_ns > 9_000"}
 
 @pytest.fixture
 def lane(scene):
-    """Lane by rank and label: of a track, or of the folded rank."""
+    """Return a function that finds the lane of a rank by its label."""
 
     def find(label, rank=0, depth=0, *, folded=False):
         single = scene["ranks"][rank]
@@ -83,7 +83,7 @@ def test_folded_lanes(ask, lane):
     assert columns["slice_start"].tolist() == [40_000]
     _, columns = one_tile(ask, lane("main thread", folded=True), 10)
     assert len(columns["slice_id"]) == 0
-    # aten::add 10-30 µs around two launches, then the synchronizing call at 60-95 µs.
+    # aten::add at 10-30 µs around two launches, then the synchronizing call at 60-95 µs.
     assert columns["count"][15] == 2
     assert columns["busy"][15] == 65535
     assert columns["count"].astype(bool).sum() == len({*range(9, 30), *range(58, 93)})
@@ -123,7 +123,7 @@ def test_counters(ask, lane):
 
 
 def test_too_much_at_once(ask, scene):
-    # 100 µs are few tiles; a job of a day at level 0 would be billions.
+    # 100 µs takes a few tiles; a job of a day at level 0 would take billions.
     ends = np.array([0, 10**14])
     lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2))
     with pytest.raises(ValueError, match="request at most 65536"):
@@ -321,7 +321,7 @@ def test_events_of_the_same_name(ask, traces):
     assert (same["min"], same["max"]) == (10_000, 20_000)
     assert sum(same["counts"]) == 2
     assert len(same["edges"]) == len(same["counts"]) + 1
-    # The annotation on the stream has the same name as the one on the thread, not the category.
+    # The annotation on the stream has the same name as on the thread, but another category.
     forward = ask("event", rank=0, table="events", id=the(traces, "## forward ##"))["same"]
     assert (forward["count"], forward["sum"]) == (1, 40_000)
     assert (forward["edges"], forward["counts"]) == ([40_000, 40_001], [1])
@@ -453,11 +453,11 @@ def test_marks_of_a_text(ask, lane):
 def test_marks_of_what_began_before_the_view(ask, lane):
     stream = lane("stream 7")
     reply, places = marks(ask, [stream], 40_000, 65_000, 5, text="elementwise")
-    # Both ranks: 30-50 reaches in, 60-70 begins inside.
+    # On both ranks, 30-50 overlaps the start and 60-70 begins inside.
     assert (reply["total"], reply["in_view"]) == (4, 4)
     assert places == [(stream, 0, 2), (stream, 4, 5)]
     reply, places = marks(ask, [stream], 50_000, 60_000, 5, text="elementwise")
-    assert (reply["in_view"], places) == (1, [])  # rank 1's until 53 µs, on another lane
+    assert (reply["in_view"], places) == (1, [])  # until 53 µs on rank 1, but on another lane
 
 
 def test_marks_of_a_selection(ask, lane, scene):
@@ -471,7 +471,7 @@ def test_marks_of_a_selection(ask, lane, scene):
 def test_marks_of_instants_and_asyncs(ask, lane):
     lanes = [lane("instants"), lane("io"), lane("io", depth=1)]
     _, places = marks(ask, lanes, 0, 100_000, 10, text="/marker|request/")
-    # Requests at 20-40 and 25-45 µs, a marker at 33 µs.
+    # Requests at 20-40 and 25-45 µs, and a marker at 33 µs.
     assert places == [(lanes[1], 2, 4), (lanes[2], 2, 5), (lanes[0], 3, 4)]
 
 
@@ -569,10 +569,10 @@ def test_a_gap_of_one_stream_names_what_other_streams_do(tmp_path):
 
     gap = ask(streams["stream 7"], 300)
     assert (gap["start"], gap["end"]) == (150, 450)
-    # Inside the gap: 30, 80, 80 and 50 of the four.
+    # The four events have 30, 80, 80 and 50 ns inside the gap.
     running = [(item["longest"]["name"], item["count"], item["time"]) for item in gap["running"]]
     assert running == [(small.NCCL, 1, 300), ("combine", 4, 240)]
-    # Compute of all streams: between two kernels of stream 27.
+    # Compute on all streams, here between two kernels on stream 27.
     gap = ask(summary["gpu"], 190)
     assert (gap["start"], gap["end"], len(gap["running"])) == (180, 200, 1)
     for lane, time in ((streams["stream 7"], 100), (streams["stream 7"], 599)):

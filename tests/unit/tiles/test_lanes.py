@@ -1,4 +1,4 @@
-"""Filling lanes: memory, what is forgotten, layers of asyncs, unusual columns."""
+"""Filling lanes: memory, eviction, layers of async events, unusual columns."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_bytes_per_event():
     count = 64_000
     starts = np.arange(count) * 10
     assert a_lane(starts, np.full(count, 10)).nbytes <= 20.2 * count
-    # Overlapping events keep their durations, which do not follow from the union.
+    # Overlapping events keep their durations, which cannot be derived from the union.
     assert a_lane(starts, np.full(count, 11)).nbytes <= 28.2 * count + 16
-    # Calls within calls, as a folded host thread holds them: the union is short.
+    # Nested calls, as on a folded host thread, have a short union.
     nested = a_lane(np.arange(count), np.arange(count)[::-1] + 1, slices=False)
     assert nested.nbytes <= 16.1 * count
 

@@ -1,4 +1,4 @@
-"""Waits within collectives: as lanes, by rank in a window, and of one call."""
+"""Waits in collectives: as lanes, by rank in a window, and in one call."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.tiles.packing import unpack
 
 
-# Three ranks, two equal calls, in ns: rank 2 comes 45 after the median of the others (5), at 50.
+# Three ranks, two equal calls, in ns: rank 2 arrives at 50, 45 after the median of the others (5).
 @pytest.fixture
 def lateness():
-    """From a frame written by hand, so that matching has no part in it."""
+    """Built from a hand-written frame, without any matching."""
     arrivals = {0: np.array([0, 1000]), 1: np.array([10, 1010]), 2: np.array([50, 1050])}
     rows = [
         {
@@ -45,7 +45,7 @@ def lateness():
 
 
 def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
-    """The wait that is drawn and added up is that of `exposed_waits` and the heatmap."""
+    """The waits drawn and added up equal those of `exposed_waits` and the heatmap."""
     traces = small.load(
         tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]
     )
@@ -76,8 +76,8 @@ def test_an_empty_window_is_refused(lateness):
 
 # --- two collectives at once, through the engine, in ns -------------------------------------------
 
-# Rank 0 comes to A at 1000 and to B at 1200; rank 1 comes to A at 5000 and to B at 2000. So A waits
-# 1000-5000 and transfers 5000-6000; B waits 1200-2000, inside of A's wait, and transfers 2000-3500.
+# Rank 0 arrives at A at 1000 and at B at 1200; rank 1 at A at 5000 and at B at 2000. So A waits
+# 1000-5000 and transfers 5000-6000; B waits 1200-2000, inside A's wait, and transfers 2000-3500.
 TWO = {0: {"A": (1000, 6000), "B": (1200, 3500)}, 1: {"A": (5000, 6000), "B": (2000, 3500)}}
 
 STREAMS = {"A": 20, "B": 24}
@@ -114,7 +114,7 @@ def slices(engine, lane):
 
 
 def lanes_of(engine, rank):
-    """The lanes of waits and late arrivals, of all streams and by stream."""
+    """Return the lanes of waits and late arrivals, of all streams and by stream."""
     scene = engine.scene()["ranks"][rank]
     rows = {"all": next(row for row in scene["summary"] if row["role"] == "comm")}
     rows |= {row["stream"]: row for row in scene["tracks"] if "wait" in row}
@@ -123,7 +123,7 @@ def lanes_of(engine, rank):
 
 def test_a_moment_of_transfer_is_no_wait_of_the_folded_rank(engine):
     waits = {key: slices(engine, wait) for key, (wait, _) in lanes_of(engine, 0).items()}
-    # B's wait is within A's; the part of A's during B's transfer is left out.
+    # B's wait is inside A's; the part of A's wait during B's transfer is left out.
     assert [piece[:2] for piece in waits["all"]] == [(1000, 1000), (3500, 1500)]
     assert len({piece[2] for piece in waits["all"]}) == 1
     assert waits["all"][0][2] == waits[20][0][2] != waits[24][0][2]

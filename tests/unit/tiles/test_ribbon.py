@@ -1,4 +1,4 @@
-"""Arrivals in bins, on vectors that the page's engine is tested with."""
+"""Arrivals in bins, compared with vectors that also test the page's engine."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_windows(case, shift, lateness_of):
 
 
 def test_bins_of_a_window_of_months_are_exact(lateness_of):
-    """Half of 100 days is in bin 2048 of 4096; the product of both exceeds int64."""
+    """Half of 100 days is in bin 2048 of 4096; the product exceeds int64."""
     days_ns = 100 * 86_400 * 10**9
     entries = [{"call": 0, "start": days_ns // 2, "id": 0}]
     ranks = [{"rank": rank, "clock": 0, "entries": entries} for rank in (0, 1)]

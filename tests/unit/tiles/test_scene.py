@@ -1,4 +1,4 @@
-"""The scene: tracks and lanes with their order, the texts of strip and badge."""
+"""The scene: tracks and lanes in order, and the texts of strip and badge."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_range_and_steps(scene):
     assert [rank["range"] for rank in scene["ranks"]] == [[0, 100_000], [3_000, 103_000]]
     assert scene["steps_rank"] == 0
     assert scene["steps"] == [{"name": "ProfilerStep#1", "start": 0, "dur": 100_000}]
-    # "tiny" is shorter than half a percent of the step.
+    # "tiny" is shorter than 0.5 % of the step.
     assert scene["phases"] == [{"name": "forward", "start": 5_000, "dur": 40_000}]
 
 
@@ -96,7 +96,7 @@ def test_the_median_rank_shows_its_steps(tmp_path):
 
 
 def scene_of(tmp_path, name, events):
-    """Return the engine and the scene of one file."""
+    """Return the engine and the scene for a single file."""
     (tmp_path / name).write_text(json.dumps(events))
     engine = TileEngine(load(tmp_path / name, cache=False, progress=False))
     return engine, engine.scene()
@@ -116,7 +116,7 @@ def test_many_host_threads_share_the_last_lane(tmp_path):
     summary = scene["ranks"][0]["summary"]
     assert [row["label"] for row in summary] == ["main thread", "thread 2", "6 other threads"]
     cell, _ = engine.answer({"op": "cell", "lane": summary[2]["lane"], "start": 0, "end": 10**6})
-    # Threads 3 to 8: from 3 to 13 ns, counted from thread 1's 1 ns.
+    # Threads 3 to 8 run from 3 to 13 ns, counted from thread 1's 1 ns.
     assert (cell["count"], cell["busy"]) == (6, 10)
 
 
@@ -280,7 +280,7 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     result, _ = engine.answer({"op": "lateness", "start": start, "end": end})
     imposed = dict(zip(result["ranks"], result["imposed"], strict=True))
     assert max(imposed, key=imposed.get) == truth["slow_rank"]
-    # Headline, red row and table of ranks name the same one; what costs most in the strip is its.
+    # The headline, the red row, the table and the strip all point to the same rank.
     assert result["late"] == [truth["slow_rank"]]
     assert str(headline(traces)).startswith("Rank 2 spends the least time in MPI")
     table = PanelEngine(traces).frame("mpi_ranks", Selection())
@@ -367,9 +367,9 @@ def test_python_frames_without_branches_are_stacks(tmp_path):
         scene = TileEngine(small.load(tmp_path, list(events))).scene()
         return tracks(scene)["main thread"].get("stacks")
 
-    # "train" has two children: it ends the first stack; the last depth has the operator as well.
+    # "train" has two children, so it ends the first stack; the last depth also has the operator.
     assert stacks(*outer, *steps, *calls, *modules, operator) == [[0, 3], [3, 3]]
     assert stacks(*outer, *steps, *calls, *modules, *ends) == [[0, 3], [3, 4]]
-    # Two lanes do not make a stack, nor do lanes with other events.
+    # Two lanes are not a stack, nor are lanes with other events.
     assert stacks(*outer[:2], operator) is None
     assert stacks(*outer[:2], small.event("cpu_op", "aten::add", 3, 800, pid=10), operator) is None

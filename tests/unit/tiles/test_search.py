@@ -1,4 +1,4 @@
-"""Names that a search text matches, on vectors that the page reads too."""
+"""Names that a search text matches, compared with vectors shared with the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_expressions_that_cannot_be_used(text):
 
 
 def test_a_pattern_that_would_backtrack_takes_linear_time():
-    # `re` would take some 2 ** 60 steps for each name.
+    # `re` would take about 2 ** 60 steps per name.
     assert match_names(r"/(a+)+$/", ["a" * 60 + "!", "a" * 60] * 1_000) == (
         [False, True] * 1_000,
         None,

@@ -1,4 +1,4 @@
-"""The stored index of lanes: equal to a new one, mapped, and ignored if it is unusable."""
+"""The stored index of lanes: equal to a new one, mapped, and ignored if unusable."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
 pytestmark = pytest.mark.slow
 
-loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
+loading = importlib.import_module("hta_widgets.readers.load")  # not the function `load`
 
 COLUMNS = ("lanes.ns", "lanes.rows", "lanes.kinds")
 
@@ -44,7 +44,7 @@ def store(traces, tmp_path):
 
 
 def every_tile(traces):
-    """Answer for all lanes at three zooms, as the page gets it."""
+    """Return the replies for all lanes at three zoom levels, as the page receives them."""
     engine = TileEngine(traces)
     scene = engine.scene()
     start, end = scene["range"]
@@ -60,7 +60,7 @@ def every_tile(traces):
 
 
 def counted(traces):
-    """Count the lanes in the files of a set, each compared with its events."""
+    """Count the stored lanes of a set after comparing each with its events."""
     return [assert_kept_lanes_are_right(trace.table) for trace in traces.values()]
 
 
@@ -143,7 +143,7 @@ def test_what_is_written_is_what_the_version_says(tmp_path):
 
 
 def broken(folder, column):
-    """Change a byte of a column in each file of a store that has any of it."""
+    """Change one byte of a column in each file of a store that contains it."""
     changed = 0
     for path in folder.glob("*.arrow"):
         with pa.memory_map(str(path)) as file:
@@ -184,7 +184,7 @@ def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
 
 @pytest.fixture
 def old_store(traces, tmp_path, monkeypatch):
-    """A store as it was before there was such an index."""
+    """A store from before this index existed."""
     full = stored_traces.write_columns
 
     def without(path, columns, facts):

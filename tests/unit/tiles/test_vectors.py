@@ -1,4 +1,4 @@
-"""The engine's cells and buffers against vectors that no engine made."""
+"""The engine's cells and buffers, compared with independently computed vectors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_tiles(case, shift):
 
 
 def positions(lane, one, tile):
-    """Rows of a lane skip events without length, which are never slices."""
+    """Rows of a lane exclude events of zero duration, which are never slices."""
     if not tile["slices"]:
         return []
     rows = lane.rows.tolist()
@@ -134,12 +134,12 @@ def test_compact_bytes(reply):
 
 STATS = json.loads((Path(__file__).parents[2] / "vectors/stats.json").read_text("utf-8"))["cases"]
 
-#: A category and a name that the taxonomy takes for each kind.
+#: For each kind, a category and a name that the taxonomy assigns to it.
 EXAMPLES = {
     "compute": ("kernel", "gemm"),
     "communication": ("kernel", "ncclKernel_AllReduce"),
     "memory": ("gpu_memcpy", "Memcpy HtoD"),
-    "other": ("cuda_sync", "Stream Sync"),  # any kind that no figure counts
+    "other": ("cuda_sync", "Stream Sync"),  # a kind that no figure counts
 }
 
 STREAMS = 40
@@ -152,7 +152,7 @@ def case(request):
 
 @pytest.fixture
 def engine(case, tmp_path):
-    """The case's ranks as files: host events state their ranges, times are whole ns."""
+    """The ranks of a case as files: host events record their ranges; times are whole ns."""
     for rank_entry in case["ranks"]:
         low, high = rank_entry["range"]
         events = [record("range", "cpu_op", 1, 1, low, high - low)]

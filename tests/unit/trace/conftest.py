@@ -1,4 +1,4 @@
-"""Ranks made from a few records, written as a trace file has them."""
+"""Ranks built from a few records in the form of a trace file."""
 
 import json
 
@@ -11,7 +11,7 @@ from hta_widgets.trace.problems import Problems
 
 
 class Source:
-    """Gives back records as the readers do: as the bytes of their JSON objects."""
+    """Returns records as readers do: as the bytes of their JSON objects."""
 
     path = "made.json"
 
@@ -26,12 +26,12 @@ class Source:
 
 
 def whole_number(value):
-    """Return an integer arg that is stated as one, -1 otherwise."""
+    """Return an integer arg, or -1 if it is not an integer."""
     return value if isinstance(value, int) and value >= 0 else -1
 
 
 def columns_of(records, base_ns=0, resolution_ns=1):
-    """Decode records with times in microseconds, one by one and in the simplest way."""
+    """Decode records with times in microseconds one by one, in the simplest way."""
     names, categories, pids, tids, flow_ids = (StringPool() for _ in range(5))
     count = len(records)
     return RankColumns(
@@ -70,7 +70,7 @@ def columns_of(records, base_ns=0, resolution_ns=1):
 
 @pytest.fixture
 def make():
-    """Build a rank of records; its problems are an attribute, as (kind, count, detail)."""
+    """Return a function that builds a rank; `problems` holds (kind, count, detail)."""
 
     def build(*records, rank=0, base_ns=0, resolution_ns=1, metadata=None, **about):
         problems = Problems()

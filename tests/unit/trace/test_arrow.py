@@ -1,4 +1,4 @@
-"""Events as Arrow: the same values as in frames, one batch a rank, shared memory, Parquet."""
+"""Events as Arrow: the same values as in frames, one batch per rank, shared memory, Parquet."""
 
 import pyarrow as pa
 import pytest
@@ -51,7 +51,7 @@ def test_durations_and_names_share_the_memory_of_the_trace(traces):
 def test_names_with_invalid_unicode_are_valid_in_arrow(tmp_path):
     trace = small.load(tmp_path, [small.kernel(0, 1)])[0]
     names = trace.table.names.values
-    names[names.index("gemm")] = "a\ud800b"  # readers repair names, other packages' may not
+    names[names.index("gemm")] = "a\ud800b"  # our readers repair names, other packages may not
     assert "a?b" in pa.table(trace)["name"].to_pylist()
 
 
@@ -70,7 +70,7 @@ def test_polars_and_duckdb_read_traces(traces):
     frame = polars.DataFrame(traces.select("kind == 'compute'"))
     assert frame["name"].cast(polars.String).to_list() == ["gemm", "only here"]
     assert polars.DataFrame(traces[1]).height == len(traces[1])
-    # `polars.DataFrame` takes the values of any mapping for columns.
+    # `polars.DataFrame` treats the values of any mapping as columns.
     assert polars.from_dataframe(traces)["rank"].unique().sort().to_list() == [0, 1]
     sums = duckdb.sql(
         "select rank, sum(dur_ns) from traces where stream >= 0 group by all order by 1"

@@ -1,4 +1,4 @@
-"""From records to events: which become events, in which order, and what of the rest is kept."""
+"""From records to events: which become events, their order, and what else is kept."""
 
 import numpy as np
 import pandas as pd
@@ -205,7 +205,7 @@ def step(n, ts, dur, **more):
     return record | {"ts": ts, "dur": dur} | more
 
 
-#: Records, and the steps of the events among them.
+#: Records, and the steps of their events.
 STEPS = {
     "host events belong to the step in which they start": (
         [step(4, 10, 10), step(5, 20, 10), op("before", 9, 5), op("first", 10, 1, tid=2),

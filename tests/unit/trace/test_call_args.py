@@ -1,4 +1,4 @@
-"""Arguments of operators that readers keep, against those that the records have."""
+"""Operator arguments kept by readers, compared with those in the records."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def operator(at, **args):
             "args": args}  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ["NaN", "1"])  # a strict decoder refuses NaN
+@pytest.mark.parametrize("odd", ["NaN", "1"])  # a strict decoder rejects NaN
 def test_kept_arguments_are_those_of_the_records(odd, tmp_path):
     args = [DIMS, {}, {"Input dims": [[5]], "Fwd thread id": 3}, {**DIMS, "x": "ODD"}]
     events = [operator(10 * at, **row) for at, row in enumerate(args)]

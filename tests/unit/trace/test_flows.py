@@ -1,4 +1,4 @@
-"""Arrows: launches by correlation, and the file's flow records."""
+"""Arrows: launches by correlation, and flow records in the file."""
 
 import pytest
 from support.made_ranks import call, kernel, op

@@ -1,4 +1,4 @@
-"""Tests of `hta_widgets.trace.memo`: results that are kept, and when they are computed again."""
+"""Tests of `hta_widgets.trace.memo`: cached results, and when they are recomputed."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -84,7 +84,7 @@ def test_threads_wait_for_the_one_that_computes():
         calls.append(1)
         is_computing.set()
         assert go_on.wait(10)
-        # Other results are needed in between, with the same key for another owner as well.
+        # The function needs other results, among them one with the same key for another owner.
         return memo(owner, "other", lambda: 1) + memo(Owner(), "number", lambda: 1)
 
     with ThreadPoolExecutor(4) as executor:

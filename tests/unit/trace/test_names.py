@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 
 
-# The first six are the table of the visual design.
+# The first six are in the table of the visual design.
 @pytest.mark.parametrize(
     ("full", "short"),
     [
@@ -31,13 +31,13 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
             "conv2d wgrad 128x128x32",
         ),
         ("autograd::engine::evaluate_function: ConvolutionBackward0", "ConvolutionBackward0"),
-        # Values in the names of ranges tell them apart.
+        # Values in range names distinguish the ranges.
         ("execute_context_0(0)_generation_16(16)", "execute_context_0(0)_generation_16(16)"),
         ("execute_context_1(512)_generation_3(3)", "execute_context_1(512)_generation_3(3)"),
         ("decode(bs=4)", "decode(bs=4)"),
         ("run (step 3) (bs 4)", "run (step 3) (bs 4)"),
         ("add_kernel(float*, int, void (*)(int (*)(int4)))", "add"),
-        # Real names of traces.
+        # Names from real traces.
         (
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
             "AllReduce ring LL sum f32",
@@ -114,7 +114,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
         ("torch/nn/modules/module.py(1501): _call_impl", "_call_impl"),
         ("<built-in method conv2d of type object at 0x7f0>", "conv2d"),
         ("Optimizer.step#SGD.step", "SGD.step"),
-        # A name that is complete already.
+        # Names that are complete already.
         ("aten::add_", "aten::add_"),
         ("ProfilerStep#4", "ProfilerStep#4"),
         ("nccl:all_reduce", "nccl:all_reduce"),
@@ -122,7 +122,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
         ("ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)", "NCCL collective"),
         ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "RCCL collective"),
         ("triton_poi_fused_add_cos_sin_0", "triton poi add_cos_sin_0"),
-        # Kernels of libraries: operation, precision, tile, layout, and the rest.
+        # Library kernels: operation, precision, tile, layout, and the rest.
         ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn", "gemm bf16 128x64 nn"),
         ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", "gemm f16 128x128 tn"),
         ("volta_sgemm_32x32_sliced1x4_tn", "gemm f32 32x32 tn sliced1x4"),
@@ -163,7 +163,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
             ),
             "gelu_backward",
         ),
-        # Only the head of a name of a library.
+        # Names that start like a library's names.
         ("ampere_something_else", "something_else"),
         ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
         ("PyTorch Profiler (0)", "PyTorch Profiler (0)"),
@@ -190,7 +190,7 @@ def test_any_text_has_a_short_name(text):
 
 @pytest.fixture
 def _processor_limit():
-    """End a test that takes a minute of the processor's time, whatever else runs."""
+    """End a test that takes a minute of CPU time, regardless of other load."""
 
     def stop(*_):
         raise TimeoutError
@@ -215,7 +215,7 @@ def test_names_of_a_megabyte_are_short_and_stay_different(head, part):
     text = head + part * (10**6 // len(part))
     short = short_name(text)
     assert 0 < len(short) <= 212
-    if len(short) == 212:  # cut
+    if len(short) == 212:  # shortened
         assert short != short_name(f"{text[:2000]}!{text[2001:]}")
     assert len(set(disambiguate([short, short], [text, f"{text}b"]))) == 2
 
@@ -244,7 +244,7 @@ def test_equal_short_names_get_the_parts_that_differ():
         ("batched_transpose_64x16_half", "batched_transpose"),
         ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x8x512_s3_et64x8_m64x8x32_c1x1x1_16dp256b", "bmm"),
         ("triton_red_fused_mean_pow_41", "triton red mean_pow"),
-        # These say what is computed, or nothing else would be left.
+        # Names that would be empty without these parts.
         ("kernel_7", "kernel_7"),
         ("64x64_nn", "64x64_nn"),
     ],

@@ -1,4 +1,4 @@
-"""Names and kinds in queries, as the page reads and writes them too."""
+"""Names and kinds in queries, which the page reads and writes as well."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_what_is_written_is_read(names, rest):
     assert again.query == written
 
 
-# pandas takes a backtick behind a quoted quote for the begin of a column's name.
+# pandas mistakes a backtick after a quoted quote for the start of a column name.
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=12),

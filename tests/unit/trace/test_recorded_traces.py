@@ -1,4 +1,4 @@
-"""The model on real traces, against plain recounts of the same files."""
+"""The model on real traces, compared with plain counts of the same files."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ FILES = [
 
 @pytest.fixture(scope="module", params=recorded.paths(*FILES, files=True))
 def loaded(request):
-    """Return one file as a trace and as its plain records."""
+    """Return a file as a trace and as its plain records."""
     path = request.param
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     document = json.loads(text)
@@ -104,7 +104,7 @@ def test_arrows_are_those_of_a_plain_join(loaded):
     pairs = list(zip(sources.tolist(), targets.tolist(), strict=True))
     assert len(pairs) == len(set(pairs))
     assert expected <= set(pairs)
-    # The additional flows come from the file's flow records only.
+    # Additional flows come only from flow records in the file.
     text = set(targets[flows.target_record[launch] >= 0].tolist())
     assert {target for _, target in set(pairs) - expected} <= text
 

@@ -179,7 +179,7 @@ def test_values_survive_as_json_code_and_pickle(traces):
 
 
 def test_launches_add_the_work_of_operators_and_of_those_below(make):
-    """mm calls addmm, which launches k1; mm launches k2 itself, relu launches k3 in between."""
+    """mm calls addmm, which launches k1, then launches k2 itself; relu launches k3 in between."""
     trace = make(
         op("mm", 0, 20), op("addmm", 1, 8), call("cudaLaunchKernel", 2, 3, 1),
         call("cudaLaunchKernel", 12, 3, 2), op("relu", 30, 10), call("cudaLaunchKernel", 31, 3, 3),

@@ -1,4 +1,4 @@
-"""Kinds of events: real names of many libraries, and rules that users add."""
+"""Kinds of events: real names from many libraries, and rules that users add."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ COMPUTE = [
     "void gather_kernel<float>(float*)",
     "SyncBatchNormForward",
     "pe_exe",
-    # Names that hold words of other kinds.
+    # Names that contain words of other kinds.
     "void at::native::batch_norm_collect_statistics_channels_last_kernel<SyncBatchNorm>(float)",
     "void apex::welford_kernel_parallel_SyncBatchNorm<float>(float*)",
     "void flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128>>(Flash_fwd_params)",
@@ -220,7 +220,7 @@ def test_the_table_can_be_read():
 
 @pytest.fixture
 def changed():
-    """Take back the rules that a test adds."""
+    """Undo the rules that a test adds."""
     yield taxonomy
     taxonomy.reset()
 
@@ -236,7 +236,7 @@ def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
     traces = small.load(tmp_path, HOST, [*HOST, small.kernel(10_000, 20_000)])
     names = ["c10d::allreduce_", "gloo:all_reduce", "aten::mm"]
     kinds = [trace.events.set_index("name")["kind"][names].tolist() for trace in traces.values()]
-    # With device work, communication is that of the device.
+    # With device work, only the device's communication counts.
     assert kinds == [["communication", "communication", "cpu"], ["cpu", "annotation", "cpu"]]
     assert len(traces.select("kind == 'communication'").events()) == 2
 

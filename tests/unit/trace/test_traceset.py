@@ -1,4 +1,4 @@
-"""Ranks together: one time axis, parts, and what is shown."""
+"""Several ranks together: one time axis, subsets, and the displayed summary."""
 
 import pickle
 

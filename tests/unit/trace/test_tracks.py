@@ -1,4 +1,4 @@
-"""Device rows, their tracks, and the tracks' names."""
+"""Device rows, their tracks, and the names of tracks."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def lanes(events, unit=1, tracks=None):
     return assign_lanes(start, dur, track, int(track.max()) + 1, unit)
 
 
-# Per case: events, unit, depths, parents, lanes of events that nest, overlaps, rounded ends.
+# Per case: events, unit, depths, parents, number of lanes of nested events, overlaps, rounded ends.
 LANES = {
     "programmatic dependent launch": (
         [(0, 10), (5, 15), (12, 14)], 1, [0, 1, 0], [-1, -1, 1], 1, 1, 0),
@@ -169,7 +169,7 @@ def test_tracks_do_not_see_each_other():
 
 def test_times_too_far_apart_to_lay_tracks_end_to_end():
     far = 1 << 61
-    count = 300  # tracks: enough to be searched all together if that fits
+    count = 300  # tracks; enough to search them all together if that fits
     events = [(0, 10)] * count + [(far, far + 5)] * count
     result = lanes(events, tracks=[*range(count)] * 2)
     assert not result.depth.any()

@@ -1,4 +1,4 @@
-"""A random job, and two runs of a demo job: the second has a copy more and a slower operator."""
+"""A random job, and two runs of a demo job; the second has an extra copy and a slow operator."""
 
 import pytest
 from support.random_job import write_job
@@ -32,5 +32,5 @@ def view(sides):
 
 @pytest.fixture(scope="module")
 def shown(sides):
-    """A comparison that tests do not change."""
+    """A comparison that tests must not change."""
     return hw.TraceDiff(*sides)

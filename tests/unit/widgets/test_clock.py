@@ -1,4 +1,4 @@
-"""The clock that views draw: recorded or fitted, shared by linked views, not in the history."""
+"""The clock of views: recorded or fitted, shared by linked views, not part of the history."""
 
 import numpy as np
 import pandas as pd
@@ -9,12 +9,12 @@ from support.small import kernel, load
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
 
-#: Rank 1's clock is ahead by this.
+#: Lead of rank 1's clock in ns.
 AHEAD = 300_000
 
 
 def job_of(folder, ahead):
-    """Five collectives of two ranks: each ends at the same time on both, by a true clock."""
+    """Load five collectives of two ranks that end together in true time."""
     ranks = []
     for rank in (0, 1):
         own = ahead * rank
@@ -52,7 +52,7 @@ def test_pages_state_how_far_drift_parts_ranks_on_the_fitted_clock(tmp_path):
         for late in (0, ends // 5_000)  # 200 ppm
     ]
     fitted = load(tmp_path, *ranks).with_clock("fitted")
-    # The offset is right at 5.05 s, the middle; 200 ppm of the time from 0 to there remain.
+    # The offset is right at 5.05 s, the middle; 200 ppm of the time from 0 to there remains.
     assert facts(hw.Timeline(fitted))["drift_ns"] == pytest.approx(1_010_000, rel=0.01)
 
 
@@ -82,7 +82,7 @@ def test_two_jobs_are_compared_on_the_clock_that_is_better_for_one(job, tmp_path
 def test_two_ranks_of_a_job_are_compared_on_the_better_clock(job):
     both = hw.TraceDiff(job.select(ranks=[0]), job.select(ranks=[1], start_ns=2_300_000))
     assert [side.clock for side in both.sides] == ["fitted", "fitted"]
-    # Rank 1's window starts 600 µs after the job's start by its true clock, and 300 µs by rank 0's.
+    # Rank 1's window starts 600 µs after the job's start on its own clock, 300 µs on rank 0's.
     assert both.sources[1].start_ns == 2_600_000
     assert both.right.view[0] == 2_600_000
 
@@ -111,7 +111,7 @@ def test_frames_selection_and_scene_follow_the_clock_and_windows_stay_on_the_low
     dash = hw.Dashboard(job, clock="recorded")
     dash.select(start_ns=2_000_000, end_ns=2_500_000)
     past = len(dash.state._history["past"])
-    # Rank 1 arrives 400 µs after rank 0: recorded at 2.7 ms, fitted at 2.4 ms.
+    # Rank 1 arrives 400 µs after rank 0: at 2.7 ms on the recorded clock, 2.4 ms on the fitted one.
     assert dash.frames["breakdown"]["communication_ns"].tolist() == [500_000, 0]
     dash.clock = "fitted"
     fitted = job.with_clock("fitted")
@@ -153,7 +153,7 @@ def test_a_view_of_the_whole_job_still_shows_it(job):
 
 def test_the_events_that_a_view_shows_are_exported_with_recorded_times(job, tmp_path):
     view = hw.Timeline(job, clock="fitted")
-    # On the fitted clock: the first collective of both ranks. As recorded it holds none of rank 1.
+    # The first collective of both ranks on the fitted clock; the recorded one has none of rank 1.
     ends = view.traces.events().query("kind == 'communication'").eval("start_ns + dur_ns")
     end = int(ends.min())
     view.select(start_ns=end - 100, end_ns=end)

@@ -1,4 +1,4 @@
-"""The dashboard as a Python object; what it draws is tested in a browser."""
+"""The dashboard as a Python object; drawing is tested in a browser."""
 
 from unittest.mock import Mock
 

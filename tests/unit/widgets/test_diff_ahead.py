@@ -1,4 +1,4 @@
-"""A comparison's first frames are made while its page loads; no timeline is made."""
+"""A comparison computes its first frames while its page loads, but no timeline."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ FIRST = (
 
 @pytest.fixture
 def made(monkeypatch):
-    """Names of the frames that are computed, not taken from a cache."""
+    """Names of frames that are computed instead of taken from a cache."""
     names = []
     make = answers_module.DiffAnswers._frame
 
@@ -39,7 +39,7 @@ def no_pauses(monkeypatch):
 
 
 def show_in_a_kernel(view, turns=100):
-    """Display it where an event loop runs, and let that go on for a while."""
+    """Display a view in a running event loop, and let the loop continue for a while."""
 
     async def run():
         view._repr_mimebundle_()
@@ -78,7 +78,7 @@ def test_every_answer_has_a_turn_of_its_own(view, made):
     for task in first_frame_tasks(view._answers, "steps"):
         task()
         counts.append(len(made))
-    # A kernel that gets another request meanwhile answers it after one or two frames.
+    # A kernel that receives another request meanwhile replies after one or two frames.
     assert max(later - before for before, later in pairwise(counts)) <= 2
 
 

@@ -1,4 +1,4 @@
-"""What outputs of notebooks show where widgets do not run: text, and a picture in HTML."""
+"""Notebook outputs where widgets do not run: text, and a picture in HTML."""
 
 import base64
 import re
@@ -36,7 +36,6 @@ def bundle(view):
 
 
 def texts_of(html):
-    """Return the texts of the picture in HTML."""
     (data,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     return list(ET.fromstring(base64.b64decode(data)).itertext())
 
@@ -82,7 +81,7 @@ def test_a_comparison_keeps_its_answer_and_both_timelines(sides):
     text, html = bundle(hw.TraceDiff(*sides))
     title, headline, *others = text.split("\n")
     assert title.startswith("a → b · 2 ranks each")
-    # `sides` were made with these changes; see conftest.py.
+    # `sides` has these changes; see conftest.py.
     assert re.match(r"After takes .* longer a step: ", headline)
     assert any("aten::gelu is slower" in sentence for sentence in others)
     assert html_escape(headline) in html

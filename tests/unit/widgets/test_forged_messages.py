@@ -1,4 +1,4 @@
-"""Whatever a page sends, the outcome is an answer or a `TraceError`."""
+"""For any message from a page, the outcome is a reply or a `TraceError`."""
 
 import math
 
@@ -10,7 +10,7 @@ from hta_widgets import options
 from hta_widgets.errors import TraceError
 from hta_widgets.live.operations import OPERATIONS
 
-#: A valid request of each operation.
+#: A valid request for each operation.
 VALID = {
     "tiles": {"level": 8, "parts": [{"lanes": [0], "first": 0, "last": 2}]},
     "stats": {"start": 0, "end": 1000},

@@ -1,4 +1,4 @@
-"""A kernel whose name has a megabyte: few steps, and short where it shows."""
+"""A kernel name of 1 MB takes few steps, and is shortened where it is shown."""
 
 import json
 import random
@@ -27,7 +27,7 @@ SIZE = 1_000_000
 
 
 class Steps(NamedTuple):
-    """What loading, analyses, requests and a saved page of one job gave."""
+    """Results of loading, analyses, requests and a saved page of a job."""
 
     calls: int
     page: str
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
 
 
 def take_steps(name: str, folder) -> Steps:
-    """Take the steps with a job of two kernels, one of them named so, and count Python's calls."""
+    """Run the steps with a job of two kernels, one with this name, and count Python's calls."""
     folder.mkdir()
     records = [*(call(1, 9, launch) for launch in (1, 2)), kernel(20, 50, launch=1)]
     records.append(kernel(60, 90, launch=2, name=name))
@@ -60,7 +60,7 @@ def take_steps(name: str, folder) -> Steps:
 
 
 def shown_texts(value: Any) -> Iterator[str]:
-    """Yield all texts of a reply but full names, which are in its columns `name`."""
+    """Yield all texts in a reply except full names, which are in columns called `name`."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The timeline as a Python object; what it draws is tested in a browser."""
+"""The timeline as a Python object; drawing is tested in a browser."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""The comparison as a Python object; what it draws is tested in a browser."""
+"""The comparison as a Python object; drawing is tested in a browser."""
 
 import base64
 import gzip
@@ -61,7 +61,7 @@ def test_both_sides_have_one_history(view):
     view.left.zoom_to(10, 2_000)
     assert view.undo()
     assert view.left.view == (view.left.traces.start_ns, view.left.traces.end_ns)
-    # Selecting on both sides was one change.
+    # Selecting on both sides was a single change.
     assert view.undo()
     assert view.left.selection.is_everything
     assert view.right.selection.is_everything
@@ -79,7 +79,7 @@ def test_both_sides_have_one_history(view):
 
 
 def test_python_names_an_act_of_both_sides_for_the_page(view):
-    """Its steps arrive one by one; two acts have two names, and a change of one side has none."""
+    """Steps arrive one by one; two actions have two names, and a change of one side has none."""
     acts = []
     for query in ("kind == 'compute'", "kind == 'memory'"):
         view.select(query)
@@ -95,7 +95,7 @@ def test_a_redo_by_the_page_keeps_the_other_sides_redo(view):
         timeline.zoom_to(10, 2_000)
     assert view.undo()
     assert view.undo()
-    # The side's future has one entry, so its lengths change as by a new zoom.
+    # The future of the side has one entry, so its lengths change as after a new zoom.
     view.left.state.redo()
     assert view.redo()
     assert [timeline.view for timeline in view.sides] == [(10, 2_000)] * 2
@@ -134,7 +134,7 @@ def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
     assert not view.undo()
     assert view.redo()
     assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
-    # The page undoes and redoes steps of both sides; each remains one step of the history.
+    # The page undoes and redoes steps of both sides; each remains one step.
     for way in ("undo", "redo"):
         for timeline in view.sides:
             getattr(timeline.state, way)()
@@ -223,7 +223,7 @@ def test_a_page_holds_each_step_by_itself(shown):
         for name, frame in frames.items():
             full = answers(shown, op="frame", name=name)
             for column in ("before_ns", "after_ns", "diff_ns"):
-                # Small parts are merged and names are shortened: the drawing is the same.
+                # Small parts are merged and names are shortened; the drawing stays the same.
                 if name.startswith("waterfall"):
                     assert sum(frame["columns"][column]) == sum(full["columns"][column]), name
                 else:
@@ -382,7 +382,7 @@ def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
     page = (tmp_path / "part.html").read_text("utf-8")
     assert len(page.encode()) <= room_mb * 1e6
     assert "Before: All events" in full
-    assert "from 4 files (" in full  # the files of both runs have the same names
+    assert "from 4 files (" in full  # file names are the same in both runs
     assert "Before: All events" not in page
     assert "overview" in page
 
@@ -406,7 +406,7 @@ def test_other_formats_have_their_own_words_for_kinds(view, tmp_path):
 
 
 def test_classes_are_those_of_tested_changes_by_how_much_they_changed():
-    """``a`` is slower by a third; ``b`` came; what else differs is noise, however much."""
+    """``a`` is a third slower and ``b`` is new; other differences are noise, even large ones."""
     rows = [
         ("a", "cpu", "", 0, 0, "changed", "slower_2"),
         ("k", "compute", "a", 1, 1, "same", "slower_2"),
@@ -461,7 +461,7 @@ def test_events_of_one_pair_of_ranks_are_counted_by_themselves(shown):
     assert (by_pair.sum(axis=0) == full).all()
     slower = [CLASSES.index(name) for name in CLASSES if name.startswith("slower")]
     for counts in by_pair:
-        # The operator 12 times a step, in 3 steps, and its one kernel each.
+        # The operator runs 12 times per step, in 3 steps, with one kernel each.
         assert counts[:, slower].sum(axis=1).tolist() == [72, 72]
         assert counts[0, CLASSES.index("only_here")] == 0 < counts[1, CLASSES.index("only_here")]
 
@@ -471,7 +471,7 @@ def test_a_change_marks_the_calls_that_it_is_about(shown):
     slower, added = changes.iloc[0], changes.iloc[1]
     assert [slower["change"], added["change"]] == ["slower", "added"]
     rows = pairs.iloc[rows_of_change(pairs, slower)]
-    # The operator 12 times a step, in 3 steps on 2 ranks, and its one kernel each.
+    # The operator runs 12 times per step, in 3 steps on 2 ranks, with one kernel each.
     assert set(rows["name"][rows["kind"] == "cpu"]) == {"aten::gelu"}
     assert (rows["kind"] == "cpu").sum() == (rows["kind"] == "compute").sum() == 12 * 3 * 2
     assert (rows["before_id"] >= 0).all()
@@ -488,7 +488,7 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     changes = answers.frame("changes@1")["columns"]
     row = changes["name"].index("aten::gelu")
     before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})[0]["events"]
-    # Half as often as on both ranks in the test above.
+    # Half as many as on both ranks in the test above.
     assert len(before) == len(after) == 12 * 3 * 2
     assert {rank for rank, _ in before + after} == {1}
     tree = answers.frame("icicle@1")["columns"]
@@ -497,7 +497,7 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     calls = pairs[(pairs["name"] == "aten::gelu") & (pairs["before_rank"] == 1)]
     assert 0 < len(reply[0]) <= len(calls)
     assert {rank for rank, _ in reply[0] + reply[1]} == {1}
-    # Such a call is that node's, whichever tree the page shows.
+    # The call belongs to this node in every tree on the page.
     request = {"op": "partner", "of": 0, "rank": 1, "id": reply[0][0][1]}
     of_all, of_pair = (answers.answer({**request, **more})[0] for more in ({}, {"pair": 1}))
     assert of_pair["node"] == node
@@ -520,7 +520,7 @@ def test_one_pair_of_ranks_has_its_own_figures(shown, sides):
         answers.frame("names@2")
     with pytest.raises(hw.TraceError, match="no pair of ranks 2"):
         shown.pair = 2
-    # Lanes of all pairs are means: as much work as half of both together.
+    # Lanes of all pairs are means: half of the work of the two pairs together.
     parts = [sum(answers.frame(f"lanes@{pair}")["columns"]["busy_ns"]) for pair in (0, 1)]
     mean = sum(answers.frame("lanes")["columns"]["busy_ns"])
     assert mean == pytest.approx(np.mean(parts), rel=0.02)
@@ -538,7 +538,7 @@ def drawn(shown, path, **options):
 
 
 def ink(root, fill):
-    """Return how much is drawn in a colour: the length of its paths as text."""
+    """Return how much is drawn in a color: the text length of its paths."""
     paths = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("fill") == fill]
     return sum(len(path) for path in paths)
 
@@ -584,6 +584,6 @@ def test_the_overview_holds_all_device_work_of_each_class(shown):
         full = sum(parts.shares.values())
         assert len(full) == BINS
         assert set(np.round(full, 9).tolist()) <= {0.0, 1.0}
-        # Before and after all device work there is nothing to split.
+        # Before and after all device work, nothing can be split.
         outside = np.array([parts.start_ns - 10**6, parts.end_ns + 10**6], np.float64)
         assert all((share == 0).all() for _, share in parts.at(outside))
