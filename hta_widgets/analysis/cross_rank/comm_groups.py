@@ -56,7 +56,10 @@ def identify_groups(
         for group in comm.groups:
             names = names_of[_members_key(group, runs[number])]
             names.setdefault(number, []).append(group.name)
-    has_own_names = {members: _share_no_name(names) for members, names in names_of.items()}
+    has_own_names = {}
+    for members, names_by_trace in names_of.items():
+        names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
+        has_own_names[members] = len(names_by_trace) > 1 and len(set(names)) == len(names)
     streams = _stream_numbers(events)
     ranks_of_streams = _ranks_of_streams(traces, events, headers, runs, streams)
     group_numbers: dict[Hashable, int] = {}
@@ -80,12 +83,6 @@ def identify_groups(
             numbers_of_trace.append(group_number)
         numbers_of_traces.append(numbers_of_trace)
     return numbers_of_traces, _label_groups(groups, headers)
-
-
-def _share_no_name(names_by_trace: dict[int, list[str]]) -> bool:
-    """Return whether there are several traces, and no two of them have a common name."""
-    names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
-    return len(names_by_trace) > 1 and len(set(names)) == len(names)
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
