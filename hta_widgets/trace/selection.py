@@ -461,7 +461,10 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
         clauses = replace(clauses, kinds=None)
     else:
         rows = index.rows_of_kinds_within((), low, high)
-    rows = _rows_of_tracks(trace, rows, selection.tracks)
+    if selection.tracks is not None:
+        keys = ((track.key, (trace.rank, track.key)) for track in trace.table.tracks)
+        is_chosen = [not selection.tracks.isdisjoint(keys_of_track) for keys_of_track in keys]
+        rows = rows[np.array(is_chosen, dtype=bool)[trace.table.track[rows]]]
     if selection.ids is not None:
         rows = np.intersect1d(rows, selection.ids_by_rank.get(trace.rank, rows[:0]))
     if clauses.rest is not None:
@@ -514,18 +517,6 @@ def _ids_of_frame(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int,
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
-
-
-def _rows_of_tracks(
-    trace: Trace, rows: Rows, tracks: frozenset[str | tuple[int, str]] | None
-) -> Rows:
-    if tracks is None:
-        return rows
-    is_chosen = [
-        track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks
-    ]
-    mask: Bools = np.array(is_chosen, dtype=bool)[trace.table.track[rows]]
-    return rows[mask]
 
 
 def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
