@@ -471,7 +471,15 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
         frame = event_frame(trace, rows, columns_in(clauses.rest))
         frame.insert(0, "rank", trace.rank)
         rows = rows[query_mask(frame, clauses.rest)]
-    return _rows_of_clauses(trace, rows, clauses)
+    table = trace.table
+    if clauses.names is not None:
+        names = set(clauses.names)
+        is_named = np.array([name in names for name in table.names.values], dtype=bool)
+        rows = rows[is_named[table.name[rows]]]
+    if clauses.kinds is not None:
+        is_of_kind = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
+        rows = rows[is_of_kind[table.kind[rows]]]
+    return rows
 
 
 def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
@@ -517,15 +525,3 @@ def _ids_of_frame(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int,
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
-
-
-def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
-    table = trace.table
-    if clauses.names is not None:
-        names = set(clauses.names)
-        is_chosen = np.array([name in names for name in table.names.values], dtype=bool)
-        rows = rows[is_chosen[table.name[rows]]]
-    if clauses.kinds is not None:
-        is_chosen = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
-        rows = rows[is_chosen[table.kind[rows]]]
-    return rows

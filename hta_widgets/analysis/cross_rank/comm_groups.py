@@ -60,7 +60,14 @@ def identify_groups(
     for members, names_by_trace in names_of.items():
         names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
         has_own_names[members] = len(names_by_trace) > 1 and len(set(names)) == len(names)
-    streams = _stream_numbers(events)
+    # Streams without groups are identified by their numbers or, if these differ between traces, by
+    # their positions among the trace's streams.
+    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
+    is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
+    streams = [
+        {stream: stream if is_same_everywhere else place for place, stream in enumerate(numbers)}
+        for numbers in used
+    ]
     ranks_of_streams = _ranks_of_streams(traces, events, headers, runs, streams)
     group_numbers: dict[Hashable, int] = {}
     groups: list[tuple[GroupName, int]] = []
@@ -112,20 +119,6 @@ def _members_key(group: GroupName, run: int) -> Hashable:
 @lru_cache(maxsize=4096)
 def _numbers_in(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", listed))
-
-
-def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return, by trace, the identity of each stream without groups, which all traces agree on.
-
-    The identity is the stream's number, or its position among the trace's streams if numbers differ
-    between traces.
-    """
-    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
-    is_same_everywhere = len({tuple(streams) for streams in used if streams}) <= 1
-    return [
-        {stream: stream if is_same_everywhere else place for place, stream in enumerate(streams)}
-        for streams in used
-    ]
 
 
 def _ranks_of_streams(

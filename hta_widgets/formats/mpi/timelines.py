@@ -395,20 +395,16 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     is_huge = is_valid & (records["bytes"] < -1)
     detail = "calls with 2 GiB or more, whose size is not known"
     problems.add("overflow", int(is_huge.sum()), detail, file=path)
-    numbers_of_rank = _numbers_by_rank(records, np.flatnonzero(is_valid))
+    numbers = np.flatnonzero(is_valid)
+    numbers = numbers[np.argsort(records["rank"][numbers], kind="stable")]
+    ranks, first = np.unique(records["rank"][numbers], return_index=True)
+    numbers_of_rank = dict(zip(ranks.tolist(), np.split(numbers, first[1:]), strict=True))
     _report_full_buffers(list(map(len, numbers_of_rank.values())), path, problems)
     traces = tuple(
-        _trace(records, numbers, rank, path, order, state, problems)
-        for rank, numbers in numbers_of_rank.items()
+        _trace(records, numbers_of_trace, rank, path, order, state, problems)
+        for rank, numbers_of_trace in numbers_of_rank.items()
     )
     return Outcome(traces, problems)
-
-
-def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
-    rank_of_number = records["rank"][numbers]
-    by_rank = np.argsort(rank_of_number, kind="stable")
-    ranks, first = np.unique(rank_of_number[by_rank], return_index=True)
-    return dict(zip(ranks.tolist(), np.split(numbers[by_rank], first[1:]), strict=True))
 
 
 def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> None:
