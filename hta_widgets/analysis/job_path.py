@@ -235,11 +235,12 @@ def _spans_of_ranks(
         return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
     if annotation:
         return _spans_of_ranges(ranks, annotation, instance)
-    spans: list[_JobSpan | None] = []
+    spans: list[_JobSpan | None] = [None] * len(ranks)
     for place, trace, clock in ranks:
         nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
-        times_ns = clock.to_job(nodes.time_ns[[0, -1]]).tolist() if len(nodes) else []
-        spans.append(_JobSpan(*times_ns, place, _WHOLE_RANK) if times_ns else None)
+        if len(nodes):
+            low, high = clock.to_job(nodes.time_ns[[0, -1]]).tolist()
+            spans[place] = _JobSpan(low, high, place, _WHOLE_RANK)
     return spans
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, waits_for_mask
@@ -125,7 +126,7 @@ def run_times(traces: TraceSet) -> RunTimes:
     return RunTimes(
         # The run includes the profiler's own span if the files have it, as in the timeline.
         run_ns=max(sum(high - low for low, high in on_clock.windows), 1),
-        span_ns=devices["span_ns"].to_dict(),
+        span_ns=_by_rank(devices["span_ns"]),
         busy_ns=int(devices["busy_ns"].sum()),
         compute_ns=int(devices["compute_ns"].sum()),
         communication_ns=int(devices["communication_ns"].sum()),
@@ -137,11 +138,15 @@ def run_times(traces: TraceSet) -> RunTimes:
         idle_by_cause={str(cause): int(time_ns) for cause, time_ns in idle_by_cause.items()},
         device=device_word(traces.values()),
         recorded_ns=_recorded_ns(on_clock, devices.index.tolist()),
-        exposed_by_rank=devices["exposed_communication_ns"].to_dict(),
-        idle_by_rank=idle.groupby("rank")["idle_ns"].sum().to_dict(),
+        exposed_by_rank=_by_rank(devices["exposed_communication_ns"]),
+        idle_by_rank=_by_rank(idle.groupby("rank")["idle_ns"].sum()),
         unrecorded_ns=int(idle["unrecorded_ns"].sum()),
         first_wait_ns=sum(first_waits_ns) // max(len(devices), 1),
     )
+
+
+def _by_rank(times_ns: pd.Series[int]) -> dict[int, int]:
+    return dict(zip(times_ns.index.tolist(), times_ns.tolist(), strict=True))
 
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:

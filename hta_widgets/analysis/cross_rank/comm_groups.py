@@ -58,8 +58,8 @@ def identify_groups(
             names.setdefault(number, []).append(group.name)
     has_own_names = {}
     for members, names_by_trace in names_of.items():
-        names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
-        has_own_names[members] = len(names_by_trace) > 1 and len(set(names)) == len(names)
+        distinct = [name for listed in names_by_trace.values() for name in set(listed)]
+        has_own_names[members] = len(names_by_trace) > 1 and len(set(distinct)) == len(distinct)
     # Streams without groups are identified by their numbers or, if these differ between traces, by
     # their positions among the trace's streams.
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]

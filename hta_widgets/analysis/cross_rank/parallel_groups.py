@@ -20,6 +20,7 @@ from hta_widgets.analysis.cross_rank.arrivals import compute_time_between
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     CommEvents,
+    JobHeader,
     count_unsized,
     stated_rank,
     sum_known_bytes,
@@ -237,14 +238,8 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
             if group_name.stream < 0:
                 group = groups[number]
                 number_of.setdefault((group_name.name, group.ranks), number)
-                # A description is in the header, or else in the group's first event.
-                name = group_name.name
-                stated = [
-                    listed for listed in header.groups if listed.name == name and listed.ranks
-                ]
-                first = [named for named in events.groups if named.name == name][:1]
-                descriptions = (described.description for described in (*stated, *first))
-                group.description = group.description or next(filter(None, descriptions), "")
+                if not group.description:
+                    group.description = _stated_description(header, events, group_name.name)
     for trace, header, groups_of_rank in zip(match.traces, match.headers, groups_of, strict=True):
         for listed in header.groups:
             if stated_rank(trace) not in listed.ranks:
@@ -257,6 +252,13 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
             groups_of_rank.add(number)
             groups[number].description = groups[number].description or listed.description
     return numbers, groups, [sorted(groups_of_rank) for groups_of_rank in groups_of]
+
+
+def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str:
+    """Return a group's description in a file, from its header or the group's first event."""
+    listed = [group.description for group in header.groups if group.name == name and group.ranks]
+    stated = [group.description for group in events.groups if group.name == name]
+    return next(filter(None, [*listed, *stated[:1]]), "")
 
 
 def _group_kinds(
