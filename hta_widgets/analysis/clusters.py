@@ -184,16 +184,12 @@ def _features_of_rank(
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
         error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
-    kernel_ns = _time_by_kernel(part, is_counted=code >= 0)
-    return _RankSample(steps[0], count, times.mean(axis=0), error, kernel_ns)
-
-
-def _time_by_kernel(part: RankPart, *, is_counted: Bools) -> dict[str, float]:
     table = part.table
     rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
-    rows = rows[is_counted[rows]]
+    rows = rows[code[rows] >= 0]
     time_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
-    return {table.names[code]: time_ns[code] for code in np.flatnonzero(time_ns).tolist()}
+    kernel_ns = {table.names[name]: time_ns[name] for name in np.flatnonzero(time_ns).tolist()}
+    return _RankSample(steps[0], count, times.mean(axis=0), error, kernel_ns)
 
 
 def _steps_of_events(

@@ -201,13 +201,17 @@ def kernel_type_breakdown(
     sum_ns = times[row, label]
     order = np.lexsort((label, -sum_ns, row))
     row, label, sum_ns = row[order], label[order], sum_ns[order]
+    words = [
+        [_WORDS[kind] for bit, kind in enumerate(kinds) if kind_bits >> bit & 1]
+        for kind_bits in label.tolist()
+    ]
     rank = np.array(chosen.ranks, dtype=np.int64)
     matched = count_by_kind(chosen, kinds)
     missing = [kind for kind, count in matched.items() if not count]
     return result_frame(
         {
             **({"rank": rank[row]} if per_rank else {}),
-            "kernel_type": pd.array([_label(bits, kinds) for bits in label.tolist()], dtype="str"),
+            "kernel_type": pd.array([*map(" overlapping ".join, words)], dtype="str"),
             "sum_ns": sum_ns,
             "share": sum_ns / times.sum(axis=1)[row],
         },
@@ -215,11 +219,6 @@ def kernel_type_breakdown(
         note=note_text("no_kernels_of", kinds=", ".join(missing)) if missing else "",
         **device_word_attrs(chosen.owner),
     )
-
-
-def _label(kind_bits: int, kinds: Sequence[str]) -> str:
-    words = [_WORDS[kind] for bit, kind in enumerate(kinds) if kind_bits >> bit & 1]
-    return " overlapping ".join(words)
 
 
 def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:

@@ -235,7 +235,13 @@ def _spans_of_ranks(
         return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
     if annotation:
         return _spans_of_ranges(ranks, annotation, instance)
-    return [_whole_span(trace, clock, place) for place, trace, clock in ranks]
+    spans: list[_JobSpan | None] = [None] * len(ranks)
+    for place, trace, clock in ranks:
+        nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
+        if len(nodes):
+            low, high = clock.to_job(nodes.time_ns[[0, -1]]).tolist()
+            spans[place] = _JobSpan(low, high, place, _WHOLE_RANK)
+    return spans
 
 
 def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _JobSpan | None:
@@ -261,14 +267,6 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
     call = trace.launch_of[device]
     launching = np.unique(table.track[call[call >= 0]])
     return device, host[np.isin(table.track[host], launching)] if len(launching) else host
-
-
-def _whole_span(trace: Trace, clock: RankClock, place: int) -> _JobSpan | None:
-    nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
-    if not len(nodes):
-        return None
-    low, high = clock.to_job(nodes.time_ns[[0, -1]]).tolist()
-    return _JobSpan(low, high, place, _WHOLE_RANK)
 
 
 def _span_in_window(

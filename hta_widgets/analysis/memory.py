@@ -112,16 +112,18 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     memory_names = [code for code, text in enumerate(names.values) if text == "[memory]"]
     rows = np.flatnonzero(np.isin(table.name, memory_names))
     args = _memory_args(trace, table.record[rows])
-    device, devices = pd.factorize(
-        np.array(list(map(_device_name, args["Device Type"], args["Device Id"])), object)
-    )
+    device_names = []
+    for type_, number in zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True):
+        name = _DEVICES[type_] if 0 <= type_ < len(_DEVICES) else "unknown"
+        device_names.append(name if number < 0 else f"{name}:{number}")
+    device, devices = pd.factorize(np.array(device_names, object))
     # Running sums begin with the recording, regardless of the window.
     running = pd.Series(args["Bytes"]).groupby(device).cumsum().to_numpy()
     time = table.time_ns[rows]
     is_inside = part.is_in_window(time)
     rows, time = rows[is_inside], time[is_inside]
     operator = _operator_at(trace, rows, time)
-    name = trace.table.name
+    name_code = trace.table.name
     return {
         "rank": trace.rank,
         "time_ns": time + trace.shift_ns,
@@ -132,7 +134,7 @@ def _events_of(part: RankPart) -> dict[str, Any]:
         "running_bytes": running[is_inside],
         "address": args["Addr"][is_inside],
         "operator_id": operator,
-        "operator": [names[name[row]] if row >= 0 else "" for row in operator.tolist()],
+        "operator": [names[name_code[row]] if row >= 0 else "" for row in operator.tolist()],
         "pid": [table.pid[row] for row in rows.tolist()],
         "tid": [table.tid[row] for row in rows.tolist()],
     }
@@ -150,11 +152,6 @@ def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
         name: to_int64(column, missing)
         for (name, missing), column in zip(_ARGS.items(), columns, strict=True)
     }
-
-
-def _device_name(type_: int, number: int) -> str:
-    name = _DEVICES[type_] if 0 <= type_ < len(_DEVICES) else "unknown"
-    return name if number < 0 else f"{name}:{number}"
 
 
 def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
@@ -218,8 +215,11 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     time.
     """
     value = _decode_file(path)
-    timeline = _timeline_of_sums if _has_sums(value) else _timeline_of_events
-    return timeline(value, path)
+    # A file of sums is ``[times, sizes]``, instead of a list of events.
+    has_sums = isinstance(value, list) and [type(item) for item in value] == [list, list]
+    if has_sums and (not value[1] or type(value[1][0]) is list):
+        return _timeline_of_sums(value, path)
+    return _timeline_of_events(value, path)
 
 
 def _decode_file(path: str | Path) -> Any:
@@ -244,13 +244,6 @@ def _decode_file(path: str | Path) -> Any:
         hint = "Snapshots of torch.cuda.memory are another format. " if is_pickle else ""
         problem = f"is not a memory timeline ({cause})"
         raise TraceError(problem, path=path, remedy=hint + _REMEDY) from None
-
-
-def _has_sums(value: Any) -> bool:
-    """Return whether a file's value is ``[times, sizes]``, instead of a list of events."""
-    if not isinstance(value, list) or [type(item) for item in value] != [list, list]:
-        return False
-    return not value[1] or type(value[1][0]) is list
 
 
 def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:

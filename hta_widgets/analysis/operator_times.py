@@ -189,7 +189,15 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     measures["count"] = is_counted.astype(np.int64)
     for name in ("cpu_total_ns", "device_total_ns", *_KIND_COLUMNS.values()):
         measures[name] *= is_outermost  # recursion counts once
-    columns = {"rank": part.rank, **_sums_of_groups(texts, group, measures)}
+    # Groups without events or device time in the window are excluded.
+    sums = pd.DataFrame(measures).groupby(group).sum()
+    is_shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
+    first = np.unique(group, return_index=True)[1][is_shown]
+    columns = {
+        "rank": part.rank,
+        **{key: texts[key].iloc[first].to_numpy(dtype=object) for key in keys},
+        **{name: sums[name].to_numpy()[is_shown] for name in measures},
+    }
     counts = {
         "all_operators": len(tree.rows),
         "operators": int(is_counted.sum()),
@@ -201,17 +209,6 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
         "not_selected_ns": int(times["device_self_ns"].sum() - measures["device_self_ns"].sum()),
     }
     return columns, counts
-
-
-def _sums_of_groups(texts: pd.DataFrame, group: Ints, measures: dict[str, Ints]) -> dict[str, Any]:
-    """Return texts and sums of each group that has events or device time in the window."""
-    sums = pd.DataFrame(measures).groupby(group).sum()
-    is_shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
-    first = np.unique(group, return_index=True)[1][is_shown]
-    return {
-        **{str(key): texts[key].iloc[first].to_numpy(dtype=object) for key in texts},
-        **{name: sums[name].to_numpy()[is_shown] for name in measures},
-    }
 
 
 def _times_of_operators(

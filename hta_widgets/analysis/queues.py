@@ -293,8 +293,13 @@ def time_blocked_on_full_queue(
     columns = stack_blocks([columns for columns, _ in results], schema)
     note = note_text("no_launches")
     if len(columns["rank"]):
-        near_texts = [text for _, texts in results for text in texts]
-        note = _nearly_full_note(near_texts, max_queue_length)
+        near = [text for _, texts in results for text in texts]
+        listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+        note = (
+            f"queues stay just below the limit of {max_queue_length:,}: {listed}. If launch calls"
+            " take long during that time, the host was blocked; see max_queue_length"
+        )
+        note = note if near else ""
     return result_frame(columns, **attrs, note=note)
 
 
@@ -331,16 +336,6 @@ def _blocked_times(
         "at_peak_ns": time_while(length == peak[steps.code]),
     }
     return columns, near_texts
-
-
-def _nearly_full_note(near: list[str], limit: int) -> str:
-    if not near:
-        return ""
-    listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
-    return (
-        f"queues stay just below the limit of {limit:,}: {listed}. If launch calls take long"
-        " during that time, the host was blocked; see max_queue_length"
-    )
 
 
 def _trace_ns(part: RankPart) -> int:

@@ -87,13 +87,18 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
     Over all causes, the times add up to the durations of the steps, to the nanosecond.
     """
-    pieces = chains(diff, side)
-    return {
-        rank: _pieces_of_chain(side, rank, pieces[rank])
-        if rank in pieces
-        else _pieces_of_rank(diff, side, rank)
-        for rank in side.parts
-    }
+    times_of_ranks, pieces = {}, chains(diff, side)
+    for rank in side.parts:
+        if rank not in pieces:
+            times_of_ranks[rank] = _pieces_of_rank(diff, side, rank)
+            continue
+        lengths = np.diff(side.windows[rank])[:, 0]
+        times_by_cause = {cause: np.zeros(len(lengths), dtype=np.int64) for cause in CAUSES}
+        for piece in pieces[rank]:
+            times_by_cause[piece.cause] += piece.times_ns
+        times_by_cause["host"] = lengths - np.sum(list(times_by_cause.values()), axis=0)
+        times_of_ranks[rank] = times_by_cause
+    return times_of_ranks
 
 
 @memoize
@@ -112,16 +117,6 @@ def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
             format_.comparison.chain for format_ in formats_named([part.trace.format])
         )
     }
-
-
-def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[str, Ints]:
-    windows = side.windows[rank]
-    times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
-    for piece in pieces:
-        times_by_cause[piece.cause] += piece.times_ns
-    lengths = windows[:, 1] - windows[:, 0]
-    times_by_cause["host"] = lengths - np.sum(list(times_by_cause.values()), axis=0)
-    return times_by_cause
 
 
 @memoize

@@ -197,11 +197,19 @@ def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, F
         ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        rank = np.where(_communication_mask(before_tree)[nodes], 0, number)
+        # Nodes that communicate or launched communication are one sample for all ranks.
+        communicates = before_tree.part.table.kind[before_tree.rows] == _COMMUNICATION
+        is_host_format = is_host_only(before_tree.part.trace.format)
+        communicates &= (before_tree.kind != OPERATOR) | is_host_format
+        communicates[before_tree.parent[communicates & (before_tree.parent >= 0)]] = True
+        rank = np.where(communicates[nodes], 0, number)
         occurrence = number_occurrences(path) & _OCCURRENCE_BITS
         paths.append(path)
         samples.append(occurrence * len(matches.ranks) + rank)
-        device_ns = [_time_with_launched_work(matched.trees[k], times[k]) for k in (0, 1)]
+        device_ns = [times[k].device_ns.copy() for k in (0, 1)]
+        for tree, time_ns in zip(matched.trees, device_ns, strict=True):
+            work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
+            np.add.at(time_ns, tree.parent[work], time_ns[work])
         host_ns = [times[k].host_self_ns for k in (0, 1)]
         for gaps_of_measure, (before_ns, after_ns) in zip(gaps, (device_ns, host_ns), strict=True):
             gaps_of_measure.append(after_ns[partner] - before_ns[nodes])
@@ -214,22 +222,6 @@ def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, F
     size = len(matches.path_name)
     device_p, host_p = (paired_p_value(path[first], mean_ns, size) for mean_ns in means_ns)
     return device_p, host_p
-
-
-def _communication_mask(tree: RankTree) -> Bools:
-    """Return a mask of the nodes that communicate or launched communication."""
-    result: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
-    result &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
-    work = np.flatnonzero(result & (tree.parent >= 0))
-    result[tree.parent[work]] = True
-    return result
-
-
-def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
-    device_ns = times.device_ns.copy()
-    work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
-    np.add.at(device_ns, tree.parent[work], times.device_ns[work])
-    return device_ns
 
 
 def moved_bytes(diff: Comparison, name: str) -> list[float]:
@@ -554,7 +546,12 @@ def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _P
     # Moved nodes count on their shared path, on both sides.
     paths = [shared[side] for shared in matches.shared_paths]
     sums = partial(_step_sums, diff, side, chosen=paired_nodes, paths=paths)
-    device_ns = _time_by_launching_path(matches, sums([node.device_ns for node in nodes]))
+    # Device time belongs to the launching operator, where it is known.
+    work_ns = sums([node.device_ns for node in nodes])
+    work = np.flatnonzero(matches.path_kind == WORK)
+    owner = np.where(matches.path_parent[work] >= 0, matches.path_parent[work], work)
+    device_ns = np.zeros_like(work_ns)
+    np.add.at(device_ns.T, owner, work_ns.T[work])
     return _PairSums(device_ns, sums([node.host_self_ns for node in nodes]), sums(None))
 
 
@@ -603,15 +600,6 @@ def _time_change(
         word, measure, matches.pool.names[code], matches.callers[main_path], len(paths),
         counts[0], counts[1], times[0], times[1], p_value=p_value,
     )  # fmt: skip
-
-
-def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
-    """Return device time (steps, paths) by launching operator, where it is known."""
-    paths = np.flatnonzero(matches.path_kind == WORK)
-    owner = np.where(matches.path_parent[paths] >= 0, matches.path_parent[paths], paths)
-    launched = np.zeros_like(times)
-    np.add.at(launched.T, owner, times.T[paths])
-    return launched
 
 
 def libraries(names: Sequence[str]) -> list[str]:

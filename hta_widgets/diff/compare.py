@@ -494,8 +494,12 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     ]
     if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
-    for side in diff.sides:
-        if pause_ns := _pause_ns(side):
+    for side in (side for side in diff.sides if not side.has_steps):
+        pause_ns = max(
+            int(np.diff(window)[0, 0] - side.step_lengths(rank)[0])
+            for rank, window in side.windows.items()
+        )
+        if pause_ns:
             between = f"{duration(pause_ns)} between the windows of {side.label}"
             yield f"without steps, the {between} are left out"
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
@@ -511,16 +515,6 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if abs(outside[1] - outside[0]) >= max(min_ns, 1):
         times = " → ".join(duration(round(time)) for time in outside)
         yield f"device work that runs outside of the compared steps counts in no step: {times}"
-
-
-def _pause_ns(side: RunSide) -> int:
-    """Return the time between recording windows within a side without steps."""
-    if side.has_steps:
-        return 0
-    return max(
-        int(np.diff(window)[0, 0] - side.step_lengths(rank)[0])
-        for rank, window in side.windows.items()
-    )
 
 
 def _is_empty(side: RunSide) -> bool:

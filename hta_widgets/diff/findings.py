@@ -450,10 +450,8 @@ def _beside_busiest_stream(side: RunSide) -> dict[str, float]:
         rows, table = part.rows_of_kinds("compute"), part.table
         rows = rows[table.stream[rows] >= 0]
         kernels += len(rows)
-        streams, place, calls = np.unique(
-            table.stream[rows], return_inverse=True, return_counts=True
-        )
-        codes = table.name[rows[place != calls.argmax()]] if len(streams) > 1 else rows[:0]
+        stream = pd.Series(table.stream[rows])
+        codes = table.name[rows[stream != stream.mode().min()]]
         counts.update(table.names[code] for code in codes.tolist())
     return {name: count / kernels for name, count in counts.items()}
 

@@ -124,12 +124,11 @@ def _first_shapes(trace: Trace, rows: Rows) -> list[Sequence[int]]:
         shapes_of_calls = event_args(trace, rows, ("Input Dims",))["Input Dims"]
     except TraceError:
         return [()] * len(rows)
-    return [_first_shape(shapes) for shapes in shapes_of_calls]
-
-
-def _first_shape(shapes: object) -> Sequence[int]:
-    for shape in shapes if isinstance(shapes, list) else ():
-        # Lists of tensors have a list of shapes.
-        if isinstance(shape, list) and shape and all(type(size) is int for size in shape):
-            return shape
-    return ()
+    # Lists of tensors have a list of shapes.
+    shape_lists = (
+        [shape for shape in shapes if isinstance(shape, list) and set(map(type, shape)) == {int}]
+        if isinstance(shapes, list)
+        else []
+        for shapes in shapes_of_calls
+    )
+    return [next(iter(shapes), ()) for shapes in shape_lists]

@@ -161,16 +161,13 @@ def formats_of(parts: PartsByRank) -> set[str]:
     return {part.trace.format for part in parts.values()}
 
 
-def _is_ahead(side: RunSide) -> bool:
-    ahead = np.isin(side.steps, steps_ahead(side.traces))
-    return 2 * int(ahead.sum()) > len(ahead)
-
-
 def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
     """Return both sides with the same kind of steps: of the hosts, of the devices, or none."""
     sides = [_side(*side) for side in compared]
-    if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
-        sides = [_side(*side, on_device=True) for side in compared]
+    if all(side.has_steps for side in sides):
+        ahead = [np.isin(side.steps, steps_ahead(side.traces)) for side in sides]
+        if any(2 * int(is_ahead.sum()) > len(is_ahead) for is_ahead in ahead):
+            sides = [_side(*side, on_device=True) for side in compared]
     if sides[0].has_steps != sides[1].has_steps:
         sides = [_whole_side(*side) for side in compared]
     return sides

@@ -70,10 +70,10 @@ def join_sides(
     keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
     row_of = {key: row for row, key in enumerate(dict.fromkeys([*keys_of[0], *keys_of[1]]))}
     rows_of = [np.array([row_of[key] for key in side_keys], np.intp) for side_keys in keys_of]
-    columns: dict[str, Any] = {
-        name: pd.Series([key[k] for key in row_of], dtype=_dtype(sides, name))
-        for k, name in enumerate(keys)
-    }
+    columns: dict[str, Any] = {}
+    for k, name in enumerate(keys):
+        is_int = all(side[name].dtype == np.int64 for side in sides)
+        columns[name] = pd.Series([key[k] for key in row_of], dtype=np.int64 if is_int else object)
 
     def column_of(side: int, name: str, missing: float | None) -> Array:
         values = np.full(len(row_of), missing)
@@ -93,12 +93,6 @@ def join_sides(
         columns = {name: ordered[name] for name in columns}
     matched = {word: len(side) for word, side in zip(_SIDES, sides, strict=True)}
     return result_frame(columns, matched=matched, note=note, **attrs)
-
-
-def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
-    kinds = {side[name].dtype for side in sides}
-    only = kinds.pop()
-    return only if not kinds and only == np.int64 else object
 
 
 def iter_rows(frame: pd.DataFrame) -> Iterator[Any]:

@@ -276,6 +276,10 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     order[np.lexsort((rows, when))] = np.arange(len(rows))
     names, position = comparable_names(trace, rows)
     name_codes = np.array([pool.code(name, full_name) for name, full_name in names], np.int64)
+    content, events = np.full(len(table), -1, dtype=np.int64), comm_events(trace)
+    if len(events.rows):
+        codes = pool.codes([f"content {item!r}" for item in events.content])
+        content[events.rows] = codes[events.content_code]
     return RankTree(
         part=part,
         rows=rows,
@@ -288,8 +292,8 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         lane=table.track[rows].astype(np.int64),
         order=order,
         begin_ns=table.start_ns[when],
-        end_ns=table.start_ns[when] + table.dur_ns[when],
-        content=_node_contents(part, rows, pool),
+        end_ns=table.end_ns[when],
+        content=content[rows],
         forest=forest_of(positions),
     )
 
@@ -306,12 +310,3 @@ def comparable_names(trace: Trace, rows: Ints) -> tuple[list[tuple[str, str]], I
         text = table.names[code]
         names.append((comparable_name(text, frame=frame > 0), comparable_name(text, frame=False)))
     return names, position
-
-
-def _node_contents(part: RankPart, rows: Ints, pool: NamePool) -> Ints:
-    contents = np.full(len(part.table), -1, dtype=np.int64)
-    events = comm_events(part.trace)
-    if len(events.rows):
-        codes = pool.codes([f"content {item!r}" for item in events.content])
-        contents[events.rows] = codes[events.content_code]
-    return contents[rows]

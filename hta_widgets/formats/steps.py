@@ -15,14 +15,14 @@ number in the name of its range, or the position of the range in time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hta_widgets.arguments import match_pattern
 from hta_widgets.formats.event_rows import EventRows, ranks_of, select_rows
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Ints
 
 Columns = dict[str, Ints]
 
@@ -96,8 +96,16 @@ def _find_steps(
 
     `launch_threads` has the thread of each launch of the rank's work.
     """
-    threads = list(_ranges_by_thread(ranges, launch_threads))
-    codes = np.flatnonzero(_are_steps(names, pattern))
+    launching, launches = np.unique(launch_threads, return_counts=True)
+    busiest_first = launching[np.argsort(-launches, kind="stable")].tolist()
+    places = dict.fromkeys([*busiest_first, *np.unique(ranges["place"]).tolist()])
+    threads = [select_rows(ranges, ranges["place"] == place) for place in places]
+    is_step = (
+        np.array([_STEP_NAME.fullmatch(name) is not None for name in names], bool)
+        if pattern is None
+        else match_pattern(pattern, names)
+    )
+    codes = np.flatnonzero(is_step)
     for thread_ranges in threads:
         chosen = select_rows(thread_ranges, np.isin(thread_ranges["name"], codes))
         if len(chosen["name"]):
@@ -109,19 +117,6 @@ def _find_steps(
         return None
     tilings = (_find_tiling(thread_ranges, names, span_ns) for thread_ranges in threads)
     return next(filter(None, tilings), None)
-
-
-def _ranges_by_thread(ranges: Columns, launch_threads: Ints) -> Iterator[Columns]:
-    threads, launches = np.unique(launch_threads, return_counts=True)
-    busiest_first = threads[np.argsort(-launches, kind="stable")].tolist()
-    for thread in dict.fromkeys([*busiest_first, *np.unique(ranges["place"]).tolist()]):
-        yield select_rows(ranges, ranges["place"] == thread)
-
-
-def _are_steps(names: Sequence[str], pattern: str | None) -> Bools:
-    if pattern is not None:
-        return match_pattern(pattern, names)
-    return np.array([_STEP_NAME.fullmatch(name) is not None for name in names], bool)
 
 
 def _number_steps(

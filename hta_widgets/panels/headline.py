@@ -207,7 +207,14 @@ def headline(traces: TraceSet) -> Headline:
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
     if not times.ranks or not has_devices or len(readiness):
-        return _headline_of_hosts(traces, times, readiness)
+        ranked = _rank_findings(
+            [
+                *_last_ready_finding(traces, times, readiness),
+                *_host_findings(traces, times),
+                *_impossible_times(traces),
+            ]
+        )
+        return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
     rank_count = len(times.ranks) if late and not late.on_hosts else len(traces)
@@ -224,16 +231,6 @@ def headline(traces: TraceSet) -> Headline:
     if not times.has_work:
         others += _busiest_host_events(traces, times)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
-
-
-def _headline_of_hosts(traces: TraceSet, times: RunTimes, readiness: pd.DataFrame) -> Headline:
-    findings = [
-        *_last_ready_finding(traces, times, readiness),
-        *_host_findings(traces, times),
-        *_impossible_times(traces),
-    ]
-    ranked = _rank_findings(findings)
-    return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
 
 
 def _device_findings(
@@ -269,10 +266,19 @@ def _further_findings(
     yield from _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         yield HeadlineFinding("around_work", facts={"around": 1 - times.span_share})
-    yield from _missing_work(traces, times)
+    # Ranks without device work count if ranks of the same format have some.
+    formats = {traces[rank].format for rank in times.ranks}
+    ranks = [rank for rank, trace in traces.items() if trace.format in formats]
+    if missing := [rank for rank in ranks if rank not in times.span_ns]:
+        yield HeadlineFinding("missing_work", facts={"missing": missing})
     if traces.window_ns is None:  # the window of an export cuts off steps
         yield from _missing_steps(steps, times)
-    yield from _same_ranks(traces)
+    # Files that state another file's rank were renumbered.
+    problems = traces.problems
+    is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
+    same_ranks = problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"]
+    if len(same_ranks):
+        yield HeadlineFinding("same_ranks", facts={"ranks": sorted(map(int, same_ranks))})
     yield from _impossible_times(traces)
 
 
@@ -376,6 +382,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
     if not times.idle_ns:
         return
     cause, cause_ns = _main_idle_cause(times)
+    ranks = [traces[rank] for rank in times.ranks]
     within, selection = "", Selection(ranks=tuple(times.ranks))
     gaps = analysis.device_idle_gaps(traces, top=1)
     if len(gaps):
@@ -387,7 +394,6 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
     # The sentences about other causes already name the calls.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
-        ranks = [traces[rank] for rank in times.ranks]
         stall = host_activity.stalling_event(ranks, _HALF * times.idle_ns)
     yield HeadlineFinding(
         "idle",
@@ -399,7 +405,12 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause_ns": cause_ns,
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
-            "has_waits": cause != "blocked" or _has_waits(traces, times),
+            "has_waits": cause != "blocked"
+            or any(
+                host_activity.waiting_calls(trace).any()
+                or len(host_activity.stream_wait_calls(trace))
+                for trace in ranks
+            ),
             "launches": None if stall else host_bound_rate(traces, times),
             "stalled_by": stall and (stall[0], min(stall[1] / times.idle_ns, 1.0)),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
@@ -473,11 +484,12 @@ def _most_frequent_name(
     ranks: list[Trace], calls_of: Callable[[Trace], Rows | Bools]
 ) -> tuple[str, int] | None:
     """Return the most frequent name of the calls `calls_of` each rank, and its number of calls."""
-    counts = Counter[str]()
-    for trace in ranks:
-        counts.update(
-            trace.table.names[code] for code in trace.table.name[calls_of(trace)].tolist()
-        )
+    names = (
+        trace.table.names[code]
+        for trace in ranks
+        for code in trace.table.name[calls_of(trace)].tolist()
+    )
+    counts = Counter(names)
     return counts.most_common(1)[0] if counts else None
 
 
@@ -488,21 +500,11 @@ def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
     return sum(total_length(intersect(Intervals(*gaps), pauses)) for pauses, gaps in idle)
 
 
-def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
-    """Return whether the files have calls in which a host or a stream waits."""
-    return any(
-        host_activity.waiting_calls(trace).any() or len(host_activity.stream_wait_calls(trace))
-        for trace in (traces[rank] for rank in times.ranks)
-    )
-
-
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
     """Return number and time of launches that load code, if they are most of the cause."""
-    launches, dur_ns = 0, 0
-    for rank in times.ranks:
-        rows = host_activity.loading_launches(traces[rank])
-        launches += len(rows)
-        dur_ns += int(traces[rank].table.dur_ns[rows].sum())
+    ranks = [traces[rank] for rank in times.ranks]
+    durs_ns = [trace.table.dur_ns[host_activity.loading_launches(trace)] for trace in ranks]
+    launches, dur_ns = sum(map(len, durs_ns)), sum(int(of_rank.sum()) for of_rank in durs_ns)
     return {"loading": (launches, dur_ns)} if dur_ns > cause_ns / 2 else {}
 
 
@@ -584,15 +586,6 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
         )
 
 
-def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding about ranks without device work, if ranks of the same format have some."""
-    formats = {traces[rank].format for rank in times.ranks}
-    ranks = [rank for rank, trace in traces.items() if trace.format in formats]
-    idle = [rank for rank in ranks if rank not in times.span_ns]
-    if idle:
-        yield HeadlineFinding("missing_work", facts={"missing": idle})
-
-
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
     step_count = frame["step"].nunique()
     ranks_by_steps: dict[tuple[int, ...], list[int]] = {}
@@ -603,15 +596,6 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
     if ranks_by_steps:
         facts = {"step_count": step_count, "ranks_by_steps": ranks_by_steps}
         yield HeadlineFinding("missing_steps", facts=facts)
-
-
-def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding about files that state another file's rank and were renumbered."""
-    problems = traces.problems
-    is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
-    ranks = sorted(problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"])
-    if ranks:
-        yield HeadlineFinding("same_ranks", facts={"ranks": [int(rank) for rank in ranks]})
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:

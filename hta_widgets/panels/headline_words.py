@@ -107,8 +107,15 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     elif others:
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
-        last = "" if times.ranks else f", which {_arrival_text(late)}"
-        return [f"{subject} {_host_wait_text(times, late)}, for ", *late_pieces, f"{last}."]
+        wait_ns = late.wait_ns / len(late.waiting)
+        wait = f"{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
+        subject += f" {'on average ' if len(late.waiting) > 1 else ''}{wait}"
+        last = ""
+        if not times.ranks:
+            often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
+            often = often if late.last else "together with others"
+            last = f", which {'arrive' if others else 'arrives'} last {often}"
+        return [f"{subject}, for ", *late_pieces, f"{last}."]
     cost_ns, cost = times.exposed_wait_ns, f": {_exposed_waiting_text(times)}"
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share > _MIN_DELAYING_WAITS:
@@ -119,19 +126,6 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
-
-
-def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
-    wait_ns = late.wait_ns / len(late.waiting)
-    mean = "on average " if len(late.waiting) > 1 else ""
-    return f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
-
-
-def _arrival_text(late: LateRanks) -> str:
-    verb = "arrives" if len(late.ranks) == 1 else "arrive"
-    if not late.last:
-        return f"{verb} last together with others"
-    return f"{verb} last at {count(late.last)} of {plural(late.collectives, 'collective')}"
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
@@ -183,11 +177,18 @@ def _exposed_text(
     """State the exposed communication; if `transfer_ns` is given, without waits."""
     details = f"; {_exposed_operation_text(largest)}" if largest else ""
     if transfer_ns is None:
-        return [f"{_exposed_with_waits_text(times)}{details}."]
-    text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
-    text += f" of {_span_text(times, 'transfer')}"
-    if unmatched_ns >= MIN_SHARE * times.all_ns:
-        text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
+        exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
+        part = _share_of_span(times.exposed_by_rank, times, "communication")
+        text = f"Exposed communication takes {part}"
+        text += f", {duration(exposed_ns / len(times.ranks))}"
+        text += " a rank" if len(times.ranks) > 1 else ""
+        if wait_ns >= MIN_SHARE * times.all_ns:
+            text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
+    else:
+        text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
+        text += f" of {_span_text(times, 'transfer')}"
+        if unmatched_ns >= MIN_SHARE * times.all_ns:
+            text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
     return [f"{text}{details}."]
 
 
@@ -202,17 +203,6 @@ def _exposed_operation_text(largest: ExposedOperation) -> str:
         text += f" {_number_runs_text(bandwidth.slow_ranks)}"
         text += f", {rate(bandwidth.others_gb_per_s)} on the others"
     return f"{text}{', waits included' * bandwidth.includes_waits}"
-
-
-def _exposed_with_waits_text(times: RunTimes) -> str:
-    exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
-    part = _share_of_span(times.exposed_by_rank, times, "communication")
-    text = f"Exposed communication takes {part}"
-    text += f", {duration(exposed_ns / len(times.ranks))}"
-    text += " a rank" if len(times.ranks) > 1 else ""
-    if wait_ns >= MIN_SHARE * times.all_ns:
-        text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
-    return text
 
 
 def _pipeline_text(

@@ -76,18 +76,15 @@ def add_call_rates(
     for part in rank_parts(traces, selection):
         efficiency = call_efficiency(part.trace)
         if efficiency is not None:
-            blocks.append(_calls_by_name(part, efficiency, rows_of(part, efficiency)))
+            rows = rows_of(part, efficiency)
+            rows = rows[efficiency.call_of_event[rows] >= 0]
+            codes = part.table.name[rows].astype(np.int64)
+            name, call = np.unique(np.stack((codes, efficiency.call_of_event[rows])), axis=1)
+            names = [part.table.names[code] for code in name.tolist()]
+            blocks.append(call_figures(efficiency, call).assign(name=names))
     if not any(map(len, blocks)):
         return frame
     return assign_rates(frame, pd.concat(blocks), frame["name"].astype(object))
-
-
-def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
-    rows = rows[efficiency.call_of_event[rows] >= 0]
-    pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
-    name, call = np.unique(pairs, axis=1)
-    names = [part.table.names[code] for code in name.tolist()]
-    return call_figures(efficiency, call).assign(name=names)
 
 
 def call_figures(efficiency: CallEfficiency, call: Ints) -> pd.DataFrame:

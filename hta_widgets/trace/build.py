@@ -242,7 +242,11 @@ def build_trace(
     zero_rows = rows if len(rows) else np.concatenate(timed_rows)
     zero_ns = int(columns.start_ns[zero_rows].min()) if len(zero_rows) else 0
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
-    end_record = _end_records(columns, order, end_rows)
+    # The paired events come last in the rows that `order` sorts.
+    first_paired = len(order) - len(end_rows)
+    positions = np.flatnonzero(order >= first_paired)
+    end_records = columns.record[end_rows[order[positions] - first_paired]]
+    end_record = dict(zip(positions.tolist(), end_records.tolist(), strict=True))
     # Unused columns are dropped first, because they take the most memory in large files.
     events, columns, other_rows = _gather_columns(
         columns, rows[order], dur[order], phase[order], other_rows, consume=consume
@@ -308,7 +312,12 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     )
     metadata, used = int(counts[ord("M")]), sum(map(len, groups.values()))
     if metadata + used < len(phase):
-        _count_skipped(columns, problems)
+        is_known_phase = np.isin(phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
+        lacks_time = is_known_phase & ~timed & (phase != ord("M"))
+        problems.add("skipped", int(lacks_time.sum()), "records without a time")
+        for code in np.unique(phase[~is_known_phase]).tolist():
+            phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
+            problems.add("skipped", int((phase == code).sum()), f"records {phase_text}")
     problems.add("empty", metadata > 0 and not used, "it has metadata, and no events")
     overflow = columns.names.find("trace_buffer_overflowed")
     if overflow >= 0:
@@ -316,15 +325,6 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
         detail = "buffers that overflowed (trace_buffer_overflowed): the tracer dropped records"
         problems.add("skipped", buffers, detail)
     return groups
-
-
-def _count_skipped(columns: RankColumns, problems: Problems) -> None:
-    is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
-    lacks_time = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
-    problems.add("skipped", int(lacks_time.sum()), "records without a time")
-    for code in np.unique(columns.phase[~is_known_phase]).tolist():
-        phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
-        problems.add("skipped", int((columns.phase == code).sum()), f"records {phase_text}")
 
 
 def _event_rows(
@@ -482,12 +482,3 @@ def _event_table(
     }
     table = EventTable(**events, names=columns.names, categories=columns.categories, tracks=tracks)
     return table, device, assignment.of_thread
-
-
-def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
-    """Return the end record of each paired event, by the event's position in `order`."""
-    # The paired events come last in the rows that `order` sorts.
-    first_paired = len(order) - len(end_rows)
-    positions = np.flatnonzero(order >= first_paired)
-    records = columns.record[end_rows[order[positions] - first_paired]]
-    return dict(zip(positions.tolist(), records.tolist(), strict=True))

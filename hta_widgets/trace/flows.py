@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -75,13 +76,20 @@ def flow_table(
     tail_rows, head_rows = rows[tail_at], rows[head_at]
     tail, head = finder.rows_at(columns, tail_rows), finder.rows_at(columns, head_rows)
     # Position in `launches` of the same arrow; -1 if there is none.
-    index = _FlowIndex(source, target, len(table))
-    launch = index.positions(tail, head)
+    size = len(table) + 1
+    launch_order = stable_order(source * size + target)
+    launch_keys = (source * size + target)[launch_order]
+
+    def launch_positions(tail: Ints, head: Ints) -> Ints:
+        keys = np.where((tail >= 0) & (head >= 0), tail * size + head, -1)
+        return np.append(launch_order, -1)[positions_in(launch_keys, keys)]
+
+    launch = launch_positions(tail, head)
     unmatched = np.flatnonzero((flow_kind == 0) & (launch < 0))
     if len(unmatched) and len(table):
         tail[unmatched] = finder.by_correlation(columns, tail_rows[unmatched], tail[unmatched])
         head[unmatched] = finder.by_correlation(columns, head_rows[unmatched], head[unmatched])
-        launch[unmatched] = index.positions(tail[unmatched], head[unmatched])
+        launch[unmatched] = launch_positions(tail[unmatched], head[unmatched])
     is_lost = (tail < 0) | (head < 0)
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
@@ -172,7 +180,10 @@ def counter_table(
                 continue
             code = code_of_series.get((pid, name, flow, label))
             if code is None:
-                key = (columns.pids[pid], _counter_name(columns, name, flow), str(label))
+                text = columns.names[name]
+                if flow >= 0:
+                    text += f"[{columns.flow_ids[flow].strip(chr(34))}]"
+                key = (columns.pids[pid], text, str(label))
                 code = code_of_series[pid, name, flow, label] = series.setdefault(key, len(series))
             sample_series.append(code)
             sample_values.append(value)
@@ -211,8 +222,13 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     A begin without an end is kept with a duration of -1. An end without a begin is only counted.
     """
     opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
-    name = _names_of_asyncs(columns, rows, opens)
-    flow = columns.flow[rows]
+    name, flow = columns.name[rows].astype(np.int64), columns.flow[rows]
+    is_empty = np.array([not text for text in columns.names.values], dtype=bool)
+    is_unnamed_end = ~opens & is_empty[name]
+    if is_unnamed_end.any():
+        # If an id has ends without a name, names do not pair its records.
+        ids = columns.category[rows].astype(np.int64) * (len(columns.flow_ids) + 1) + flow
+        name[np.isin(ids, ids[is_unnamed_end])] = -1
     # Events without an id are paired within their process.
     process = np.where(flow < 0, columns.pid[rows], -1)
     keys = np.stack([columns.category[rows], flow, name, process], axis=1).astype(np.int64)
@@ -238,18 +254,6 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     )
 
 
-def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
-    """Return name codes for pairing records; -1 for ids that have ends without a name."""
-    name = columns.name[rows].astype(np.int64)
-    is_empty = np.array([not text for text in columns.names.values], dtype=bool)
-    is_unnamed_end = ~opens & is_empty[name]
-    if is_unnamed_end.any():
-        ids = columns.category[rows].astype(np.int64) * (len(columns.flow_ids) + 1)
-        ids += columns.flow[rows]
-        name[np.isin(ids, ids[is_unnamed_end])] = -1
-    return name
-
-
 def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
     """Return the categories of `rows`, in two bytes each if they fit."""
     codes = columns.category[rows]
@@ -267,7 +271,6 @@ class FlowEndpointFinder:
         self, table: EventTable, of_thread: dict[tuple[int, int], int], zero_ns: int
     ) -> None:
         self.table, self.of_thread, self.zero_ns = table, of_thread, zero_ns
-        self._by_track: tuple[Rows, Ints] | None = None
 
     def rows_at(self, columns: RankColumns, rows: Rows) -> Ints:
         """Return the row of the innermost event at each flow record's time; -1 if there is none.
@@ -277,7 +280,7 @@ class FlowEndpointFinder:
         table = self.table
         track = self._tracks(columns, rows)
         time = columns.start_ns[rows] - self.zero_ns
-        events_by_track, event_bounds = self._events_by_track()
+        events_by_track, event_bounds = self._events_by_track
         result = np.full(len(rows), -1, dtype=np.int64)
         is_to_next = np.isin(rows, columns.ends_at_next)
         # Group 0 has the records without a track, so the group of a track is its number + 1.
@@ -326,10 +329,9 @@ class FlowEndpointFinder:
                 result[flow] = events[fits][0]
         return result
 
+    @cached_property
     def _events_by_track(self) -> tuple[Rows, Ints]:
-        if self._by_track is None:
-            self._by_track = order_and_bounds(self.table.track, len(self.table.tracks))
-        return self._by_track
+        return order_and_bounds(self.table.track, len(self.table.tracks))
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
         threads = len(columns.tids)
@@ -352,19 +354,6 @@ class FlowEndpointFinder:
             flows = flows[has_ended]
             result[flows] = table.parent[result[flows]]
             flows = flows[result[flows] >= 0]
-
-
-class _FlowIndex:
-    def __init__(self, source: Ints, target: Ints, events: int) -> None:
-        self._size = events + 1
-        ends = source * self._size + target
-        self._order = stable_order(ends)
-        self._ends = ends[self._order]
-
-    def positions(self, source: Ints, target: Ints) -> Ints:
-        """Return the position of each arrow; -1 if it is missing."""
-        ends = np.where((source >= 0) & (target >= 0), source * self._size + target, -1)
-        return np.append(self._order, -1)[positions_in(self._ends, ends)]
 
 
 def _flow_kinds(columns: RankColumns, rows: Rows, kinds: dict[str, int]) -> tuple[Ints, Ints]:
@@ -466,11 +455,6 @@ def _args_of(columns: RankColumns, records: list[int]) -> list[dict[str, Any]]:
     if get_many is None:
         return [columns.small_args.get(record) or {} for record in records]
     return get_many(records)  # type: ignore[no-any-return]
-
-
-def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
-    text = columns.names[name]
-    return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 
 
 def _parse_number(raw: Any) -> float | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -135,17 +135,14 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     for rows in filter(len, groups):
         label = int(label_of[rows[0]])
         name = table.names[table.name[label]] if label >= 0 else ""
-        graphs.append(CapturedGraph(name, rows, tuple(_nodes_of_calls(trace, rows))))
+        nodes = []
+        kernels = event_args(trace, rows, ("kernel",))["kernel"]
+        for kernel, code in zip(kernels, table.name[rows].tolist(), strict=True):
+            call = table.names[code]
+            name_of_call = call if _COPY.search(call) else ""
+            nodes.append(_node_name(kernel if isinstance(kernel, str) else name_of_call))
+        graphs.append(CapturedGraph(name, rows, tuple(nodes)))
     return graphs
-
-
-def _nodes_of_calls(trace: Trace, calls: Rows) -> Iterator[str]:
-    """Yield the name of the node that each call records; empty for a kernel without a name."""
-    kernels = event_args(trace, calls, ("kernel",))["kernel"]
-    for kernel, code in zip(kernels, trace.table.name[calls].tolist(), strict=True):
-        call = trace.table.names[code]
-        name_of_call = call if _COPY.search(call) else ""
-        yield _node_name(kernel if isinstance(kernel, str) else name_of_call)
 
 
 @memoize
@@ -257,7 +254,9 @@ def captured_trace(trace: Trace) -> Trace:
     # Each replay gets a copy of its graph's host events, after all events of the rank.
     first_row, start_ns = len(trace), trace.table.last_ns + 1
     for replay in replays:
-        rows = _graph_rows(capture, graphs[replay.capture], parent)
+        is_copied = mask_of_rows(graphs[replay.capture].calls, len(capture))
+        add_enclosing_rows(is_copied, parent)
+        rows = np.flatnonzero(is_copied)
         position = positions_of_rows(rows, len(capture))
         new_row = np.where(position >= 0, position + first_row, -1)
         block = _copy_rows(capture, rows, names, categories)
@@ -300,13 +299,6 @@ def _host_parents(capture: Trace) -> Ints:
     parent = nested_parents(capture, is_shown)
     is_shown |= category_mask(capture, f"cpu_op|operator|{CALLS}")
     return nearest_ancestor(parent, is_shown)[parent]
-
-
-def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
-    """Return the captured calls of a graph and all events above them, in ascending order."""
-    is_chosen = mask_of_rows(graph.calls, len(capture))
-    add_enclosing_rows(is_chosen, parent)
-    return np.flatnonzero(is_chosen)
 
 
 def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: StringPool) -> EventTable:

@@ -155,7 +155,11 @@ def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
         if not isinstance(node, _NODES):
             raise ValueError(f"a query cannot contain {type(node).__name__}")  # noqa: TRY004
         if isinstance(node, ast.Constant):
-            _check_constant(node.value)
+            is_number = isinstance(node.value, int | float) and abs(node.value) < _LARGEST
+            if not (is_number or node.value is None or isinstance(node.value, str)):
+                raise ValueError(
+                    "the constants of a query must be strings or numbers below 2 ** 64"
+                )
         elif isinstance(node, ast.BinOp):
             _require_numbers((node.left, node.right), text_columns)
         elif isinstance(node, ast.Call):
@@ -279,12 +283,6 @@ def _validate_call(method: ast.expr) -> list[ast.expr]:
         names = ", ".join(sorted(allowed))
         raise ValueError(f"a query has no method {method.attr!r}, only {names}")
     return [method, receiver] if is_text else [method]
-
-
-def _check_constant(value: object) -> None:
-    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
-    if not (is_number or value is None or isinstance(value, str)):
-        raise ValueError("the constants of a query must be strings or numbers below 2 ** 64")
 
 
 def _check_count(

@@ -461,14 +461,25 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
         clauses = replace(clauses, kinds=None)
     else:
         rows = index.rows_of_kinds_within((), low, high)
-    rows = _rows_of_tracks(trace, rows, selection.tracks)
+    if selection.tracks is not None:
+        keys = ((track.key, (trace.rank, track.key)) for track in trace.table.tracks)
+        is_chosen = [not selection.tracks.isdisjoint(keys_of_track) for keys_of_track in keys]
+        rows = rows[np.array(is_chosen, dtype=bool)[trace.table.track[rows]]]
     if selection.ids is not None:
         rows = np.intersect1d(rows, selection.ids_by_rank.get(trace.rank, rows[:0]))
     if clauses.rest is not None:
         frame = event_frame(trace, rows, columns_in(clauses.rest))
         frame.insert(0, "rank", trace.rank)
         rows = rows[query_mask(frame, clauses.rest)]
-    return _rows_of_clauses(trace, rows, clauses)
+    table = trace.table
+    if clauses.names is not None:
+        names = set(clauses.names)
+        is_named = np.array([name in names for name in table.names.values], dtype=bool)
+        rows = rows[is_named[table.name[rows]]]
+    if clauses.kinds is not None:
+        is_of_kind = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
+        rows = rows[is_of_kind[table.kind[rows]]]
+    return rows
 
 
 def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
@@ -514,27 +525,3 @@ def _ids_of_frame(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int,
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
-
-
-def _rows_of_tracks(
-    trace: Trace, rows: Rows, tracks: frozenset[str | tuple[int, str]] | None
-) -> Rows:
-    if tracks is None:
-        return rows
-    is_chosen = [
-        track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks
-    ]
-    mask: Bools = np.array(is_chosen, dtype=bool)[trace.table.track[rows]]
-    return rows[mask]
-
-
-def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
-    table = trace.table
-    if clauses.names is not None:
-        names = set(clauses.names)
-        is_chosen = np.array([name in names for name in table.names.values], dtype=bool)
-        rows = rows[is_chosen[table.name[rows]]]
-    if clauses.kinds is not None:
-        is_chosen = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
-        rows = rows[is_chosen[table.kind[rows]]]
-    return rows

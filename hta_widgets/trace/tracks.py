@@ -196,7 +196,9 @@ def assign_lanes(
     begin, end = start[order], (start + dur)[order]
 
     stop = _subtree_ends(begin, end, first)
-    depth, parent, crossing = _nesting(end, stop)
+    depth = _depth(stop)
+    parent = _parents(depth)
+    crossing = (parent >= 0) & ((stop > stop[parent]) | (end > end[parent]))
     spill_lanes = np.zeros(tracks, dtype=np.int64)
     spilled_rows = [np.empty(0, dtype=np.int64)]
     rounded = 0
@@ -301,15 +303,6 @@ def _parents(depth: Ints) -> Ints:
     child_count = np.diff(first_child, append=count)
     parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, child_count)
     return parent
-
-
-def _nesting(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return each event's depth and parent, and whether it crosses the parent's end."""
-    depth = _depth(stop)
-    parent = _parents(depth)
-    crossing = (stop > stop[parent]) | (end > end[parent])
-    crossing &= parent >= 0
-    return depth, parent, crossing
 
 
 def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:

@@ -88,9 +88,20 @@ def add_device_work(
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
-    previous = _previous_on_stream(nodes, rules)
+    if rules.as_hta:
+        previous = pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
+    else:
+        # Work that is not analyzed may also keep a stream busy.
+        ends = DeviceWorkIndex.by_end(nodes.trace)
+        previous = ends.last_until(table.track[rows], table.start_ns[rows], rows)
     previous_end = np.where(previous >= 0, end_ns[previous], _NEVER)
-    awaited_end = _add_kernel_waits(edges, nodes, kernel_waits)
+    awaited, waiting = kernel_waits
+    is_analysed = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
+    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
+    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(last_end, waiting, end_ns[awaited])
+    awaited_end = last_end[rows]
     call = nodes.trace.launch_of[rows]
     has_call = call >= 0
     launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
@@ -128,17 +139,6 @@ def add_device_work(
     return launches
 
 
-def _add_kernel_waits(edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints]) -> Ints:
-    """Add edges from awaited work; return the last end of the work each device row waited for."""
-    awaited, waiting = kernel_waits
-    is_analysed = nodes.of_end[awaited] >= 0
-    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
-    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
-    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
-    np.maximum.at(last_end, waiting, nodes.trace.table.end_ns[awaited])
-    return last_end[nodes.device]
-
-
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start.
 
@@ -163,15 +163,6 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     had_empty_queue = np.zeros(len(trace) + 1, dtype=bool)
     had_empty_queue[device] = (length[:count] == 1) & (length[count:] == 0)
     return had_empty_queue[rows]
-
-
-def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    table, rows = nodes.trace.table, nodes.device
-    if not rules.as_hta:
-        # Work that is not analyzed may also keep a stream busy.
-        ends = DeviceWorkIndex.by_end(nodes.trace)
-        return ends.last_until(table.track[rows], table.start_ns[rows], rows)
-    return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
 
 
 class _ThreadChains:

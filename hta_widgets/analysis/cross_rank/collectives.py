@@ -36,6 +36,7 @@ from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -160,12 +161,11 @@ def collectives(
 
 
 def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
-    names: dict[str, int] = {}
-    name_code = match.event_field("name")
+    pool, name_code = StringPool(), match.event_field("name")
     for entries, events in zip(match.of_trace, match.events, strict=True):
-        codes = [names.setdefault(text, len(names)) for text in events.names]
-        name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
-    return name_code, list(names)
+        codes = np.array([pool.add(text) for text in events.names], dtype=np.int64)
+        name_code[entries] = codes[name_code[entries]]
+    return name_code, pool.values
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:

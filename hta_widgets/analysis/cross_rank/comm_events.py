@@ -200,7 +200,14 @@ def comm_events(trace: Trace) -> CommEvents:
     # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
-    return _identify(trace, rows, _comm_args(trace, rows))
+    stated = event_args(trace, rows, COMMUNICATION_KEYS)
+    args = {key: list(column) for key, column in stated.items()}
+    without_name = np.flatnonzero([name is None for name in args[_NAME]])
+    if len(without_name):
+        operators = recorded_operators(trace, rows[without_name])
+        _take_args(trace, args, without_name, operators)
+        _name_by_ranges(trace, rows, args[_NAME])
+    return _identify(trace, rows, args)
 
 
 @memoize
@@ -336,18 +343,6 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
     pool: dict[Any, int] = {}
     codes = [pool.setdefault(value, len(pool)) for value in values]
     return np.array(codes, dtype=np.int64), list(pool)
-
-
-def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    """Return args of device events, taken from their operators if they have no name."""
-    stated = event_args(trace, rows, COMMUNICATION_KEYS)
-    args = {key: list(column) for key, column in stated.items()}
-    without_name = np.flatnonzero([name is None for name in args[_NAME]])
-    if len(without_name):
-        operators = _enclosing_events(trace, trace.launch_of[rows[without_name]], _RECORD)
-        _take_args(trace, args, without_name, operators)
-        _name_by_ranges(trace, rows, args[_NAME])
-    return args
 
 
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
@@ -521,7 +516,8 @@ def _send_recv_ranks(
 
 def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
     names = ["" if name is None else str(name) for name in args[_GROUP]]
-    texts = list(map(_ranks_text, args[_RANKS]))
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in args[_RANKS]]
+    texts = ["" if text.strip() in {"", "[]", "null"} else text for text in texts]
     sizes = to_int64(args[_SIZE]).tolist()
     # Events that state neither name nor ranks are grouped by stream.
     is_stated = [bool(name or text) for name, text in zip(names, texts, strict=True)]
@@ -540,12 +536,6 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
             description = ""
         groups.append(GroupName(name, ranks, sys.intern(text), size, stream, description))
     return codes, groups
-
-
-def _ranks_text(listed: object) -> str:
-    """Return the ranks that an event lists for its group, as text; empty if it lists none."""
-    text = listed if isinstance(listed, str) else json.dumps(listed)
-    return "" if text.strip() in {"", "[]", "null"} else text
 
 
 def recorded_shift(trace: Trace) -> int:

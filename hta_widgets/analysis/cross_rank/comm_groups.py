@@ -56,8 +56,18 @@ def identify_groups(
         for group in comm.groups:
             names = names_of[_members_key(group, runs[number])]
             names.setdefault(number, []).append(group.name)
-    has_own_names = {members: _share_no_name(names) for members, names in names_of.items()}
-    streams = _stream_numbers(events)
+    has_own_names = {}
+    for members, names_by_trace in names_of.items():
+        distinct = [name for listed in names_by_trace.values() for name in set(listed)]
+        has_own_names[members] = len(names_by_trace) > 1 and len(set(distinct)) == len(distinct)
+    # Streams without groups are identified by their numbers or, if these differ between traces, by
+    # their positions among the trace's streams.
+    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
+    is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
+    streams = [
+        {stream: stream if is_same_everywhere else place for place, stream in enumerate(numbers)}
+        for numbers in used
+    ]
     ranks_of_streams = _ranks_of_streams(traces, events, headers, runs, streams)
     group_numbers: dict[Hashable, int] = {}
     groups: list[tuple[GroupName, int]] = []
@@ -80,12 +90,6 @@ def identify_groups(
             numbers_of_trace.append(group_number)
         numbers_of_traces.append(numbers_of_trace)
     return numbers_of_traces, _label_groups(groups, headers)
-
-
-def _share_no_name(names_by_trace: dict[int, list[str]]) -> bool:
-    """Return whether there are several traces, and no two of them have a common name."""
-    names = [name for names_of_trace in names_by_trace.values() for name in set(names_of_trace)]
-    return len(names_by_trace) > 1 and len(set(names)) == len(names)
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
@@ -115,20 +119,6 @@ def _members_key(group: GroupName, run: int) -> Hashable:
 @lru_cache(maxsize=4096)
 def _numbers_in(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", listed))
-
-
-def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return, by trace, the identity of each stream without groups, which all traces agree on.
-
-    The identity is the stream's number, or its position among the trace's streams if numbers differ
-    between traces.
-    """
-    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
-    is_same_everywhere = len({tuple(streams) for streams in used if streams}) <= 1
-    return [
-        {stream: stream if is_same_everywhere else place for place, stream in enumerate(streams)}
-        for streams in used
-    ]
 
 
 def _ranks_of_streams(

@@ -28,6 +28,7 @@ from hta_widgets.analysis.cross_rank.lateness import (
     EntryLateness,
     entry_lateness,
     previous_entries,
+    start_times,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
@@ -242,18 +243,18 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
     is_step = steps >= 0
     intervals_ns = np.diff(last_ns[is_step])
     # Time between two recording windows does not belong to any step.
-    is_unknown = np.diff(np.searchsorted(_marks_ns(match, times), last_ns[is_step])) > 0
+    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
+    marks_ns = np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
+    is_unknown = np.diff(np.searchsorted(marks_ns, last_ns[is_step])) > 0
     # Neither does time between two runs, where no rank has both steps.
     has_both = has_step[is_step][1:] & has_step[is_step][:-1]
     of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
     intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
     is_unknown |= ~has_both.any(axis=1)
-    run_ns = 1
-    ranks = zip(match.traces, times.clocks, last_of_ranks.T, strict=True)
-    for trace, clock, ends_ns in ranks:
-        if len(ends_ns) and ends_ns.max() > limits.min:
-            start_ns = clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0]
-            run_ns = max(run_ns, int(ends_ns.max() - start_ns))
+    has_ends = has_step.any(axis=0)
+    ends_ns = last_of_ranks.max(axis=0, initial=limits.min)[has_ends]
+    run_ns = (ends_ns - start_times(match, times)[has_ends]).max(initial=1)
     lengths: Floats = np.full(len(last_ns), float(run_ns))
     if len(intervals_ns):
         span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
@@ -261,13 +262,6 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
         intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
         lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
     return lengths
-
-
-def _marks_ns(match: Matching, times: Arrivals) -> Ints:
-    """Return an instant between each pair of adjacent recording windows, ascending."""
-    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
-    return np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
@@ -284,12 +278,6 @@ def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedW
         is_late &= is_rank[match.trace]
     lost_ns = np.where(costs | is_late, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
     return replace(work, is_charged=work.is_charged | is_late, lost_ns=lost_ns)
-
-
-def charge_always(work: ImposedWaits, is_rank: Bools) -> ImposedWaits:
-    """Charge ranks also with collectives at which they are not last, without a loss."""
-    is_charged = work.is_charged | (is_rank[work.match.trace] & work.is_counted)
-    return replace(work, is_charged=is_charged)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from hta_widgets.analysis.cross_rank.imposed_waits import ImposedWaits
 from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
-from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.analysis.host_activity import is_pause, stalling_event
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import device_work_rows
@@ -65,8 +64,12 @@ def late_causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]
     """
     if not len(places):
         return []
-    excess, contents = excess_by_rank(work), _contents_of_ranks(work.match)
-    causes = []
+    match, edges = work.match, []
+    for entries, events in zip(match.of_trace, match.events, strict=True):
+        end_ns = events.end_ns[match.place[entries]]
+        edges.append((int(end_ns.min(initial=np.iinfo(np.int64).max)), int(end_ns.max(initial=0))))
+    contents = list(map_ranks(match.traces, _file_contents, each=edges, executor=match.executor))
+    excess, causes = excess_by_rank(work), []
     for place, cost_ns in zip(places.tolist(), costs_ns.tolist(), strict=True):
         part = max(PARTS, key=lambda name: excess[name][place])
         excess_ns = float(excess[part][place])
@@ -121,14 +124,6 @@ def _file_contents(trace: Trace, first_ns: int, last_ns: int) -> _Contents:
     has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
     per_ns = int(is_between.sum()) / max(int(np.diff(between).sum()), 1)
     return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
-
-
-def _contents_of_ranks(match: Matching) -> list[_Contents]:
-    edges = []
-    for entries, events in zip(match.of_trace, match.events, strict=True):
-        end_ns = events.end_ns[match.place[entries]]
-        edges.append((int(end_ns.min(initial=np.iinfo(np.int64).max)), int(end_ns.max(initial=0))))
-    return list(map_ranks(match.traces, _file_contents, each=edges, executor=match.executor))
 
 
 def _compute_cause(contents: Sequence[_Contents], place: int) -> str:

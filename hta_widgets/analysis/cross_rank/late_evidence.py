@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.imposed_waits import MIN_AS_LATE, ImposedWaits
@@ -48,21 +49,16 @@ def late_evidence(work: ImposedWaits) -> LateEvidence:
     counts = work.is_counted.astype(np.float64)
     entry_counts = sum_by_member(counts)
     own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
-    has_step = entry_counts > 0
-    late_ns = own_ns / np.maximum(entry_counts, 1)
-    step_counts = np.maximum(has_step.sum(axis=0), 1)
-    mean_ns = late_ns.sum(axis=0) / step_counts
-    squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
-    error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
+    late_ns = pd.DataFrame(own_ns / np.maximum(entry_counts, 1)).where(entry_counts > 0)
+    mean_ns, error_ns = (values.fillna(0).to_numpy() for values in (late_ns.mean(), late_ns.sem()))
     # The distance from the median of the others, taken from the value, leaves this median.
     usual_ns = error_ns - deviation_from_peers(group, error_ns)
-    chance = _chances(np.where(has_step, late_ns, np.nan), group)
+    chance = _chances(late_ns.to_numpy(), group)
     # Estimated steps may be parts of steps, to which a rank is unequally late.
     is_likely = (chance < _LIKELY_CHANCE) | (len(late_ns) < 2) | (not work.stated_steps)
     by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
-    is_steady = np.zeros(rank_count, dtype=bool)
+    is_steady, is_certain = np.zeros((2, rank_count), dtype=bool)
     is_steady[rank[by_cost]] = (is_likely & (mean_ns >= _MIN_OF_SPREAD * usual_ns))[by_cost]
-    is_certain = np.zeros(rank_count, dtype=bool)
     is_certain[rank[by_cost]] = (chance < _MAX_CHANCE)[by_cost]
     return LateEvidence(is_steady, is_certain)
 

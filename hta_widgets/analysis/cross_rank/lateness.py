@@ -231,8 +231,7 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
 @memoize
 def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     """Return the device's idle time while the host loads data, communicates, or does neither."""
-    table = trace.table
-    end = table.start_ns + table.dur_ns
+    table, end = trace.table, trace.table.end_ns
     busy = device_work_rows(trace)
     recording = union([table.first_ns], [table.last_ns])
     idle = subtract(recording, union(table.start_ns[busy], end[busy]))

@@ -263,11 +263,9 @@ def _windows_of_events(trace: Trace, rank: _RankCommunication) -> Ints:
 
 
 def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
-    window = _windows_of_events(trace, rank)
-    first = np.full(len(rank.windows_ns), np.iinfo(np.int64).max)
-    has_step = rank.steps >= 0
-    np.minimum.at(first, window[has_step], rank.steps[has_step])
-    return np.where(first == np.iinfo(np.int64).max, -1, first)
+    window, has_step = _windows_of_events(trace, rank), rank.steps >= 0
+    first = pd.Series(rank.steps[has_step]).groupby(window[has_step]).min()
+    return first.reindex(range(len(rank.windows_ns)), fill_value=-1).to_numpy()
 
 
 def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[Ints]) -> list[Ints]:
@@ -353,9 +351,7 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1
-    min_sequence = np.full(lanes, np.iinfo(np.int64).max)
-    np.minimum.at(min_sequence, lane, sequence)
-    is_numbered = min_sequence >= 0
+    is_numbered = pd.Series(sequence).groupby(lane).min().to_numpy() >= 0
     rows_of_lanes = positions_by_code(lane, lanes)
     ambiguous = np.zeros(len(lane), dtype=bool)
     for number in np.flatnonzero(~is_numbered).tolist():
@@ -368,10 +364,9 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
     slot = _number_combinations(slot, repeat)
-    first_ns = np.full(len(slot), np.iinfo(np.int64).max)
-    np.minimum.at(first_ns, slot, events["start"])
+    first_ns = pd.Series(events["start"]).groupby(slot).transform("min").to_numpy()
     has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
-    order = np.lexsort((trace, slot, first_ns[slot]))
+    order = np.lexsort((trace, slot, first_ns))
     order = order[has_partner[order]]
     columns = events | {"slot": slot, "numbered": is_numbered[lane], "ambiguous": ambiguous}
     return {name: column[order] for name, column in columns.items()}

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
-    charge_always,
     charge_as_late,
     imposed_waits,
     mean_lost_shares,
@@ -280,11 +279,23 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
-    is_together = (pattern == "") & _is_late_with_the_last(work, evidence)
-    is_slow = _is_slow_itself(work, shares)
+    # In a single step, the slowest of several ranks are often nearly as late by chance.
+    if (work.steps >= 0).sum() > 1:
+        together, _ = step_shares(charge_as_late(work), complete=True)
+        is_together = (pattern == "") & (_patterns(work, together, evidence) == "consistent")
+    else:
+        is_together = np.zeros(len(pattern), dtype=bool)
+    # A rank that works longer than the others beyond chance may never be last.
+    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
+    is_slow = is_beyond_chance(costs)
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
     is_beside = (pattern == "") & ~is_together & is_slow
     pattern[is_together | is_beside] = "consistent"
-    pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
+    if not work.stated_steps:
+        # An estimated step may be part of a step, and a rank is rarely equally late to all parts.
+        costly_counts = (np.nan_to_num(shares) >= _MIN_WAIT_SHARE).sum(axis=0)
+        is_always = costly_counts >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+        pattern[(pattern != "") & is_always] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
     min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
     has_few = work.complete_counts() < min_counts
@@ -294,61 +305,26 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
-    if is_beside.any():
-        work = charge_always(work, is_beside)
-    pattern[_only_launches_late(work, pattern != "")] = ""
+    if is_beside.any():  # these ranks are charged without a loss
+        is_counted_beside = is_beside[work.match.trace] & work.is_counted
+        work = replace(work, is_charged=work.is_charged | is_counted_beside)
+    excess = excess_by_rank(work)
+    largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
+    is_by_host = (pattern != "") & (largest == PARTS.index("host"))
+    if is_by_host.any():
+        pattern[is_by_host & _keeps_pace(work)] = ""
     places = np.flatnonzero(pattern != "")
     # Nothing is known about the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = late_causes(work, places, costs_ns[places])
-    pattern[(cause == WAITING) & _has_matched_all(work)] = ""
+    # The waits of unmatched communication are unknown.
+    has_matched_all = [
+        not on_host and not len(unmatched_rows(work.match, number))
+        for number, on_host in enumerate(work.match.on_hosts)
+    ]
+    pattern[(cause == WAITING) & np.array(has_matched_all, dtype=bool)] = ""
     return pattern, cause
-
-
-def _is_late_with_the_last(work: ImposedWaits, evidence: LateEvidence) -> Bools:
-    """Return which ranks are stragglers if ranks nearly as late as the last are charged.
-
-    In a single step, the slowest of several ranks are often nearly as late by chance.
-    """
-    shares, _ = step_shares(charge_as_late(work), complete=True)
-    pattern = _patterns(work, shares, evidence)
-    is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
-    return is_late
-
-
-def _is_slow_itself(work: ImposedWaits, shares: Floats) -> Bools:
-    """Return which ranks work longer than the others beyond chance, even if they are never last."""
-    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
-    is_slow = is_beyond_chance(costs)
-    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
-    return is_slow
-
-
-def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
-    """Return which ranks cost the others a little in nearly all estimated steps.
-
-    An estimated step may be part of a step, and a rank is rarely equally late to all parts.
-    """
-    costs = np.nan_to_num(shares) >= _MIN_WAIT_SHARE
-    min_count = _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
-    is_always: Bools = (costs.sum(axis=0) >= min_count) & (not work.stated_steps)
-    return is_always
-
-
-def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
-    """Return which of the named ranks idle, although their hosts keep pace with the others'."""
-    excess = excess_by_rank(work)
-    largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
-    is_by_host: Bools = is_named & (largest == PARTS.index("host"))
-    return is_by_host & _keeps_pace(work) if is_by_host.any() else is_by_host
-
-
-def _has_matched_all(work: ImposedWaits) -> Bools:
-    """Return which ranks have no unmatched communication, whose waits are unknown."""
-    on_hosts = enumerate(work.match.on_hosts)
-    has_all = [not on_host and not len(unmatched_rows(work.match, n)) for n, on_host in on_hosts]
-    return np.array(has_all, dtype=bool)
 
 
 def _later_starts(work: ImposedWaits) -> Floats:
@@ -435,11 +411,9 @@ def _keeps_pace(work: ImposedWaits) -> Bools:
     np.maximum.at(behind_ns, (work.step, match.trace), from_peers_ns)
     shares = behind_ns / work.step_ns[:, None]
     is_behind = mean_share(shares, work.step_ns) >= costly_share(*shape)
-    starts_as_launched = [
-        bool(len(entries)) and np.median(delay_ns[entries]) < _MAX_LAUNCH_NS
-        for entries in match.of_trace
-    ]
-    return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
+    usual_delay_ns = pd.Series(delay_ns).groupby(match.trace).median().reindex(range(shape[1]))
+    starts_as_launched = (usual_delay_ns < _MAX_LAUNCH_NS).to_numpy()
+    return starts_as_launched & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
@@ -542,15 +516,13 @@ def _always_last_ranks(
     for place, cause in zip(places.tolist(), causes, strict=True):
         row, is_last = straggler_frame.iloc[place], charged[place]
         stated = str(row["cause"]) or ("" if is_incomplete[place] else cause)
-        exposed_ns, imposed_ns = (
-            int(ns[is_last].sum()) for ns in (work.exposed_ns, work.imposed_ns)
-        )
+        exposed_ns, imposed_ns = work.exposed_ns[is_last].sum(), work.imposed_ns[is_last].sum()
         count = int(row["collectives"])
         last_ranks.append(
             LastRank(
                 int(row["rank"]),
                 wait_of_place[place],
-                1 - exposed_ns / max(imposed_ns, 1),
+                float(1 - exposed_ns / max(imposed_ns, 1)),
                 round(row["score"] * count),
                 count,
                 stated,

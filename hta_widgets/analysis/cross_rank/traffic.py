@@ -215,22 +215,11 @@ def _exact_bytes(
         members = groups[int(events.group[place])].ranks
         if (split := split_bytes(stated, "In", len(members))) is not None:
             yield place, list(zip(members, split, strict=True))
-    yield from _batches(trace, events)
-    is_message = (events.operation == _SEND_RECV) & (events.source >= 0) & (events.target >= 0)
-    own_rank = stated_rank(trace)
-    for place in np.flatnonzero(is_message & (events.size_bytes >= 0)).tolist():
-        message = int(events.target[place]), int(events.size_bytes[place])
-        yield place, [message] if events.source[place] == own_rank else []
-
-
-def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield position and bytes by peer of each kernel that runs a batch of sends."""
-    # The host records the sends of a batch before it launches the kernel.
-    sends = batched_sends(trace)
+    # The host records the sends of a batch before it launches the kernel that runs them.
     is_batch = (events.operation == _SEND_RECV) & (events.source < 0)
-    for name, records in sends.groupby("group"):
-        code = [group.name == name for group in events.groups]
-        places = np.flatnonzero(is_batch & np.array(code, dtype=bool)[events.group])
+    for name, records in batched_sends(trace).groupby("group"):
+        is_of_name = np.array([group.name == name for group in events.groups], dtype=bool)
+        places = np.flatnonzero(is_batch & is_of_name[events.group])
         places = places[trace.launch_of[events.rows[places]] >= 0]
         launch_ns = trace.table.start_ns[trace.launch_of[events.rows[places]]]
         places, launch_ns = places[np.argsort(launch_ns)], np.sort(launch_ns)
@@ -238,3 +227,8 @@ def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple
         pairs = list(zip(records["peer"].tolist(), records["bytes"].tolist(), strict=True))
         for number, place in enumerate(places.tolist()):
             yield place, [pairs[row] for row in np.flatnonzero(batch == number).tolist()]
+    is_message = (events.operation == _SEND_RECV) & (events.source >= 0) & (events.target >= 0)
+    own_rank = stated_rank(trace)
+    for place in np.flatnonzero(is_message & (events.size_bytes >= 0)).tolist():
+        message = int(events.target[place]), int(events.size_bytes[place])
+        yield place, [message] if events.source[place] == own_rank else []

@@ -73,7 +73,11 @@ def parse_step_name(name: str) -> StepName | None:
     if _LONG_NUMBER.search(name):
         return None
     if match := _VLLM.match(name):
-        return _vllm_step(match.groupdict())
+        names = {"c_tokens": "c_sq", "g_tokens": "g_sq", "c_square": "c_sqsq", "g_square": "g_sqsq"}
+        stated = {key: text for key, text in match.groupdict().items() if text is not None}
+        numbers = {names.get(key, key): int(text) for key, text in stated.items()}
+        phase = "prefill" if numbers["c"] else "decode"
+        return _step("vllm", "mixed" if numbers["c"] and numbers["g"] else phase, numbers)
     if match := _SGLANG.match(name):
         return _sglang_step(match["mode"], int(match["bs"]), match["rest"])
     if match := _ATOM.match(name):
@@ -101,13 +105,6 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
     visible = -1 if isnan(pairs) else visible
     c, g, c_sq, g_sq = (numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq"))
     return StepName(engine, phase, c, g, c_sq, g_sq, attention_pairs=pairs, visible_tokens=visible)
-
-
-def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
-    names = {"c_tokens": "c_sq", "g_tokens": "g_sq", "c_square": "c_sqsq", "g_square": "g_sqsq"}
-    numbers = {names.get(key, key): int(text) for key, text in texts.items() if text is not None}
-    phase = "prefill" if numbers["c"] else "decode"
-    return _step("vllm", "mixed" if numbers["c"] and numbers["g"] else phase, numbers)
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:

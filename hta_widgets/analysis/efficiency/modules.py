@@ -170,10 +170,14 @@ def module_owners(trace: Trace) -> ModuleOwners:
     phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
     phase[(stop >= 0) & (call < 0)] = BACKWARD
     phase[owner == OPTIMIZER] = FORWARD
+    # ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``.
+    class_names = [re.sub(r"_\d+$", "", name) for name in names]
+    if source != "nn.Module":
+        class_names = [re.sub(r"\d+", "#", name) for name in class_names]
     return ModuleOwners(
         source=source if names else "",
         names=names,
-        class_names=[_class_name(name, source) for name in names],
+        class_names=class_names,
         parent=module_parent,
         owner=owner[: len(table)],
         phase=phase[: len(table)],
@@ -190,12 +194,6 @@ def has_module_ranges(trace: Trace) -> bool:
     """Return whether a rank has module calls, or annotations that may name modules."""
     is_call = name_mask(trace, lambda name: name.startswith(MODULE_PREFIX))
     return bool(is_call.any() or _annotations(trace).any())
-
-
-def _class_name(name: str, source: str) -> str:
-    """Return ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``."""
-    class_name = re.sub(r"_\d+$", "", name)
-    return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
 
 
 def _annotations(trace: Trace) -> Bools:

@@ -34,7 +34,7 @@ device whose work no host call launches, such as a TPU, the device operations ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -414,29 +414,19 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
     for call in convolutions:
         operands = dims_of(codes[call])[:2]
         output = gradients.get((int(args.sequence[call]), str(operands)))
-        if output is None and len(operands) == 2 and all(map(_has_channels, operands)):
+        has_channels = [isinstance(dims, list) and len(dims) > 1 for dims in operands]
+        if output is None and has_channels == [True, True]:
+            # The output has the batch of the input and the channels of the weight, and is the first
+            # argument of a call that reads it.
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
             on_track = [other for other in following if tracks[other] == tracks[call]]
-            dims_of_following = [dims_of(codes[other]) for other in on_track]
-            output = _taken_output(operands[0], operands[1], dims_of_following)
+            first = [dims[0] for other in on_track if (dims := dims_of(codes[other]))]
+            shapes = [tuple(dims) for dims in first if len(dims) == len(operands[1])]
+            wanted = operands[0][0], operands[1][0]
+            output = next((shape for shape in shapes if shape[:2] == wanted), None)
         if output is not None:
             contexts[call] = CallContext(output=output)
     return contexts
-
-
-def _has_channels(dims: Any) -> bool:
-    return isinstance(dims, list) and len(dims) > 1
-
-
-def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Dims | None:
-    """Return the output shape of a convolution of `x` and `w`, taken from a call that reads it.
-
-    The output has the batch of the input and the channels of the weight, and is the first argument
-    of that call.
-    """
-    taken = [dims[0] for dims in calls if dims]
-    shapes = [tuple(dims) for dims in taken if len(dims) == len(w)]
-    return next((shape for shape in shapes if shape[:2] == (x[0], w[0])), None)
 
 
 def _gradient_shapes(

@@ -195,7 +195,11 @@ def _steps_of_rank(
 ) -> _RankSteps:
     """Return the rows of a rank; `lengths` has the times of its steps, or is None without steps."""
     has_steps = lengths is not None
-    lengths = _whole_time(part) if lengths is None else lengths
+    if lengths is None:
+        first, last = part.edges or (0, 0)
+        busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
+        whole_time = (-1, first + part.trace.shift_ns, last - first, busy_ns)
+        lengths = pd.DataFrame([whole_time], columns=["step", *_TIMES])
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
     # If a host runs ahead, the operators whose work is in the window were called before it.
@@ -238,13 +242,6 @@ def _lengths(times: pd.DataFrame) -> pd.DataFrame:
     )
     starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
     return times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
-
-
-def _whole_time(part: RankPart) -> pd.DataFrame:
-    first, last = part.edges or (0, 0)
-    busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-    times = (-1, first + part.trace.shift_ns, last - first, busy_ns)
-    return pd.DataFrame([times], columns=["step", *_TIMES])
 
 
 def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.DataFrame:

@@ -248,19 +248,14 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
     for row in iter_rows(stages.astype({"stage": str})):
         queue = "root_wait" if row.waits_for_root else "stage_queue"
         add(queue, row.stage, row.step, row.start_ns - row.queue_ns, row.start_ns)
-        add(
-            _cause_of_stage(row.stage), row.stage, row.step, row.start_ns, row.start_ns + row.dur_ns
-        )
+        cause = "copies" if row.stage.startswith("COPY") else "communication"
+        if row.stage.startswith("COORDINATE"):
+            cause = "coordination"
+        add(cause, row.stage, row.step, row.start_ns, row.start_ns + row.dur_ns)
     for row in iter_rows(chosen):
         end = row.start_ns + row.total_ns
         add("tail", "", row.step, end - row.tail_ns, end)
     return [StepPiece(cause, stage, time_ns) for (cause, stage), time_ns in times.items()]
-
-
-def _cause_of_stage(stage: str) -> str:
-    if stage.startswith("COORDINATE"):
-        return "coordination"
-    return "copies" if stage.startswith("COPY") else "communication"
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:

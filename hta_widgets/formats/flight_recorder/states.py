@@ -275,7 +275,11 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
         caller = waiting[0] if waiting else next(iter(calls))
         call = calls[caller][0]
         if sequence < 0:
-            if _has_parts(group, caller, call):  # each part is a hang of its own
+            # Each part of a batch of sends and receives is a hang of its own, if it is recorded.
+            sends = (group.calls[number].get(caller, ()) for number in group.p2p.values())
+            parts = [part for of_number in sends for part in of_number if part is not call]
+            is_batch = "coalesced" in call.operation
+            if is_batch and any(part.sequence == call.sequence for part in parts):
                 continue
             absent, without = _missing_peer(group, job, call.operation)
         kinds = {"mismatch": differing, "absent": absent, "no dump": without}
@@ -312,13 +316,6 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
     if dump is not None and sequence <= group.last.get(rank, -1):
         return ""
     return "no dump" if dump is None or dump.is_cut else "absent"
-
-
-def _has_parts(group: _Group, rank: int, batch: EnqueuedCollective) -> bool:
-    """Return whether a call is a batch of sends and receives that are also recorded."""
-    calls = (call for number in group.p2p.values() for call in group.calls[number].get(rank, ()))
-    is_batch = "coalesced" in batch.operation
-    return is_batch and any(c.sequence == batch.sequence and c is not batch for c in calls)
 
 
 def _missing_peer(

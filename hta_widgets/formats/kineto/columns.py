@@ -251,7 +251,10 @@ class Columns:
             self._note_skipped(batch, phase, start_state, is_skipped)
         has_dur = np.ones(batch.count, np.bool_)
         if dur_state is not None:
-            self._note_durations(batch, dur_state, keep)
+            reason = "durations that are not numbers, taken as missing"
+            self._note_rows(batch, (dur_state == BAD) & keep, reason)
+            reason = "durations beyond 64 bits, taken as missing"
+            self._note_rows(batch, (dur_state == TOO_LARGE) & keep, reason, "overflow")
             has_dur = dur_state == OK
             dur[~has_dur] = -1
         is_negative = has_dur & (dur < 0)
@@ -392,14 +395,6 @@ class Columns:
                 reason = "records without a time"
             has_note = self.notes.has(kind, reason)
             self.notes.add(kind, reason, None if has_note else batch.offset_of(row))
-
-    def _note_durations(
-        self, batch: _Batch, state: npt.NDArray[np.uint8], keep: npt.NDArray[np.bool_]
-    ) -> None:
-        reason = "durations that are not numbers, taken as missing"
-        self._note_rows(batch, (state == BAD) & keep, reason)
-        reason = "durations beyond 64 bits, taken as missing"
-        self._note_rows(batch, (state == TOO_LARGE) & keep, reason, "overflow")
 
     def _note_rows(
         self,

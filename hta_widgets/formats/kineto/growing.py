@@ -201,7 +201,11 @@ class GrowingColumn:
         if not len(values):
             return
         end = self.size + len(values)
-        dtype = self._dtype_for(values)
+        dtype = self._values.dtype
+        if values.dtype.itemsize > dtype.itemsize:
+            low, high = values.min(), values.max()
+            if not self._bounds.min <= low <= high <= self._bounds.max:
+                dtype = np.dtype(np.int32) if fit_int32(low, high) else values.dtype
         capacity = len(self._values)
         if end > capacity:
             capacity = end + end // 2
@@ -211,14 +215,6 @@ class GrowingColumn:
             self._values, self._bounds = larger, np.iinfo(dtype)
         self._values[self.size : end] = values
         self.size = end
-
-    def _dtype_for(self, values: npt.NDArray[Any]) -> np.dtype[Any]:
-        if values.dtype.itemsize <= self._values.dtype.itemsize:
-            return self._values.dtype
-        low, high = values.min(), values.max()
-        if self._bounds.min <= low and high <= self._bounds.max:
-            return self._values.dtype
-        return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
 
     def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
         """Return a view of the filled part, beginning at `start`."""

@@ -110,7 +110,8 @@ def split_merged(
         problems.add("repaired", 1, detail, file=path)
         return None
     processes, mark_rows = _marked_processes(columns)
-    rank_of_pid = np.array([_rank_of(pid) for pid in columns.pids.values], np.int64)
+    numbers = [int(pid) if pid.isdecimal() and len(pid) <= 18 else 0 for pid in columns.pids.values]
+    rank_of_pid = (np.array(numbers, np.int64) - 1) // PID_STRIDE
     for code, process in processes.items():
         rank_of_pid[code] = process.rank
     rank_of_row = rank_of_pid[columns.pid] if len(rank_of_pid) else np.empty(0, np.int64)
@@ -159,11 +160,6 @@ def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], 
     return processes, mark_rows
 
 
-def _rank_of(pid: str) -> int:
-    number = int(pid) if pid.isdecimal() and len(pid) <= 18 else 0
-    return (number - 1) // PID_STRIDE if number else -1
-
-
 def columns_of_rank(
     columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
 ) -> RankColumns:
@@ -171,7 +167,11 @@ def columns_of_rank(
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
     pid_texts = [columns.pids[code] for code in codes]
     if rank != UNSCOPED:
-        pid_texts = [_original_pid(text, pids) for text in pid_texts]
+        # `pids` has the JSON of the pids that the merge changed.
+        originals = [pids.get(text, text.encode()) for text in pid_texts]
+        pid_texts = [
+            str(json.loads(text)) if text[:1] == b'"' else text.decode() for text in originals
+        ]
     first_id = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
     if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are strings
@@ -220,12 +220,6 @@ def columns_of_rank(
             columns.copies.size_bytes[copies],
         ),
     )
-
-
-def _original_pid(pid: str, pids: Mapping[str, bytes]) -> str:
-    """Return a pid as text before the merge; `pids` has the JSON of the pids that changed."""
-    original = pids.get(pid, pid.encode())
-    return str(json.loads(original)) if original[:1] == b'"' else original.decode()
 
 
 def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:

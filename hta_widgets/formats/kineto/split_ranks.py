@@ -100,20 +100,22 @@ def _split_by_device(
         "launches of processes that use the same ids on different devices; linked to the devices in"
         " the order of the processes",
     )
-    ranks = [_rank_of_rows(columns.pid[mask], rank_of_pid) for mask in masks]
+    # A device has a rank if its processes name exactly one.
+    ranks: list[int | None] = [None] * len(masks)
+    if rank_of_pid is not None:
+        named = [set(rank_of_pid[columns.pid[mask]].tolist()) - {-1} for mask in masks]
+        ranks = [of_rows.pop() if len(of_rows) == 1 else None for of_rows in named]
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
-    return [
-        _merged_rank(columns, rows, source, metadata, rank, device=_device_number(name, number))
-        for number, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True))
-        if len(rows := _with_metadata(columns, mask))
-    ]
-
-
-def _rank_of_rows(pid: Ints, rank_of_pid: Ints | None) -> int | None:
-    """Return the rank that the processes of some rows name; None if none or several are named."""
-    ranks = set() if rank_of_pid is None else set(rank_of_pid[pid].tolist()) - {-1}
-    return ranks.pop() if len(ranks) == 1 else None
+    contents = []
+    for place, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True)):
+        is_used = mask_of_rows(np.unique(columns.pid[mask]), len(columns.pids))
+        rows = np.flatnonzero(mask | ((columns.phase == _M) & is_used[columns.pid]))
+        numbers = _NUMBER.findall(name)
+        device = int(numbers[-1][:9]) if numbers else place
+        if len(rows):
+            contents.append(_merged_rank(columns, rows, source, metadata, rank, device=device))
+    return contents
 
 
 def _mask_of_categories(columns: RankColumns, is_member: Callable[[str], bool]) -> Bools:
@@ -327,13 +329,3 @@ def _devices_of_threads(
     home = np.where(of_slot >= 0, of_slot, votes.argmax(axis=1))
     serves[owned] = False
     return home, serves
-
-
-def _with_metadata(columns: RankColumns, mask: Bools) -> Rows:
-    used = mask_of_rows(np.unique(columns.pid[mask]), len(columns.pids))
-    return np.flatnonzero(mask | ((columns.phase == _M) & used[columns.pid]))
-
-
-def _device_number(name: str, place: int) -> int:
-    numbers = _NUMBER.findall(name)
-    return int(numbers[-1][:9]) if numbers else place

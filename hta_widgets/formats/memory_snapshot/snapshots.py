@@ -248,7 +248,10 @@ class _SnapshotReader:
             for block in dicts_in(entry.get("blocks")):
                 size, address = _size(block.get("size")), _address(block.get("address", after))
                 after += max(size, 0)
-                frames = block.get("frames") or _frames_of_history(block)
+                frames, history = block.get("frames"), block.get("history")
+                if not frames and isinstance(history, list) and history:
+                    # Files from before PyTorch 2.1 list the owners of a block.
+                    frames = history[0].get("frames") if isinstance(history[0], dict) else None
                 is_in_use = str(block.get("state")).startswith("active")
                 if is_in_use and size >= 0 and address not in live and frames:
                     memory.older.append((size, self._stacks.add(frames)))
@@ -316,13 +319,6 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
             start_ns=memory.time_ns, end_ns=memory.time_ns, name=rows.name.add(name),
             category=category, place=place, phase=phase, args=rows.args_codes(args),
         )  # fmt: skip
-
-
-def _frames_of_history(block: Mapping[str, Any]) -> Any:
-    """Return the frames of a block from files before PyTorch 2.1, which list its owners."""
-    history = block.get("history")
-    owner = history[0] if isinstance(history, list) and history else None
-    return owner.get("frames") if isinstance(owner, dict) else None
 
 
 def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:

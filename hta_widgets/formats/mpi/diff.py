@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.comm_events import stated_rank
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
@@ -19,7 +20,6 @@ from hta_widgets.diff.sentences import longer_or_less, relative_text, times_text
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
-from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
 from hta_widgets.text import count, duration_delta, mean_count, plural, size
@@ -158,7 +158,7 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
 
 def _numbers(side: RunSide) -> dict[int, int]:
     """Return the rank number that each file states, which tables also use."""
-    return {rank: mpi_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
+    return {rank: stated_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
 def _by_key(

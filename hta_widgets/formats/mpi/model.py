@@ -285,11 +285,6 @@ class MpiJob:
         return max((trace.profile.ntasks for trace in self.profiles), default=len(self.lines))
 
 
-def mpi_rank(trace: Trace) -> int:
-    """Return the MPI rank that a file states, else its rank in the trace set."""
-    return trace.rank if trace.stated_rank is None else trace.stated_rank
-
-
 def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
     """Group MPI profiles and time lines by run, in the order of their files."""
     runs: dict[tuple[str, str], list[Trace]] = {}

@@ -335,7 +335,12 @@ class _Parser:
     def _table_line(self, line: str) -> bool:
         words = line.split()
         if words[0] == "taskid":
-            self._read_table_heads(words)
+            # Column heads have units and differ between generations.
+            self.columns = [
+                next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
+                for head in words
+            ]
+            self.memory_scale = 1 / 1024 if "size(KB)" in words else 1.0
             return True
         if len(words) != len(self.columns):
             return False
@@ -356,14 +361,6 @@ class _Parser:
             return False
         self.ranks.append(row)
         return True
-
-    def _read_table_heads(self, heads: list[str]) -> None:
-        """Set the columns of the table; column heads have units and differ between generations."""
-        self.columns = [
-            next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
-            for head in heads
-        ]
-        self.memory_scale = 1 / 1024 if "size(KB)" in heads else 1.0
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
         """Return the profile and its problems; unless `is_complete`, the last line is cut off."""

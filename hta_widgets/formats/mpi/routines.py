@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.comm_events import stated_rank
 from hta_widgets.analysis.frames import Schema, columns_of_rows, float64, int64, result_frame
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -25,7 +26,6 @@ from hta_widgets.formats.mpi.model import (
     bin_bounds,
     is_io,
     mpi_jobs,
-    mpi_rank,
     size_class,
 )
 from hta_widgets.taxonomy import MPI_CATEGORY
@@ -111,7 +111,7 @@ def mpi_scope(
             profiles = tuple(trace for trace in profiles if not trace.profile.stale)
         loaded = {trace.profile.rank for trace in profiles}
         ranks_of_job = [_calls_of_profile(trace, job) for trace in profiles]
-        lines = [trace for trace in job.lines if mpi_rank(trace) not in loaded]
+        lines = [trace for trace in job.lines if stated_rank(trace) not in loaded]
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.get_or_compute(key, partial(_calls_of_time_line, part, job)))
@@ -175,7 +175,7 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
     end_ns = last_ns if part.high is None else min(part.high, last_ns)
     return MpiRank(
         job=job.name,
-        rank=mpi_rank(trace),
+        rank=stated_rank(trace),
         key=trace.rank,
         ntasks=job.ntasks,
         is_profile=False,

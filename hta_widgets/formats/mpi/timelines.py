@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, CommEvents, GroupName, factorize
+from hta_widgets.analysis.cross_rank.comm_events import (
+    OPERATIONS,
+    CommEvents,
+    GroupName,
+    factorize,
+    stated_rank,
+)
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.mpi.model import (
@@ -21,7 +27,6 @@ from hta_widgets.formats.mpi.model import (
     ROOT_SENDS,
     ROUTINES,
     mpi_names,
-    mpi_rank,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import open_stream, read_whole_file
@@ -104,7 +109,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
     calls = [_calls(trace, len(traces)) for trace in traces]
     longest = max((rank_calls.contents for rank_calls in calls), key=len)
     if all(longest[: len(rank_calls.contents)] == rank_calls.contents for rank_calls in calls):
-        ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
+        ranks = tuple(sorted(stated_rank(trace) for trace in traces))
         return [_events_in_one_group(rank_calls, ranks, label) for rank_calls in calls]
     names = sorted({name for rank_calls in calls for name in rank_calls.routines})
     equally_often = {
@@ -373,7 +378,11 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
-    content = _complete_records(read_whole_file(path, problems, advance), path, problems)
+    content = read_whole_file(path, problems, advance)
+    rest_bytes = len(content) % _RECORD_BYTES
+    detail = f"the file ends within a record, {rest_bytes} bytes after the last complete record"
+    problems.add("truncated", int(rest_bytes > 0), detail, file=path)
+    content = content[: len(content) - rest_bytes]
     order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
     if order is None:
         raise TraceError(
@@ -386,28 +395,16 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     is_huge = is_valid & (records["bytes"] < -1)
     detail = "calls with 2 GiB or more, whose size is not known"
     problems.add("overflow", int(is_huge.sum()), detail, file=path)
-    numbers_of_rank = _numbers_by_rank(records, np.flatnonzero(is_valid))
+    numbers = np.flatnonzero(is_valid)
+    numbers = numbers[np.argsort(records["rank"][numbers], kind="stable")]
+    ranks, first = np.unique(records["rank"][numbers], return_index=True)
+    numbers_of_rank = dict(zip(ranks.tolist(), np.split(numbers, first[1:]), strict=True))
     _report_full_buffers(list(map(len, numbers_of_rank.values())), path, problems)
     traces = tuple(
-        _trace(records, numbers, rank, path, order, state, problems)
-        for rank, numbers in numbers_of_rank.items()
+        _trace(records, numbers_of_trace, rank, path, order, state, problems)
+        for rank, numbers_of_trace in numbers_of_rank.items()
     )
     return Outcome(traces, problems)
-
-
-def _complete_records(content: bytes, path: str, problems: Problems) -> bytes:
-    """Return a file's contents up to the end of the last complete record, and report the rest."""
-    rest_bytes = len(content) % _RECORD_BYTES
-    detail = f"the file ends within a record, {rest_bytes} bytes after the last complete record"
-    problems.add("truncated", int(rest_bytes > 0), detail, file=path)
-    return content[: len(content) - rest_bytes]
-
-
-def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
-    rank_of_number = records["rank"][numbers]
-    by_rank = np.argsort(rank_of_number, kind="stable")
-    ranks, first = np.unique(rank_of_number[by_rank], return_index=True)
-    return dict(zip(ranks.tolist(), np.split(numbers[by_rank], first[1:]), strict=True))
 
 
 def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> None:

@@ -60,7 +60,9 @@ class Recording:
     """Facts that an export states about its recording."""
 
     def __init__(self, database: Database) -> None:
-        options = _export_options(database)
+        options: dict[str, str] = {}
+        for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+            options.update(database.rows(table, "name value", kinds=(str, str)))
         version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
         self.version = version[0] if version else ""
         #: whether the file was extracted from another export
@@ -136,13 +138,6 @@ def _epoch_ns(database: Database, options: Mapping[str, str]) -> int | None:
         return 0
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", kinds=(int,))
     return next((epoch_ns for (epoch_ns,) in begins if 0 < epoch_ns < LAST_NS), None)
-
-
-def _export_options(database: Database) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        options.update(database.rows(table, "name value", kinds=(str, str)))
-    return options
 
 
 def _hosts(database: Database) -> dict[int | None, str]:
