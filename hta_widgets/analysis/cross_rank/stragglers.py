@@ -123,7 +123,7 @@ def stragglers(
     of its group by 5 % of a step, and waits for as much less, beyond chance.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
-    another group, such as by waiting for its neighbour in tensor parallelism or for the stage
+    another group, such as by waiting for its neighbor in tensor parallelism or for the stage
     before it, or over slow links, nor for a recording that starts later than the other recordings.
     A rank is never a straggler if a file is missing from one of its groups, because the late rank
     may be the missing one, or if it has fewer than four collectives with events of all their ranks,

@@ -1,4 +1,4 @@
-/** Resolve the colour and style names that chart definitions use. */
+/** Resolve the color and style names that chart definitions use. */
 
 import { getOrMake } from "../protocol/maps";
 import { interpolateStops, type Theme } from "../ui/theme";
@@ -6,7 +6,7 @@ import { BAR_STYLES, type ItemColor } from "./definition";
 import { type EvaluationScope, evaluate, toColumn, toNumbers } from "./language";
 import type { MarkStyle } from "./paint";
 
-/** Return the colour with a name such as `late` or `kind.compute`. */
+/** Return the color with a name such as `late` or `kind.compute`. */
 export function resolveColor(token: string, theme: Theme): string {
   const [name, kind] = token.split(".") as [string, string | undefined];
   const color =
@@ -15,7 +15,7 @@ export function resolveColor(token: string, theme: Theme): string {
   return color[kind as keyof Theme["kind"]] ?? color.other;
 }
 
-/** Return the name of the column that holds the colours of the items. */
+/** Return the name of the column that holds the colors of the items. */
 export function colorColumn(color: ItemColor): string {
   return color.type === "column" ? color.tokens : "fill";
 }

@@ -23,7 +23,7 @@ export interface BarText {
   isAtEnd?: boolean;
   /** Truncate the text if it does not fit. */
   isTruncatable?: boolean;
-  /** Background colour that keeps the text readable on a hatched bar. */
+  /** Background color that keeps the text readable on a hatched bar. */
   plate?: string | undefined;
 }
 
@@ -32,7 +32,7 @@ export interface SideColumn {
   texts: readonly string[];
   /** The text is shown if the chart is at least this wide. */
   minWidthPx?: number | undefined;
-  /** Rows whose text is drawn in the colour for late ranks. */
+  /** Rows whose text is drawn in the color for late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
   /** Rows whose text is bold. */
   boldRows?: ReadonlySet<number> | undefined;

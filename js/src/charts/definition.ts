@@ -42,7 +42,7 @@ export interface ItemStackDefinition {
   text: string;
 }
 
-/** A colour per item: colour names from an expression, or a position from 0 to 1 on a ramp. */
+/** A color per item: color names from an expression, or a position from 0 to 1 on a ramp. */
 export type ItemColor =
   | { type: "column"; tokens: string }
   | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }
@@ -59,7 +59,7 @@ export interface BarMark extends MarkInteraction {
   shape: "bar";
   left: Code;
   right: Code;
-  /** The name of a bar style, or a colour per item. */
+  /** The name of a bar style, or a color per item. */
   color: string | ItemColor;
   name?: string;
   hatch?: { pattern: string; color: ItemColor };
@@ -153,7 +153,7 @@ interface BarStyleDefinition {
   hatch?: string;
   hatch_color?: string;
   alpha?: number;
-  /** Whether bars are outlined in their fill colour. */
+  /** Whether bars are outlined in their fill color. */
   outlined?: boolean;
   on?: string;
 }

@@ -418,11 +418,11 @@ const MAX_HEIGHT_PX = 512;
 const STRIP_WIDTH_PX = 22;
 /** Narrower cells, in px, cannot be told apart. */
 const MIN_CELL_PX = 5;
-/** Width of the colour key and of each of its colours, in px. */
+/** Width of the color key and of each of its colors, in px. */
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
-/** Space to the right of the colour key, for the buttons of the panel. */
+/** Space to the right of the color key, for the buttons of the panel. */
 const MENU_PX = 36;
 
 /** Return the number of bins to request for a chart of this width. */
@@ -572,7 +572,7 @@ function drawTimeAxis(
   }
 }
 
-/** Draw the colour key; its right end is at `right`. */
+/** Draw the color key; its right end is at `right`. */
 function drawColorKey(
   textLayer: TextLayer,
   right: number,

@@ -243,7 +243,7 @@ interface ChartHead {
   theme: Theme;
   width: number;
   textLayer: TextLayer;
-  /** Colour squares of the legend. */
+  /** Color squares of the legend. */
   keys: (readonly [style: MarkStyle, ...box: BoxEdges])[];
 }
 
@@ -396,7 +396,7 @@ interface TickText {
   right: number;
 }
 
-/** Return the tick labels that fit. Of round values, all or every 2nd, 5th or 10th are labelled. */
+/** Return the tick labels that fit. Of round values, all or every 2nd, 5th or 10th are labeled. */
 function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
   const [first, second] = ticks;
   if (hasRoundTicks === true && second !== undefined) {
@@ -439,7 +439,7 @@ function addSideColumns(
   }
 }
 
-/** Draw the texts in and beside bars. On faint bars they have the normal text colour. */
+/** Draw the texts in and beside bars. On faint bars they have the normal text color. */
 function addBarTexts(
   plan: RowsPlan,
   textLayer: TextLayer,

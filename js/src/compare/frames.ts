@@ -199,27 +199,27 @@ export function sideSource(source: Source, side: Side): Source {
   };
 }
 
-// Differences as colours and words: green means faster, magenta slower, grey unchanged.
+// Differences as colors and words: green means faster, magenta slower, gray unchanged.
 
 /** Changes up to this share are drawn as unchanged. */
 const EQUAL_SHARE = 0.02;
 
-/** Smallest change, as a share of the time before, for each step of the colour scale. */
+/** Smallest change, as a share of the time before, for each step of the color scale. */
 const STEP_SHARES = [0, 0.4, 0.85];
 
-/** Return the colour of a change, given as a share of the time before. */
+/** Return the color of a change, given as a share of the time before. */
 export function deltaColor(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
   const step = size <= EQUAL_SHARE ? 0 : STEP_SHARES.filter((min) => size >= min).length;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** Return the colour of changes that may be due to chance. */
+/** Return the color of changes that may be due to chance. */
 export function neutralColor(theme: ThemeName): string {
   return classStyle("same", theme).color;
 }
 
-/** Return the middle colour of the scale. A bar shows the amount by its length instead. */
+/** Return the middle color of the scale. A bar shows the amount by its length instead. */
 export function barColor(diff: number, theme: ThemeName): string {
   return THEMES[theme].delta[diff > 0 ? 5 : 1]!;
 }

@@ -96,7 +96,7 @@ export class PanelGrid {
     this.drawer = drawer;
   }
 
-  /** Return the height for all rows of the timeline, stretched a little to match its neighbours. */
+  /** Return the height for all rows of the timeline, stretched a little to match its neighbors. */
   private naturalHeight(): number {
     const { timeline } = this.ctx;
     const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);

@@ -1,4 +1,4 @@
-/** Look up what is at a time of a lane: cell, neighbours, edges, search marks. */
+/** Look up what is at a time of a lane: cell, neighbors, edges, search marks. */
 
 import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";

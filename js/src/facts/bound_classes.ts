@@ -19,7 +19,7 @@ export const BOUND_GROUPS = data.groups as readonly {
 }[];
 
 /**
- * The two most similar colours differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one,
+ * The two most similar colors differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one,
  * also for deuteranopes and protanopes (Machado 2009). Estimates are also hatched.
  */
 export function boundStyle(name: BoundClass, theme: ThemeName): ClassStyle {

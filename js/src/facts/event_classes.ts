@@ -1,4 +1,4 @@
-/** Classes of events in a comparison, with their colours. The codes are the same as in Python. */
+/** Classes of events in a comparison, with their colors. The codes are the same as in Python. */
 
 import data from "../../../hta_widgets/facts/event_classes.json";
 import type {
@@ -29,7 +29,7 @@ export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["cou
 
 /**
  * Larger changes are darker in the light theme and lighter in the dark theme. The two most similar
- * colours differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, also for
+ * colors differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, also for
  * deuteranopes and protanopes (Machado 2009). Events without a partner are also hatched.
  */
 const COLORS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;

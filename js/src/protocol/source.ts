@@ -100,7 +100,7 @@ export interface Scene {
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some ranks are missing; otherwise "". */
   ranks_of_job?: string;
-  /** Why events cannot be coloured by what limits them; "" if they can. */
+  /** Why events cannot be colored by what limits them; "" if they can. */
   without_bounds?: string;
   /** Kinds of the events on ranks that have no device work. */
   host_kinds?: Kind[];
@@ -122,7 +122,7 @@ export interface Scene {
 /** What the figures cover: the whole job, the window of the timeline, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
-/** The property by which a timeline colours events. */
+/** The property by which a timeline colors events. */
 export type TimelineColor = "kind" | "name" | "bound";
 
 /** The state shared by all views of a job. */
@@ -421,7 +421,7 @@ export interface ChartPanel {
 
 export interface ClassStyle {
   color: string;
-  /** Drawn as diagonal lines in the colour on a pale background. */
+  /** Drawn as diagonal lines in the color on a pale background. */
   hatched: boolean;
   /** Whether it is paler than the other classes. */
   faint?: boolean;

@@ -15,7 +15,7 @@ export interface StageFrame {
   geometry: StageGeometry;
   theme: Theme;
   paints: StagePaints;
-  /** Classes by which events are coloured; null if they are coloured by kind or name. */
+  /** Classes by which events are colored; null if they are colored by kind or name. */
   classes: ClassPalette | null;
   scene: Scene;
   job: Span;

@@ -183,7 +183,7 @@ function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean 
   return false;
 }
 
-/** Texts about a rank in the gutter, from long to short, with font and colour of the fact. */
+/** Texts about a rank in the gutter, from long to short, with font and color of the fact. */
 interface RankTexts {
   names: readonly string[];
   facts: readonly string[];
@@ -355,7 +355,7 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
 }
 
 /**
- * Draw the name of an open track, centred in the visible part of its lanes. Also draw the range of
+ * Draw the name of an open track, centered in the visible part of its lanes. Also draw the range of
  * a counter below the name, and the names of Python stacks and other bands.
  */
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {

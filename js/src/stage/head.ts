@@ -19,8 +19,8 @@ const STEP_LINES_FROM_PX = 16;
 const MIN_BAR_SHARE = 1 / 10;
 
 /**
- * Draw the bars of the minimap as a bitmap. `parts` returns the colours and their shares of the
- * busy time at a given time; null colours by kind.
+ * Draw the bars of the minimap as a bitmap. `parts` returns the colors and their shares of the
+ * busy time at a given time; null colors by kind.
  */
 export function drawMinimapImage(
   data: Minimap,

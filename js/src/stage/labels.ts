@@ -19,13 +19,13 @@ export type LabelFrame = Pick<
 /** Lanes at least this high have labels. In lower lanes, letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 
-/** Return the function from names to shades; null if names do not determine colours. */
+/** Return the function from names to shades; null if names do not determine colors. */
 export function nameShader({ byName, paints, windows }: LabelFrame): NameShader | null {
   const { hashes } = windows.store;
   return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
 }
 
-/** Draw names on the rectangles of a lane that are wide enough. `veiledInk`: colour over a veil. */
+/** Draw names on the rectangles of a lane that are wide enough. `veiledInk`: color over a veil. */
 export function drawLabels(
   pen: CanvasPen,
   frame: LabelFrame,

@@ -47,7 +47,7 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** Classes by cell and by slice, for colouring by class; `NO_CODE` where they are unknown. */
+  /** Classes by cell and by slice, for coloring by class; `NO_CODE` where they are unknown. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);

@@ -29,7 +29,7 @@ export interface RowPlacement {
   jobEnd: number;
   /** Whether the page has less detail of this rank than the view can show. */
   coarse: boolean;
-  /** Hue of host calls by name; null if they have a single colour. */
+  /** Hue of host calls by name; null if they have a single color. */
   hue?: NameShader | null;
 }
 
@@ -69,7 +69,7 @@ export function delayStrength(ns: number, max: number): number {
   return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }
 
-/** Return the index into a ramp. Index 0, the colour of the lane, is used only for share 0. */
+/** Return the index into a ramp. Index 0, the color of the lane, is used only for share 0. */
 export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }

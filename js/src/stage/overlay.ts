@@ -1,7 +1,7 @@
 /**
  * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
  *
- * Selected events and search matches keep their colours and get an outline; a veil dims the rest.
+ * Selected events and search matches keep their colors and get an outline; a veil dims the rest.
  */
 
 import { countBelow, countUpTo } from "../engine/columns";
@@ -72,7 +72,7 @@ function areaOf(selection: SelectionJson | null): SelectedArea | null {
   return { start, end: end_ns ?? Number.POSITIVE_INFINITY, ranks, tracks };
 }
 
-/** Opacity of the veil, as the last two digits of a colour. */
+/** Opacity of the veil, as the last two digits of a color. */
 const VEIL = "a8";
 
 /** In dimmed parts at least this wide, in px, names are written again. */

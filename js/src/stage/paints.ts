@@ -1,20 +1,20 @@
-/** The colours of a theme as packed pixels by form, kind and shade, for the rasterizer. */
+/** The colors of a theme as packed pixels by form, kind and shade, for the rasterizer. */
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { weightOfClass } from "../facts/event_classes";
 import type { Theme } from "../ui/theme";
 import type { BandForm } from "./bands";
 
-/** Number of steps between the colour of a lane and the full colour, for partly covered pixels. */
+/** Number of steps between the color of a lane and the full color, for partly covered pixels. */
 export const STEPS = 16;
 const SHADES = 3;
 /** Alpha of cells from another level, drawn until the right level is loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
-/** Share of the colour in columns of host events, which are too narrow for a tint and an edge. */
+/** Share of the color in columns of host events, which are too narrow for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR_ALPHA = 0.75;
-/** Opacity of the late colour over the row of a rank that makes the rest of the job wait. */
+/** Opacity of the late color over the row of a rank that makes the rest of the job wait. */
 export const LATE_TINT = 0.07;
 
 interface Rgb {
@@ -28,13 +28,13 @@ export function rgb(hex: string): Rgb {
   return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
 }
 
-/** Mix two colours: `share` of `a`, and the rest of `b`. */
+/** Mix two colors: `share` of `a`, and the rest of `b`. */
 export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
   return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
 }
 
-/** Pack a colour into a pixel of ImageData read as 32 bits, little-endian in all browsers. */
+/** Pack a color into a pixel of ImageData read as 32 bits, little-endian in all browsers. */
 export function pack({ r, g, b }: Rgb): number {
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 }
@@ -62,13 +62,13 @@ export function contrast(a: Rgb, b: Rgb): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** Return the text colour with the higher contrast. */
+/** Return the text color with the higher contrast. */
 export function readableOn(background: Rgb, texts: readonly [string, string]): string {
   const [a, b] = texts;
   return contrast(rgb(a), background) >= contrast(rgb(b), background) ? a : b;
 }
 
-/** Return the dark text colour of the theme. In the dark theme, it differs from `ink`. */
+/** Return the dark text color of the theme. In the dark theme, it differs from `ink`. */
 function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
@@ -78,13 +78,13 @@ export function shadeIndex(hash: number): number {
   return hash % SHADES;
 }
 
-/** Colours of columns: entry `kind · (STEPS + 1) + step`. */
+/** Colors of columns: entry `kind · (STEPS + 1) + step`. */
 type ColorRamp = Uint32Array;
 
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
-/** Return the colours of a ramp: its stops and the interpolated steps between them. */
+/** Return the colors of a ramp: its stops and the interpolated steps between them. */
 function buildRamp(stops: readonly string[]): Uint32Array {
   const colors = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
   for (let step = 0; step < colors.length; step += 1) {
@@ -97,12 +97,12 @@ function buildRamp(stops: readonly string[]): Uint32Array {
 
 /** The style of a kind or class of events. */
 interface EventStyle {
-  /** Colours by shade, with the text colours for them. */
+  /** Colors by shade, with the text colors for them. */
   colors: readonly Rgb[];
   texts: readonly string[];
   /** Strength of columns, by lane form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
-  /** Share of the colour in a tint. */
+  /** Share of the color in a tint. */
   tint: number;
   isPale: boolean;
   edgePx: number;
@@ -111,7 +111,7 @@ interface EventStyle {
 
 export type StagePaints = Readonly<ReturnType<typeof buildPaints>>;
 
-/** Return the column colours by lane form. `alpha` is their opacity over the background. */
+/** Return the column colors by lane form. `alpha` is their opacity over the background. */
 function buildColumns(
   styles: readonly EventStyle[],
   lane: Rgb,
@@ -129,7 +129,7 @@ function buildColumns(
   return { solid, counter: solid, pale: rampOf("pale", bg), bar: rampOf("bar", bg) };
 }
 
-/** `hostStyle` is the code of host calls; -1 if names do not determine their colours. */
+/** `hostStyle` is the code of host calls; -1 if names do not determine their colors. */
 function buildPaints(
   theme: Theme,
   styles: readonly EventStyle[],
@@ -162,7 +162,7 @@ function buildPaints(
     ),
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
-    /** By hue, for host calls coloured by name. */
+    /** By hue, for host calls colored by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
     /** By kind: whether it is drawn as a tint with an edge even among device events. */
@@ -179,10 +179,10 @@ function buildPaints(
     counterLine: packColor(theme.ink2, 0.8, lane),
     waitFill: packColor(theme.waitFill),
     waitLine: packColor(theme.waitLine),
-    /** Colour ramp of a ribbon, from on time to latest. */
+    /** Color ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
     lateLine: packColor(theme.late),
-    /** Colour of late arrivals of a rank that does not make the rest of the job wait. */
+    /** Color of late arrivals of a rank that does not make the rest of the job wait. */
     lastLine: packColor(theme.ink3),
     /** Background of the row of a rank that makes the rest of the job wait. */
     lateGround: packColor(theme.late, LATE_TINT),
@@ -213,10 +213,10 @@ export function kindPaints(
   return buildPaints(theme, styles, { hostStyle, byClass: false });
 }
 
-// Colouring by class instead of kind. Tiles contain the class of each event.
+// Coloring by class instead of kind. Tiles contain the class of each event.
 
 const PALE_CLASS_COLUMN = 0.75;
-/** Share of the colour in the background of a hatch, and in a host call. */
+/** Share of the color in the background of a hatch, and in a host call. */
 const HATCH_GROUND = 0.16;
 const CLASS_TINT = 0.3;
 const FAINT_SHARE = 0.45;
@@ -242,7 +242,7 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
 
 // The class shares of device work over the whole job, for the minimap.
 
-/** Return a function that gives the colour and share of each class at a time. */
+/** Return a function that gives the color and share of each class at a time. */
 export function classSharesAt(
   { start, end, shares }: ClassShares,
   styles: readonly ClassStyle[],

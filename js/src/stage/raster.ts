@@ -1,6 +1,6 @@
 /** Fill rectangles and pixel columns in memory, much faster than with canvas calls. */
 
-/** The colours of a hatch, with the distance and thickness of its lines in device px. */
+/** The colors of a hatch, with the distance and thickness of its lines in device px. */
 export interface Hatch {
   ground: number;
   line: number;
@@ -51,7 +51,7 @@ export class PixelRaster {
   /**
    * Draw a column one pixel wide and `size` high, standing on `base`. The strength of the topmost
    * pixel is its covered share: `ramp[column … column + steps]` goes from the background to the
-   * full colour.
+   * full color.
    */
   fillColumn(
     x: number,

@@ -137,7 +137,7 @@ export class Stage {
   }
 
   /**
-   * Colour events by the classes in the tiles; null: by kind or name. While `isKnown` is false, all
+   * Color events by the classes in the tiles; null: by kind or name. While `isKnown` is false, all
    * events have the last class. `classShares`: class shares for the minimap; null: it shows kinds.
    */
   setClasses(

@@ -148,7 +148,7 @@ class SvgContext {
     return this.measureContext.measureText(text);
   }
 
-  /** Draw a bitmap of a few plain colours as boxes, one per run of equal pixels in a column. */
+  /** Draw a bitmap of a few plain colors as boxes, one per run of equal pixels in a column. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
     const { width: across, height: down } = image;
     const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
@@ -281,7 +281,7 @@ function classKeys(pen: CanvasPen, { classes, theme }: StageFrame): LegendKey[] 
 
 function kindKeys(pen: CanvasPen, frame: StageFrame): LegendKey[] {
   const { classes, geometry, theme, stats } = frame;
-  // If events are coloured by class, the legend of kinds explains the totals on the right.
+  // If events are colored by class, the legend of kinds explains the totals on the right.
   if (classes !== null && geometry.margin === 0) return [];
   const kinds = visibleKinds(frame).filter((kind) => classes === null || OF_DEVICE.has(kind));
   return kinds.flatMap((kind) => {
@@ -427,7 +427,7 @@ interface Skyline {
   data: string;
 }
 
-/** Boxes of one colour that are not covered by shapes drawn between them. */
+/** Boxes of one color that are not covered by shapes drawn between them. */
 interface Batch {
   fill: string;
   data: string[];
@@ -455,7 +455,7 @@ export function escapeXml(text: string): string {
   );
 }
 
-/** Return the attributes of a colour: six hex digits and an opacity, known to all SVG readers. */
+/** Return the attributes of a color: six hex digits and an opacity, known to all SVG readers. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;
@@ -511,7 +511,7 @@ export class SvgSheet {
     ].join("\n");
   }
 
-  /** Return the latest batch of this colour, or a new one if a later batch overlaps the box. */
+  /** Return the latest batch of this color, or a new one if a later batch overlaps the box. */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
     for (

@@ -76,7 +76,7 @@ export const EMPTY_TILE: Tile = {
 export class TileStore {
   /** Short names by key. The store assigns its own keys: those of kernel and page differ. */
   readonly names = new Map<number, string>();
-  /** Hashes of the names, for colours. */
+  /** Hashes of the names, for colors. */
   readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
   /** Incremented when tiles of a lane change, to invalidate data derived from them. */

@@ -43,7 +43,7 @@ export class TimelineContext {
   private readonly sceneSignal;
   private readonly laneIndex = computed(() => new LaneIndex(this.scene));
 
-  /** The property by which events are coloured: the selected one, if this job supports it. */
+  /** The property by which events are colored: the selected one, if this job supports it. */
   readonly color = computed((): TimelineColor => {
     const { color } = this.shared.stateSignal.value;
     return color === "bound" && !this.hasBounds ? "kind" : color;
@@ -72,7 +72,7 @@ export class TimelineContext {
     this.sceneSignal.value = scene;
   }
 
-  /** Whether events can be coloured by what limits them. */
+  /** Whether events can be colored by what limits them. */
   get hasBounds(): boolean {
     return this.scene.without_bounds === "";
   }
@@ -172,7 +172,7 @@ export class RequestQueue {
     else this.waiting.push(act);
   }
 
-  /** Send a request after all earlier ones. Unless cancelled, pass on its reply or failure. */
+  /** Send a request after all earlier ones. Unless canceled, pass on its reply or failure. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -218,7 +218,7 @@ export function throttle(ms: number, signal: AbortSignal, call: () => void): () 
   };
 }
 
-/** Return a function that runs `call` once, `ms` after it was last called, unless cancelled. */
+/** Return a function that runs `call` once, `ms` after it was last called, unless canceled. */
 export function debounce(
   ms: number,
   signal: AbortSignal,

@@ -11,7 +11,7 @@ interface Binding<Name = string> {
   shift?: boolean;
 }
 
-/** Positions take precedence over characters: on AZERTY, the key that zooms is labelled Z. */
+/** Positions take precedence over characters: on AZERTY, the key that zooms is labeled Z. */
 const BINDINGS = [
   { command: "zoom-in", code: "KeyW" },
   { command: "zoom-out", code: "KeyS" },

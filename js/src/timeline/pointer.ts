@@ -301,7 +301,7 @@ export class PointerInput {
     else if (row.thinLanes !== undefined || rows.keepEmptyLanes.value) rows.toggleEmptyLanes();
   }
 
-  /** Centre the view on `time`, as far as the job extends. */
+  /** Center the view on `time`, as far as the job extends. */
   private moveViewTo(time: number): void {
     const { nav, ctx } = this.app;
     const [start, end] = nav.view();
@@ -528,7 +528,7 @@ function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"
   });
 }
 
-/** A gesture that moves the view. If it is cancelled, the view moves back. */
+/** A gesture that moves the view. If it is canceled, the view moves back. */
 function viewDrag(
   { ctx, nav }: DragParts,
   cursor: string,

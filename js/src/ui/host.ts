@@ -140,7 +140,7 @@ export const NARROW_BELOW_PX = 900;
 export const TIGHT_BELOW_PX = 760;
 /** From this width on, the tables of totals have all their columns. */
 const ROOMY_FROM_PX = 1060;
-/** From this width on, the colour mode is written out. */
+/** From this width on, the color mode is written out. */
 const WIDE_FROM_PX = 1280;
 
 export function setWidthClass(root: HTMLElement, width: number): void {

@@ -1,13 +1,13 @@
-/** Colours and sizes of both themes, and their CSS variables. */
+/** Colors and sizes of both themes, and their CSS variables. */
 
 import tokens from "../../../hta_widgets/facts/tokens.json";
 import type { ThemeName } from "../protocol/source";
 
 /**
- * The colours of a theme. Drawing code uses no other colours. Tests check their contrast.
+ * The colors of a theme. Drawing code uses no other colors. Tests check their contrast.
  *
- * `onKind` is the colour of text on a solid mark of a kind. `nameShades` are three shades per kind
- * for colouring by name, and `hostHues` are the hues of host calls. `busy` and `waiting` are ramps
+ * `onKind` is the color of text on a solid mark of a kind. `nameShades` are three shades per kind
+ * for coloring by name, and `hostHues` are the hues of host calls. `busy` and `waiting` are ramps
  * from zero to the maximum; `delta` is a ramp from faster to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };
@@ -17,7 +17,7 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
   dark: { name: "dark", ...tokens.dark },
 };
 
-/** Return the colour at a share of the way from the first to the last stop. */
+/** Return the color at a share of the way from the first to the last stop. */
 export function interpolateStops(stops: readonly string[], share: number): string {
   const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const lower = Math.min(Math.floor(position), stops.length - 2);
@@ -31,13 +31,13 @@ export function interpolateStops(stops: readonly string[], share: number): strin
   return `#${mixed.join("")}`;
 }
 
-/** Return red, green and blue of a colour, each from 0 to 255. */
+/** Return red, green and blue of a color, each from 0 to 255. */
 function channels(hex: string): [number, number, number] {
   const channel = (start: number): number => parseInt(hex.slice(start, start + 2), 16);
   return [channel(1), channel(3), channel(5)];
 }
 
-/** Return a text colour with enough contrast to a background, based on approximate luminance. */
+/** Return a text color with enough contrast to a background, based on approximate luminance. */
 export function textOn(background: string): string {
   const [red, green, blue] = channels(background).map((value) => (value / 255) ** 2.2);
   const luminance = 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
@@ -73,7 +73,7 @@ export const FONT = {
   bodyStrong: `600 12px ${FONT_FAMILY}`,
 } as const;
 
-/** Set the theme's colours as CSS variables, so that style sheets and canvases share one table. */
+/** Set the theme's colors as CSS variables, so that style sheets and canvases share one table. */
 export function applyTheme(root: HTMLElement, name: ThemeName): void {
   const theme = THEMES[name];
   root.dataset.theme = name;
