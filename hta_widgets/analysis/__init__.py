@@ -1,6 +1,6 @@
 """Functions that take traces and return DataFrames, one module per topic.
 
-Most take `selection`, `window` and `ranks`, whose intersection is analysed. Times are on the clock
+Most take `selection`, `window` and `ranks`, whose intersection is analyzed. Times are on the clock
 of the selection's traces, which a view may have fitted; without a selection, they are on the clock
 of the traces. Formats of other packages may add functions.
 """

@@ -463,7 +463,7 @@ def _clusters_note(chosen: RankParts, features: RankFeatures) -> str:
     if not len(chosen):
         return note_text("no_ranks")
     if len(chosen) == 1:
-        return "one rank cannot be compared: load several"
+        return "a single rank cannot be compared: load several ranks"
     if not features.steps.any():
         return "no steps are selected: all of a rank's time counts as one"
     if not features.shared:

@@ -43,14 +43,15 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 
 
 def on_hosts_note(
-    counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
+    counts: Iterable[Counter[str]],
+    meaning: str = "which are not device work and are not counted here",
 ) -> str:
     """Return a note about communication on hosts, from the `count_host_collectives` of ranks."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
     most_frequent = max(totals, key=totals.__getitem__)
-    events = f"the hosts have {totals.total()} events of communication"
+    events = f"the hosts have {totals.total()} communication events"
     return f"{events}, such as {most_frequent}, {meaning}"
 
 
@@ -88,6 +89,6 @@ def ambiguous_note(collectives: int) -> str:
     if not collectives:
         return ""
     return (
-        f"{plural(collectives, 'collective')} may belong to the next or previous ones of other"
-        " ranks: files lack sequence numbers, and times fit both, so waits are uncertain"
+        f"{plural(collectives, 'collective')} may match either of two on other ranks: the files"
+        " have no sequence numbers, and the times fit both, so waits are uncertain"
     )

@@ -214,11 +214,13 @@ class _Search:
                 if not is_rank(rank):
                     raise TraceError(
                         f"{rank!r} is not a rank",
-                        remedy=f"Give a mapping of int ranks, 0 to {LAST_RANK:,}, to paths.",
+                        remedy=f"Give a mapping from int ranks, 0 to {LAST_RANK:,}, to paths.",
                     )
                 if Path(path := _text(name)).is_dir():
                     raise TraceError(
-                        "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
+                        "is a directory",
+                        path=path,
+                        remedy=f"Give exactly one file for rank {rank}.",
                     )
                 yield FoundFile(path, rank.__index__())
         else:

@@ -85,7 +85,7 @@ def _read_manifest(reply: Any, url: str) -> bytes:
         raise TraceError(
             f"is larger than {_MAX_MANIFEST_BYTES / 1e6:,.0f} MB",
             path=url,
-            remedy="Is it what you want to load?",
+            remedy="Check that the URL points to a trace.",
         )
     return manifest
 
@@ -191,7 +191,7 @@ def open_url(url: str, method: str = "GET") -> Any:
     except HTTPError as cause:
         cause.close()
         raise TraceError(
-            f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
+            f"the server answered {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
         ) from None
     except (HTTPException, OSError, ValueError, OverflowError) as cause:
         raise TraceError(

@@ -418,7 +418,7 @@ def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> No
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
-            f"ranks with exactly {max_count:,} events: if that is what TRACE_BUFFER_SIZE holds,"
+            f"ranks with exactly {max_count:,} events: if TRACE_BUFFER_SIZE holds that many,"
             " their later events were dropped"
         )
         problems.add("overflow", full, detail, file=path)

@@ -523,7 +523,7 @@ def test_time_and_bytes_of_each_group(job, tmp_path):
     columns = ["count", "communication_ns", "overlapped_ns", "in_bytes"]
     assert frame[columns].to_numpy().tolist() == [[1, 50, 40, 40]]
     silent = communication_by_group(load(tmp_path, [nccl(0, 10)]))
-    note = "the files do not say which process group a kernel belongs to"
+    note = "the files do not state which process group a kernel belongs to"
     assert (silent["group"].tolist(), silent.attrs["note"]) == ([""], note)
 
 

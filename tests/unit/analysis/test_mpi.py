@@ -100,7 +100,7 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
     assert row.imbalance_pct == pytest.approx(100 * (5.2 / 4.05 - 1))
     assert row.imbalance_cray_pct == pytest.approx(100 * (5.2 - 4.05) / 5.2 * 4 / 3)
     assert row.noncomm_ratio == pytest.approx(9 / 5.95)
-    longest = "Rank 1, with the most time in MPI, waits longest"
+    longest = "Rank 1 has the most time in MPI because it waits longest"
     for words in ("Rank 2", "the others wait for it", longest):
         assert words in row.explanation
     (row,) = mpi_imbalance(profiles(tmp_path / "even", [5.0, 5.1, 5.0, 5.2])).itertuples()

@@ -768,7 +768,7 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     assert frame.late_waiting_ns[2] == 4 * 1_496 * US
     assert frame.late_host_ns[2] == 4 * 4 * US
     # The time counts once for each rank and step, not again for the call.
-    text = "the hosts have 20 events of communication, such as gloo:gather, which are not"
+    text = "the hosts have 20 communication events, such as gloo:gather, which are not"
     assert frame.attrs["note"].startswith(f"{text} matched")
     assert analysis.collectives(traces).attrs["note"].startswith(f"{text} device work")
     assert straggler_report(traces).stragglers == []

@@ -362,7 +362,7 @@ def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkey
     traces = hw.load(job, cache=False)
     assert len(traces) == 2
     assert [problem.detail for problem in traces.problem_list if problem.kind == "skipped"] == [
-        "the file does not fit into memory"
+        "the file does not fit in memory"
     ]
 
 

@@ -396,7 +396,7 @@ def test_planes_of_hosts_have_any_name_and_counters_are_no_work(opened):
         )
         assert sorted(trace_set[0].events.name) == ["$train.py:1 main", "gemm"]
         counts = dict(trace_set.problems[["detail", "count"]].to_numpy().tolist())
-        assert counts["samples of counters are left out"] == 1
+        assert counts["counter samples are left out"] == 1
         assert not any("repeat" in detail for detail in counts)
 
 
@@ -428,4 +428,4 @@ def test_events_whose_names_the_profile_lacks_are_named_by_their_ids(tmp_path, e
         assert trace.events.dur_ns.tolist() == [1, 1, 1]
     problems = traces.problems.query("kind == 'part'")
     assert problems["count"].tolist() == [4, 4]
-    assert problems.detail.str.startswith("names that the profile lacks").all()
+    assert problems.detail.str.startswith("names missing from the profile").all()
