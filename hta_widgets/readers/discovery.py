@@ -122,7 +122,7 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
         if sniffed.format is not None:
             detected = replace(file, format=sniffed.format)
             if sniffed.aside and not file.named:
-                aside.append((detected, f"{contents}; load it by itself"))
+                aside.append((detected, f"{contents}; load it separately"))
             else:
                 readable.append(detected)
         elif sniffed.foreign is not None:

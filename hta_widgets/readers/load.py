@@ -559,7 +559,7 @@ def _add_truncated_lengths(
         detail = problem.detail
         count = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if count:
-            detail += f"; {count:,} events before its end were read"
+            detail += f"; {count:,} events before the cut were read"
             if median > 0:
                 detail += f", {share(count / median)} of the median of complete files"
         result.merge([replace(problem, detail=detail)])

@@ -43,7 +43,7 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     """
     if len(data) > _MAX_BYTES:
         raise TraceError(
-            f"has {len(data):,} bytes; pickles are read up to {_MAX_BYTES:,}",
+            f"has {len(data):,} bytes; the limit for pickles is {_MAX_BYTES:,}",
             path=path,
             remedy="Record fewer events: max_entries= of _record_memory_history.",
         )

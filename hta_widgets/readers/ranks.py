@@ -109,7 +109,7 @@ def assign_ranks(
             continue
         count = paths.count(paths[file])
         named = _rank_of_name(paths[file])
-        reason = "the file has no rank number"
+        reason = "the file states no rank"
         if count > 1:
             reason = f"is one of {count} ranks or devices in the file"
         elif named in used - {guess}:

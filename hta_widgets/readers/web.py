@@ -162,7 +162,7 @@ class _SteadyStream(io.RawIOBase):
         self._first_s = min(self._first_s, now_s)
         self._size_bytes += size
         if self._size_bytes > self.max_bytes:
-            raise OSError(f"the server has sent headers of {self._size_bytes:,} bytes")
+            raise OSError(f"the server has sent {self._size_bytes:,} bytes of headers")
         elapsed_s = now_s - self._first_s
         if size and elapsed_s > _TIMEOUT_S and self._size_bytes < _MIN_BYTES_PER_S * elapsed_s:
             # This is not a `TraceError`, because `http.client` replaces any `ValueError`.

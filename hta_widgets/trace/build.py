@@ -191,7 +191,7 @@ def _count_early_starts(
         int((early_ns > _MAX_EARLY_NS).sum()),
         "device events start before the call that launches them, by up to"
         f" {duration(int(early_ns.max(initial=0)))}: the clocks of host and device differ, so"
-        " launch delays and causes of idleness are uncertain",
+        " launch delays and idle causes are uncertain",
     )
 
 

@@ -450,7 +450,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
         none = "no collective is found on two ranks, so waits for other ranks are unknown"
         return [none, on_hosts]
     if not work.is_counted.any():
-        none = "no collective that is on two ranks is in the selection or window"
+        none = "the selection or window contains no collective that is on two ranks"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts, ambiguous_note(work.match.ambiguous)]
     if work.match.missing_ranks:

@@ -391,7 +391,7 @@ class _Parser:
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above
-            detail = f"lines of unknown form; the first is line {self.unread[0]}"
+            detail = f"unrecognized lines; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         problems.add(
             "overflow", self.implausible, "times or sizes of 1e12 or more, taken as unknown"

@@ -384,7 +384,7 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     problems.add("skipped", int((~is_valid).sum()), "damaged records", file=path)
     # mpitrace writes sizes of 2 GiB or more as negative numbers below -1; -1 means no size.
     is_huge = is_valid & (records["bytes"] < -1)
-    detail = "calls with 2 GiB or more, whose size is not known"
+    detail = "calls with 2 GiB or more, whose sizes are unknown"
     problems.add("overflow", int(is_huge.sum()), detail, file=path)
     numbers_of_rank = _numbers_by_rank(records, np.flatnonzero(is_valid))
     _report_full_buffers(list(map(len, numbers_of_rank.values())), path, problems)

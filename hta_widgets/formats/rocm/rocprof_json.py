@@ -179,7 +179,7 @@ def read_rocprof_json(
             facts |= reader.facts()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as cause:
         raise TraceError(
-            f"is not JSON of rocprofv3: {cause}",
+            f"is not rocprofv3 JSON: {cause}",
             path=path,
             remedy="Copy it again, or write rocpd with rocprofv3 --output-format rocpd.",
         ) from None

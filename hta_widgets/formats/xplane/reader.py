@@ -188,7 +188,7 @@ class _ProfileReader:
             detail = "names missing from the profile; their events are named by id"
             self._rows.note("part", len(plane.unnamed), detail)
         if self._steps is not None:
-            add_steps(self._rows, self._steps, "ranges of the host")
+            add_steps(self._rows, self._steps, "host ranges")
 
     def facts(self, _process: int, device: int) -> RankFacts:
         plane = self._devices.get(device, Plane())
@@ -307,7 +307,7 @@ class _ProfileReader:
         rows = np.flatnonzero(number >= 0)
         if len(rows):
             add_profiler_steps(self._rows, number[rows], **events.take(rows).times_ns, place=place)
-            detail = "ranges of the host are taken as steps; each got a ProfilerStep#n around it"
+            detail = "host ranges are taken as steps, each within an added ProfilerStep#n"
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:

@@ -272,7 +272,7 @@ def test_devices_that_wait_for_their_own_hosts_anyway_lose_little(tmp_path, slow
 def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
     traces = job(tmp_path, [[0, 0, 0, 1_700]] * 6, has_calls=False)
     assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
-    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
+    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, because its host was"
     assert text in str(headline(traces)).replace("\u202f", " ")
     # The work of the device is recorded nevertheless.
     slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
@@ -614,7 +614,7 @@ def test_by_step_and_window(tmp_path):
     assert "note" not in frame.attrs
     for function in (stragglers, stragglers_by_step):
         assert (
-            "two ranks is in the selection or window"
+            "selection or window contains no collective"
             in function(traces, window=(5, 5)).attrs["note"]
         )
 

@@ -126,7 +126,7 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     cut = problems_of(traces, "truncated")["detail"].iloc[0]
     events = len(traces[1])
     assert cut.endswith(
-        f"; {events} events before its end were read,"
+        f"; {events} events before the cut were read,"
         f" {events}\u202f% of the median of complete files"
     )
     assert "1 rank stated twice" in TileEngine(traces).scene()["truth"]["text"]

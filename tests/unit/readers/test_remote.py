@@ -325,7 +325,7 @@ def test_headers_without_end_are_refused(serve):
             while True:
                 handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
-    with pytest.raises(hw.TraceError, match="has sent headers of"):
+    with pytest.raises(hw.TraceError, match="bytes of headers"):
         hw.load(serve(answer) + "/rank-0.json")
 
 

@@ -97,9 +97,9 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
             '{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}',
             "no device or host events",
         ),
-        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": 7}}]}', "not JSON of roc"),
-        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
-        ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": 7}}]}', "not rocprofv3 JSON"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not rocprofv3 JSON"),
+        ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not rocprofv3 JSON"),
     ],
 )
 def test_damaged_json_is_refused(write, text, message):
