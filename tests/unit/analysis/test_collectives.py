@@ -767,7 +767,7 @@ def test_collectives_that_no_time_tells_apart_are_said_to_be_uncertain(
     )
     for frame in (collectives(traces), stragglers(traces)):
         note = frame.attrs.get("note", "")
-        assert ("may belong to the next or previous" in note) == is_ambiguous
+        assert ("may match either of two on other ranks" in note) == is_ambiguous
     if not is_ambiguous:
         rows = collectives(traces)
         ids = rows.pivot_table(index="collective", columns="rank", values="id")

@@ -591,7 +591,7 @@ def test_files_without_calls_that_wait_say_so(tmp_path):
         small.call(k * 100, k * 100 + 50, launch=k),
         small.kernel(k * 900_000 + 1000, k * 900_000 + 101_000, launch=k),
     )]  # fmt: skip
-    missing = "does not start, for an unknown reason, as they contain no calls that wait."
+    missing = "does not start for an unknown reason, as they contain no calls that wait."
     assert missing in said(small.load(tmp_path, rank))
     waits = small.call(3_000_000, 3_000_100, name="cudaDeviceSynchronize")
     assert missing not in said(small.load(tmp_path, [*rank, waits]))
@@ -808,7 +808,7 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
         text = said(
             small.load(tmp_path, [*rank, call, small.kernel(begin - 20_000, begin - 10_000)])
         )
-        assert f"memory of the device, most of it in one call of hipFree {ending}" in text
+        assert f"device memory, most of it in one call of hipFree {ending}" in text
 
 
 def test_ranks_that_are_last_together_are_never_last_at_none(shared):

@@ -285,7 +285,7 @@ def test_a_guess_says_that_another_file_has_the_rank_of_the_name(write, tmp_path
     traces = hw.load(tmp_path)
     assert traces[1].path == str(path)
     detail = problems_of(traces, "guessed_rank")["detail"].item()
-    reason = f"its name states rank 0, which {holder.format(folder=tmp_path)} has"
+    reason = f"its name states rank 0, which is that of {holder.format(folder=tmp_path)}"
     assert detail == f"{reason}; taken as 1 from its position in the sorted names"
 
 

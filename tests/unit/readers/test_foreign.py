@@ -119,7 +119,7 @@ def test_json_lines_are_named_with_the_next_step(tmp_path, name, separator):
     records = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": n, "dur": 1} for n in range(3)]
     path = tmp_path / name
     path.write_text(separator.join(map(json.dumps, records)) + separator)
-    with pytest.raises(hw.TraceError, match=r"is JSON Lines (one object per line)\. .*jq -s"):
+    with pytest.raises(hw.TraceError, match=r"is JSON Lines, one object per line\. .*jq -s"):
         hw.load(path, cache=False, progress=False)
     # Two traces in one file, each in a line, are no JSON lines.
     path.write_text("\n".join([json.dumps({"traceEvents": records})] * 2))

@@ -497,8 +497,8 @@ def test_what_older_or_damaged_exports_lack_is_said(export, tmp_path):
     traces = load(export)
     details = " ".join(traces.problems.detail)
     for text in (
-        "StringIds lacks",
-        "calls on the host are not recorded",
+        "missing from StringIds",
+        "host calls were not recorded",
         "not state their process",
     ):
         assert text in details
