@@ -748,7 +748,7 @@ def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift
     ids = rows.groupby("collective")["id"].agg(["nunique", "count"])
     assert len(ids) == 10_000
     assert (ids["nunique"] == 1).all()
-    assert "may belong" not in rows.attrs.get("note", "")
+    assert "may match either" not in rows.attrs.get("note", "")
 
 
 @pytest.mark.parametrize("skew_ns", [0, 70_000, 100_000_000])

@@ -66,7 +66,7 @@ def test_meanings_come_from_the_docstring():
     names = "job server key iteration node start_ns lag_ns last imposed_wait_ns"
     arrivals = column_meanings("byteps_arrivals", tuple(names.split()))
     assert arrivals["iteration"] == "iteration, counted from 0 in the file"
-    assert arrivals["lag_ns"] == "after the first"
+    assert arrivals["lag_ns"] == "after the first arrival"
     names = "count communication_ns overlapped_ns exposed_ns overlap_share sum_ns max_ns"
     same = column_meanings("communication_by_group", tuple(names.split()))
     assert same["exposed_ns"] == "the rest"

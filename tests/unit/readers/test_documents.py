@@ -76,4 +76,4 @@ def test_a_cut_trace_counts_from_the_base_of_the_trace_before_it(write, tmp_path
 
 def test_text_that_is_no_trace_needs_no_base(write):
     traces = load(write(document("a", 100, baseTimeNanoseconds=BASE_NS) + '{"garbage": [1'))
-    assert not traces.problems["detail"].str.contains("cut trace").any()
+    assert not traces.problems["detail"].str.contains("truncated trace").any()

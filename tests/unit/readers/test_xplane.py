@@ -204,7 +204,7 @@ def test_a_profile_that_is_cut_anywhere_has_only_work_of_the_whole_one(opened):
         (message(1, message(2, "/host:CPU") + b"\x1b"), "damaged"),
         (message(1, message(2, "/host:CPU") + b"\x18" + b"\xff" * 11), "10 bytes"),
         (message(1, message(2, "/host:CPU") + number(3, 1)), "type of a field"),
-        (message(1, message(2, "/host:CPU")), "no events"),
+        (message(1, message(2, "/host:CPU")), "no device or host events"),
         (
             message(1, message(2, "/device:GPU:0") + b"\xef\xbf\xbd" * 9 + b"\x1b"),
             "text conversion",

@@ -73,7 +73,7 @@ def test_it_is_a_mapping_by_rank(make):
     assert len(traces) == 2
     with pytest.raises(KeyError, match=r"no rank 2\. The ranks are 1, 3"):
         traces[2]
-    with pytest.raises(ValueError, match="must differ"):
+    with pytest.raises(ValueError, match="must be unique"):
         TraceSet([make(*[], rank=1), make(*[], rank=1)])
 
 
