@@ -182,7 +182,7 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame, frame: pd.DataFra
     if not len(times):
         notes.append("no steps: each row covers the whole time of a rank")
     if times.attrs.get("ahead"):
-        notes.append("hosts run ahead, so the length of a step is that on the device")
+        notes.append("hosts run ahead of the devices, so step times are measured on the device")
     return notes
 
 

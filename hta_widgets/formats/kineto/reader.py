@@ -136,7 +136,7 @@ class RecordList:
             raise TraceError(
                 f"none of its first {self.entries:,} entries is a trace event",
                 path=self.window.stream.path,
-                remedy="Is the file a trace?",
+                remedy="Check that the file is a trace.",
             )
         entries, rows = self._checked
         if self.entries < entries + _CHECKED_ENTRIES:
@@ -148,7 +148,7 @@ class RecordList:
                 " thousand is a trace event",
                 path=self.window.stream.path,
                 place=f"byte {self.window.offset:,}",
-                remedy="Is the file a trace?",
+                remedy="Check that the file is a trace.",
             )
 
     def _take_slice(self) -> SliceOutcome:

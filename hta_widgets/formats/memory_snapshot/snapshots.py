@@ -162,7 +162,7 @@ class _SnapshotReader:
     def read(self) -> MemorySnapshot:
         snapshot = self._snapshot
         segments = dicts_in(self._value.get("segments"))
-        detail = "no segments, so of older blocks only those that the history releases are known"
+        detail = "no segments: blocks from before the history are known only if it releases them"
         self._rows.note("part", int(not self._has_segments), detail)
         traces = as_list(self._value.get("device_traces"))
         detail = "no history: _record_memory_history() was off, so only the end is known"

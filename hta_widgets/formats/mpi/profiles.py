@@ -478,7 +478,9 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
     profiles = parse_profiles(text.decode("utf-8", "replace"), _job_of(path))
     if not profiles:
         raise TraceError(
-            "holds no MPI profile", path=path, remedy="Was the file changed? Copy it again."
+            "holds no MPI profile",
+            path=path,
+            remedy="Check whether the file was changed, and copy it again.",
         )
     traces = []
     for profile, problems_of_profile in profiles:

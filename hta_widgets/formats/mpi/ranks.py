@@ -345,7 +345,7 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
             " it is not the cause."
         )
     if rival:
-        return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
+        return f"{min_text}, but {rival} has almost as little: no single rank stands out."
     if record["stands_out"]:
         return (
             f"{min_text} and the most time outside MPI, but its time in MPI is below the median of"

@@ -654,7 +654,7 @@ def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> lis
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
         if len(jobs) > 1:
-            sentences.append(f"{name} holds {len(jobs)} jobs: figures are means over them")
+            sentences.append(f"{name} holds {len(jobs)} jobs: figures are means over the jobs")
         elif ranks and len(ranks) < ranks[0].ntasks:
             listed = ", ".join(str(rank.rank) for rank in ranks[:8])
             sentences.append(

@@ -146,7 +146,7 @@ export class TraceEditor {
     if (minutes === 0 || this.host === null) return;
     this.idleTimer = setTimeout(() => {
       if (this.isLoading) this.touch();
-      else this.end({ message: `Python was stopped after ${minutes} minutes without use` });
+      else this.end({ message: `Python was stopped after ${minutes} minutes of inactivity` });
     }, minutes * MINUTE_MS);
   }
 

@@ -109,7 +109,7 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
     pair = profiles(tmp_path / "pair", [5.0, 1.1, 1.0, 5.0, 5.1, 5.0])
     (row,) = mpi_imbalance(pair).itertuples()
     assert (row.straggler_rank, row.is_straggler) == (2, False), "rank 1 is as late"
-    assert "but rank 1 (1.10 s) has hardly more" in row.explanation
+    assert "but rank 1 (1.10 s) has almost as little" in row.explanation
     (row,) = mpi_imbalance(profiles(tmp_path / "alone", [5.0])).itertuples()
     assert (row.straggler_rank, row.imbalance_pct) == (-1, 0.0)
     assert row.imbalance_cray_pct != row.imbalance_cray_pct

@@ -6,7 +6,7 @@ import { HELP, type HelpGroup, type HelpLine } from "../keys";
 /** Marks in the lanes that the legend does not list: class of the swatch, and meaning. */
 const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["cell", "many events in one pixel: the height is the share of time that they cover"],
-  ["host", "a call of the host: pale with a dark edge"],
+  ["host", "a host call: pale with a dark edge"],
   ["wait", "waiting for the last rank in a collective"],
   [
     "late",
