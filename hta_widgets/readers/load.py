@@ -243,7 +243,7 @@ def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
     problems = replay.problem_list
     for rank, trace in linked.items():
         if not any(launch.capture >= 0 for launch in graph_replays(trace)):
-            problems.add("capture", 1, "no graph matches its capture", rank, trace.path)
+            problems.add("capture", 1, "no graph launch matches the capture", rank, trace.path)
     traces = [linked.get(rank, trace) for rank, trace in replay.items()]
     return TraceSet(traces, problems=problems, like=replay)
 
