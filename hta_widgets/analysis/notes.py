@@ -43,8 +43,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 
 
 def on_hosts_note(
-    counts: Iterable[Counter[str]],
-    meaning: str = "which are not device work and are not counted here",
+    counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
     """Return a note about communication on hosts, from the `count_host_collectives` of ranks."""
     totals = sum(counts, Counter[str]())

@@ -452,9 +452,7 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         nouns = f"rank{'s' if len(different) > 1 else ''}"
         yield Caution("rank", f"different {nouns}: {_format_pairs(different)}")
     if renamed:
-        reason = (
-            "the same ranks under different numbers, because files of a run state the same rank"
-        )
+        reason = "the same ranks under new numbers, because files of a run state the same rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
 
 

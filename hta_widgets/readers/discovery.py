@@ -218,9 +218,7 @@ class _Search:
                     )
                 if Path(path := _text(name)).is_dir():
                     raise TraceError(
-                        "is a directory",
-                        path=path,
-                        remedy=f"Give exactly one file for rank {rank}.",
+                        "is a directory", path=path, remedy=f"Give one file for rank {rank}."
                     )
                 yield FoundFile(path, rank.__index__())
         else:

@@ -96,9 +96,7 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
         ) from None
     if not path.exists() or not path.stat().st_size:
         directory.remove()
-        raise TraceError(
-            "the profiler exported nothing", remedy="Check that it recorded at least one step."
-        )
+        raise TraceError("the profiler exported nothing", remedy="Record at least one step.")
     return str(path), directory
 
 

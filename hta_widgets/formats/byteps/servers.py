@@ -489,9 +489,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     elif not servers:
         note = NO_SERVERS
     elif not rows:
-        note = (
-            "no worker's requests match those of the servers: check that the files are from one run"
-        )
+        note = "no worker's requests match those of the servers: are the files from one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
         **int64("low_ns high_ns requests alternatives"), "job": "object",

@@ -482,9 +482,7 @@ class _Documents:
         earlier_ns = self.documents[-1].base_ns if self.documents else 0
         if is_cut and BASE_KEY not in values and earlier_ns:
             base_ns = earlier_ns
-            note = (
-                f"a truncated trace without {BASE_KEY}; the base time of the previous trace is used"
-            )
+            note = f"a truncated trace without {BASE_KEY}; the previous trace's base time is used"
             self.notes.add("repaired", note, start)
         self.documents.append(Document(first_record, values, base_ns))
         self.list.columns.add_base(base_ns)

@@ -331,7 +331,5 @@ def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
         ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
     ):
         if abs(value - listed) > _ROUNDING:
-            return (
-                f"its {measure} is {value:.3f} {unit}, but rank 0's table lists {listed:.2f} {unit}"
-            )
+            return f"its {measure} is {value:.3f} {unit}, rank 0's table lists {listed:.2f} {unit}"
     return ""

@@ -477,11 +477,7 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
     text = read_whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     profiles = parse_profiles(text.decode("utf-8", "replace"), _job_of(path))
     if not profiles:
-        raise TraceError(
-            "holds no MPI profile",
-            path=path,
-            remedy="Check whether the file was changed, and copy it again.",
-        )
+        raise TraceError("holds no MPI profile", path=path, remedy="Copy the original file again.")
     traces = []
     for profile, problems_of_profile in profiles:
         for problem in problems_of_profile:

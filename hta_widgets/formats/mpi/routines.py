@@ -130,9 +130,7 @@ def _scope_note(jobs: Sequence[MpiJob], without_events: int, stale_ranks: Sequen
             " events to select"
         )
     if stale_ranks:
-        notes.append(
-            f"ranks {', '.join(stale_ranks)} are left out: their files are from another run"
-        )
+        notes.append(f"ranks {', '.join(stale_ranks)} are left out: they are from another run")
     return "; ".join(notes)
 
 

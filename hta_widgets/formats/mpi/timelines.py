@@ -377,9 +377,7 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
     if order is None:
         raise TraceError(
-            "holds no MPI time line",
-            path=path,
-            remedy="Check whether the file was changed, and copy it again.",
+            "holds no MPI time line", path=path, remedy="Copy the original file again."
         )
     records = np.frombuffer(content, _dtype_of_order(order))
     is_valid = _looks_valid(records)

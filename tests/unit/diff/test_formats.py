@@ -206,7 +206,7 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
         diff = hd.compare(profiles, ours)
         assert sorted(diff.rank_pairs) == [(0, 4), (1, 5), (2, 6), (3, 7)]
         [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
-        assert caution.startswith("the same ranks under different numbers")
+        assert caution.startswith("the same ranks under new numbers")
         assert caution.endswith("0 → 4, 1 → 5, 2 → 6, 3 → 7")
     # A rank alone finds its own among more, and others are still called others.
     second = both.subset(ranks=[4, 5, 6, 7])

@@ -110,7 +110,7 @@ def test_files_of_another_run_are_found_out(tmp_path):
     routines = mpi_routines(traces)
     assert sorted(set(routines["rank"])) == [0, 1, 2]
     assert (
-        "ranks 3 of job 90001 are left out: their files are from another run"
+        "ranks 3 of job 90001 are left out: they are from another run"
         in routines.attrs["note"]
     )
     assert sorted(set(mpi_routines(traces, stale=True)["rank"])) == [0, 1, 2, 3]
