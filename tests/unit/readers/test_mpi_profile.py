@@ -109,10 +109,7 @@ def test_files_of_another_run_are_found_out(tmp_path):
     assert [trace.profile.stale for trace in traces.values()] == [False, False, False, True]
     routines = mpi_routines(traces)
     assert sorted(set(routines["rank"])) == [0, 1, 2]
-    assert (
-        "ranks 3 of job 90001 are left out: they are from another run"
-        in routines.attrs["note"]
-    )
+    assert "ranks 3 of job 90001 are left out: they are from another run" in routines.attrs["note"]
     assert sorted(set(mpi_routines(traces, stale=True)["rank"])) == [0, 1, 2, 3]
     table = mpi_ranks(traces).set_index("rank")
     assert table.stale.tolist() == [False, False, False, True]
