@@ -459,11 +459,11 @@ def _clusters_note(chosen: RankParts, features: RankFeatures) -> str:
     if not len(chosen):
         return note_text("no_ranks")
     if len(chosen) == 1:
-        return "one rank cannot be compared: load several"
+        return "a single rank cannot be compared: load several ranks"
     if not features.steps.any():
-        return "no steps are selected: all of a rank's time counts as one"
+        return "no steps are selected: each rank's whole time counts as one step"
     if not features.shared:
-        return "ranks have no step in common, so means are over different steps"
+        return "the ranks have no step in common, so their means are over different steps"
     return ""
 
 

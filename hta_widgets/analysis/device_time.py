@@ -405,7 +405,7 @@ def communication_by_group(
     if not rows:
         note = note_text("no_communication")
     elif not any(group for _, group, *_ in rows):
-        note = "the files do not say which process group a kernel belongs to"
+        note = "the files do not state which process group a kernel belongs to"
     return result_frame(
         columns_of_rows(rows, {**schema, **int64("in_bytes out_bytes")}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),

@@ -152,7 +152,7 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
         return block, ""
     return block, (
         f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-        " paired in order, so pairs after a missing event are wrong"
+        " paired in order, so all pairs after a missing event are wrong"
     )
 
 

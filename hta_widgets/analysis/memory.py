@@ -316,7 +316,7 @@ def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Int
         flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
     except OverflowError:
         raise TraceError(
-            "a number is too large for 64 bits", path=path, remedy="Is the file damaged?"
+            "a number is too large for 64 bits", path=path, remedy="Copy the file again."
         ) from None
     return flat.reshape(len(rows), width)
 

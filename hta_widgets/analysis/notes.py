@@ -50,7 +50,7 @@ def on_hosts_note(
     if not totals:
         return ""
     most_frequent = max(totals, key=totals.__getitem__)
-    events = f"the hosts have {totals.total()} events of communication"
+    events = f"the hosts have {totals.total()} communication events"
     return f"{events}, such as {most_frequent}, {meaning}"
 
 
@@ -88,6 +88,6 @@ def ambiguous_note(collectives: int) -> str:
     if not collectives:
         return ""
     return (
-        f"{plural(collectives, 'collective')} may belong to the next or previous ones of other"
-        " ranks: files lack sequence numbers, and times fit both, so waits are uncertain"
+        f"{plural(collectives, 'collective')} may match either of two on other ranks: the files"
+        " have no sequence numbers, and the times fit both, so waits are uncertain"
     )

@@ -123,7 +123,7 @@ def _reason_without_data(
     if name in _NEED_WORK and dumps.issuperset(traces.formats):
         return "dumps contain no host or device work"
     if name in _NEED_RANKS and len(traces) == 1:
-        return "one rank cannot be compared: load several"
+        return "a single rank cannot be compared: load several ranks"
     function = functions[_PROBES.get(name, name)]
     parameters = inspect.signature(function).parameters
     scopes: list[dict[str, Any]] = [{}]

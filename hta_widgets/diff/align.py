@@ -338,7 +338,7 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
     return result_frame(
         {str(name): shares[name] for name in shares},
         matched={"cells": len(shares)},
-        note="" if len(shares) else "no device work in the steps that are compared",
+        note="" if len(shares) else "no device work in the compared steps",
         cell_ns=cell_ns,
         lanes=list(LANES),
     )

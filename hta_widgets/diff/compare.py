@@ -238,7 +238,7 @@ def is_condition(diff: Comparison, caution: Caution) -> bool:
 def conditions(diff: Comparison) -> str:
     """Describe how hardware, formats and world sizes differ; "" if they do not."""
     texts = [caution.text for caution in diff.cautions if is_condition(diff, caution)]
-    return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
+    return f"The runs differ: {'; '.join(texts)}." if texts else ""
 
 
 def paired_ranks(diff: Comparison) -> str:
@@ -412,7 +412,7 @@ def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
     empty = [side.label for side in diff.sides if _is_empty(side)]
     rest = "there is nothing to compare"
     if len(empty) == 1:
-        rest = "all of the other side is without a counterpart"
+        rest = "the events of the other side have no counterpart"
     if empty:
         yield Caution("empty", f"no events in {' and '.join(empty)}: {rest}")
 
@@ -452,7 +452,7 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         nouns = f"rank{'s' if len(different) > 1 else ''}"
         yield Caution("rank", f"different {nouns}: {_format_pairs(different)}")
     if renamed:
-        reason = "the same ranks under other numbers, because files of a run state the same rank"
+        reason = "the same ranks under new numbers, because files of a run state the same rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
 
 
@@ -503,7 +503,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
             between = f"{duration(pause_ns)} between the windows of {side.label}"
             yield f"without steps, the {between} are left out"
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
-        yield "the numbers of the steps differ: steps are matched in order"
+        yield "step numbers differ: steps are matched in order"
     for side in diff.sides:
         # Rounding may move the end of a step beyond the next start, by up to the resolution.
         resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
@@ -514,7 +514,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     min_ns = _MIN_OUTSIDE_SHARE * diff.step_ns * diff.step_count
     if abs(outside[1] - outside[0]) >= max(min_ns, 1):
         times = " → ".join(duration(round(time)) for time in outside)
-        yield f"device work that runs outside of the compared steps counts in no step: {times}"
+        yield f"device work outside the compared steps counts in no step: {times}"
 
 
 def _is_empty(side: RunSide) -> bool:

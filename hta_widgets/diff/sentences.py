@@ -70,18 +70,18 @@ _CAUSE_WORDS = {
     "host_operator": "idle time while the host is inside operators",
     "host_python": "idle time while the host is inside Python functions",
     "host_nothing": "idle time before the host launches",
-    "launch_call": "idle time within calls that launch",
+    "launch_call": "idle time within launch calls",
     "launch_latency": "idle time between launch and start",
     "kernel_wait": "idle time between kernels",
     "stream_wait": "idle time waiting for other streams",
     "blocked": "idle time while launched work does not start",
-    "unrecorded": "idle time with work that is not recorded",
+    "unrecorded": "idle time with unrecorded work",
     "unknown": "idle time of unknown cause", "nothing_launched": "idle time after the last work",
 }  # fmt: skip
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
-    "single_step": "With one step on each side, the peculiarities of a step look like changes.",
+    "single_step": "With one step on each side, normal variation looks like a change.",
     "unmatched": "Communication includes waiting for other ranks: not all of it is matched.",
 }
 
@@ -279,7 +279,7 @@ def _graphs_text(finding: Finding, _diff: Comparison) -> str:
 
 def _streams_text(finding: Finding, _diff: Comparison) -> str:
     shares = f"{share(finding.before)} → {share(finding.after)}"
-    moved = f"most of the difference is in {short_name(finding.name)}"
+    moved = f"most of the difference comes from {short_name(finding.name)}"
     return f"The busiest stream runs {shares} of compute kernels; {moved}."
 
 
@@ -401,7 +401,7 @@ def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
         verb, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
     elif _includes_waits(finding, diff):
         verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
-        verb += ", waits for other ranks included"
+        verb += ", including waits for other ranks"
     return f"{name} {verb}: {times_text(finding)}{unit}{relative_text(finding)}{moved}"
 
 
@@ -431,7 +431,7 @@ def _caller_text(finding: Finding) -> str:
     if caller is None:
         return ""
     other_count: int = finding.details["places"] - 1
-    in_caller = f" in {short_name(caller)}" if caller else " outside of other operators"
+    in_caller = f" in {short_name(caller)}" if caller else " outside other operators"
     return f"{in_caller} and {plural(other_count, 'other place')}" if other_count else in_caller
 
 

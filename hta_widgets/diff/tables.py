@@ -170,7 +170,7 @@ def names(
             "p_value": p_value[rows],
         },
         matched={word: len(codes.name) for word, codes in zip(_SIDES, events, strict=True)},
-        note="" if texts else "no events in the steps that are compared",
+        note="" if texts else "no events in the compared steps",
         steps=diff.step_count,
         before_ranks=len(diff.before.ranks),
         after_ranks=len(diff.after.ranks),
@@ -251,7 +251,7 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     return result_frame(
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},
-        note="" if order else "no operators in the steps that are compared",
+        note="" if order else "no operators in the compared steps",
     )
 
 

@@ -105,7 +105,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     return result_frame(
         columns,
         matched={"paths": len(order)},
-        note="" if len(order) else "no operators in the steps that are compared",
+        note="" if len(order) else "no operators in the compared steps",
         measure=measure,
         without_waiting=measure == "device" and splits_communication(diff),
         steps=diff.step_count,

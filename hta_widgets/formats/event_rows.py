@@ -315,7 +315,7 @@ def build_traces(
         facts = facts_of(process, device)
         traces.append(build_rank(rows, rank_events, format_name, facts, device))
     if not traces:
-        message = "holds no events of devices or of the host with plausible times"
+        message = "holds no device or host events with plausible times"
         raise TraceError(message, path=rows.path, remedy=how_to_record)
     return Outcome(tuple(traces), rows.problems)
 
@@ -368,8 +368,8 @@ def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) 
     rows.note(
         "part",
         int(is_work.sum()) if has_no_links else 0,
-        "events of devices whose calls on the host are not recorded: launches, operators and the"
-        " causes of idle time are not known",
+        "device events whose host calls were not recorded: launches, operators and the"
+        " causes of idle time are unknown",
     )
     is_left_out = ~np.isin(process, process[is_work])
     rows.note(
@@ -471,7 +471,7 @@ def _counter_table(facts: RankFacts, device: int, trace: Trace, rows: EventRows)
     order = np.lexsort((time_ns, series_id))
     samples = order[time_ns[order] >= first_event_ns]
     too_early = len(order) - len(samples)
-    rows.note("part", too_early, "samples of counters before the first event")
+    rows.note("part", too_early, "counter samples before the first event")
     return CounterTable(
         time_ns=time_ns[samples] - first_event_ns,
         series_id=series_id[samples],

@@ -61,7 +61,7 @@ def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
         steps = _find_steps(rank_ranges, launch_threads, names, span_ns, pattern)
         if steps is None:
             continue
-        detail = f"{noun} {steps.rule} are taken as steps; each got a {_PROFILER_STEP}n around it"
+        detail = f"{noun} {steps.rule} are taken as steps, each within an added {_PROFILER_STEP}n"
         rows.note("repaired", len(steps.numbers), detail)
         chosen = [names[code] for code in steps.ranges["name"].tolist()]
         add_profiler_steps(

@@ -168,7 +168,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     messages = messages[messages["rank"] != messages["peer"]]
     frame: pd.DataFrame = messages.groupby(["rank", "peer"])[["count", "bytes"]].sum().reset_index()
     frame.attrs = {
-        "note": "" if len(frame) else "no sends between ranks, and no all-to-all",
+        "note": "" if len(frame) else "no sends between ranks and no all-to-all",
         "even": int(not has_splits),
     }
     return frame

@@ -195,7 +195,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> 
         raise TraceError(
             f"cannot be written to {into} ({cause.strerror or cause})",
             path=path,
-            remedy="Free some space there, name another folder in TMPDIR, or load without a"
+            remedy="Free some space there, set TMPDIR to another folder, or load without a"
             " memory_limit.",
         ) from None
     return _open_entry(folder, path, format_name)

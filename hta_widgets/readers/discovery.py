@@ -122,7 +122,7 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
         if sniffed.format is not None:
             detected = replace(file, format=sniffed.format)
             if sniffed.aside and not file.named:
-                aside.append((detected, f"{contents}; load it by itself"))
+                aside.append((detected, f"{contents}; load it separately"))
             else:
                 readable.append(detected)
         elif sniffed.foreign is not None:
@@ -214,11 +214,11 @@ class _Search:
                 if not is_rank(rank):
                     raise TraceError(
                         f"{rank!r} is not a rank",
-                        remedy=f"Give a mapping of int ranks, 0 to {LAST_RANK:,}, to paths.",
+                        remedy=f"Give a mapping from int ranks, 0 to {LAST_RANK:,}, to paths.",
                     )
                 if Path(path := _text(name)).is_dir():
                     raise TraceError(
-                        "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
+                        "is a directory", path=path, remedy=f"Give one file for rank {rank}."
                     )
                 yield FoundFile(path, rank.__index__())
         else:

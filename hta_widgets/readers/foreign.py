@@ -23,7 +23,7 @@ SUPPORTED_FORMATS_TEXT = (
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
 #: Names of formats that functions recognize, instead of the first bytes.
-JSON_LINES, _PERFETTO = "JSON lines, one object a line", "a Perfetto protobuf trace"
+JSON_LINES, _PERFETTO = "JSON Lines, one object per line", "a Perfetto protobuf trace"
 #: Bytes that do not occur in text; logs may have bells, backspaces and escapes.
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 

@@ -323,7 +323,7 @@ def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
             if not isinstance(plugin, Format):
                 raise TypeError(f"{point.value} is not a Format")  # noqa: TRY301
             if plugin.name in names:
-                raise ValueError(f"there is a format {plugin.name!r} already")  # noqa: TRY301
+                raise ValueError(f"a format named {plugin.name!r} already exists")  # noqa: TRY301
             load_references([plugin.reading.sniff, plugin.reading.read])
         except Exception as error:  # noqa: BLE001 - other packages' code
             faults.append(f"the format {point.name!r} cannot be used: {error}")

@@ -96,7 +96,7 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
         ) from None
     if not path.exists() or not path.stat().st_size:
         directory.remove()
-        raise TraceError("the profiler exported nothing", remedy="Did it record any step?")
+        raise TraceError("the profiler exported nothing", remedy="Record at least one step.")
     return str(path), directory
 
 
@@ -241,7 +241,7 @@ def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
     problems = replay.problem_list
     for rank, trace in linked.items():
         if not any(launch.capture >= 0 for launch in graph_replays(trace)):
-            problems.add("capture", 1, "no graph matches its capture", rank, trace.path)
+            problems.add("capture", 1, "no graph launch matches the capture", rank, trace.path)
     traces = [linked.get(rank, trace) for rank, trace in replay.items()]
     return TraceSet(traces, problems=problems, like=replay)
 
@@ -273,13 +273,13 @@ def read_trace(
         return Outcome((), Problems(), error)
     except MemoryError:
         remedy = "Load fewer ranks, or use a machine with more memory."
-        too_large = TraceError("does not fit into memory", path=path, remedy=remedy)
+        too_large = TraceError("does not fit in memory", path=path, remedy=remedy)
         return Outcome((), Problems(), too_large, is_of_contents=False)
     except Exception as cause:  # noqa: BLE001 - the other files are still read
         unexpected = TraceError(
             f"cannot be read ({type(cause).__name__}: {cause})",
             path=path,
-            remedy="This is an error of hta_widgets: please report it.",
+            remedy="This is a bug in hta_widgets: please report it.",
         )
         unexpected.__cause__ = cause
         return Outcome((), Problems(), unexpected, is_of_contents=False)
@@ -299,7 +299,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
         return None
     wanted = set(normalize_ranks(ranks))
     if not wanted:
-        raise TraceError("ranks is empty", remedy="Leave `ranks` out to load all.")
+        raise TraceError("ranks is empty", remedy="Omit `ranks` to load all ranks.")
     return wanted
 
 
@@ -502,7 +502,7 @@ def _traces_of(
                 raise TraceError(
                     f"holds {len(traces)} ranks, so it cannot be rank {file.rank}",
                     path=file.path,
-                    remedy="Load it without a rank: [path] in place of {rank: path}.",
+                    remedy="Load it without a rank: [path] instead of {rank: path}.",
                 )
             if file.format == "store":
                 result.stored.extend(traces)
@@ -538,7 +538,7 @@ def _note_joined_files(
         first = first_of.get(problem.file or "")
         result.merge([problem if first is None else replace(problem, rank=rank_of[first])])
     for path, first in first_of.items():
-        detail = f"holds a later window of the rank of {Path(first).name}; the two were joined"
+        detail = f"holds a later window of the same rank as {Path(first).name}; the two were joined"
         result.add("duplicate_rank", 1, detail, rank_of[first], path)
     return result
 
@@ -559,7 +559,7 @@ def _add_truncated_lengths(
         detail = problem.detail
         count = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if count:
-            detail += f"; {count:,} events before its end were read"
+            detail += f"; {count:,} events before the cut were read"
             if median > 0:
                 detail += f", {share(count / median)} of the median of complete files"
         result.merge([replace(problem, detail=detail)])

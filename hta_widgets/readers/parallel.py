@@ -146,7 +146,7 @@ def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, to_cache: 
     remedy += "." if to_cache else ", and pass cache=True."
     _warn(
         f"Columns of {len(senders)} of {len(reads)} files were sent over the network and are"
-        f" analysed in this process, because the workers on {names} do not share {folder}, or"
+        f" analyzed in this process, because the workers on {names} do not share {folder}, or"
         f" cannot write to it. {remedy}"
     )
 
@@ -225,8 +225,8 @@ def plan_workers(
         free_bytes = _available_bytes()
         if free_bytes is not None and resident_bytes + peak_bytes > free_bytes:
             _warn(
-                f"loading takes about {_gb(resident_bytes + peak_bytes)} of memory "
-                f"and {_gb(free_bytes)} are available: "
+                f"loading needs about {_gb(resident_bytes + peak_bytes)} of memory "
+                f"but only {_gb(free_bytes)} is available: "
                 f'give a memory_limit, for example "{0.7 * free_bytes / 1e9:.1f} GB", to keep ranks'
                 " on disk"
             )

@@ -29,7 +29,7 @@ _CPU_S, _BYTES_PER_S = 20, 1 << 20
 #: A process that has read a larger file exits, because it may keep memory.
 _MAX_REUSE_BYTES = 1 << 22
 _IDLE_S = 5.0
-_REMEDY = "Dump it again with PyTorch. If it is from somebody else, ask what wrote it."
+_REMEDY = "Dump it again with PyTorch. If someone else sent it, ask which program wrote it."
 
 
 def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
@@ -43,7 +43,7 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     """
     if len(data) > _MAX_BYTES:
         raise TraceError(
-            f"has {len(data):,} bytes; pickles are read up to {_MAX_BYTES:,}",
+            f"has {len(data):,} bytes; the limit for pickles is {_MAX_BYTES:,}",
             path=path,
             remedy="Record fewer events: max_entries= of _record_memory_history.",
         )
@@ -53,7 +53,7 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
         header, body = _ask([request, data], 10 * cpu_s, can_reuse=len(data) < _MAX_REUSE_BYTES)
     except OSError as cause:
         raise TraceError(
-            f"cannot be read in a process of its own ({type(cause).__name__})",
+            f"cannot be read in a separate process ({type(cause).__name__})",
             path=path,
             remedy="Close other programs, and load it again.",
         ) from None
@@ -61,7 +61,7 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     if error:
         raise TraceError(error, path=path, remedy=_REMEDY)
     if header["is_cut"]:
-        detail = "the pickle ends early; the values before its end are read"
+        detail = "the pickle is truncated; the values before the cut are read"
         problems.add("truncated", 1, detail, file=path)
     return plain_pickle.PlainUnpickler(io.BytesIO(body)).load()
 

@@ -32,7 +32,7 @@ _MAX_TEXT = 1 << 20
 _MAX_INTEGER_BITS = 64
 #: Exceptions that Python's unpickler raises at the end of a file.
 _ENDS_EARLY = (EOFError, pickle.UnpicklingError, LookupError, ValueError, struct.error)
-_CODE = "such a pickle can run code, and is not read"
+_CODE = "such a pickle can run code, so it is not read"
 
 
 class RefusedError(Exception):
@@ -46,7 +46,7 @@ class _PlainOnly:
         raise RefusedError(f"refers to {module[:80]}.{name[:80]}: {_CODE}")
 
     def persistent_load(self, _pid: object) -> Any:
-        raise RefusedError(f"refers to an object outside of the file: {_CODE}")
+        raise RefusedError(f"refers to an object outside the file: {_CODE}")
 
 
 class PlainUnpickler(_PlainOnly, pickle.Unpickler):

@@ -109,12 +109,12 @@ def assign_ranks(
             continue
         count = paths.count(paths[file])
         named = _rank_of_name(paths[file])
-        reason = "the file has no rank number"
+        reason = "the file states no rank"
         if count > 1:
-            reason = f"is one of {count} ranks or devices of the file"
+            reason = f"is one of {count} ranks or devices in the file"
         elif named in used - {guess}:
             name = _distinct_name(paths[ranks.index(named)], paths[file])
-            reason = f"its name states rank {named}, which {name} has"
+            reason = f"its name states rank {named}, which is that of {name}"
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -217,7 +217,7 @@ def _stated_value(trace: Trace, *keys: str) -> str:
 def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
     """Describe how a file differs from the file `name`, which has the rank that both state."""
     if claim.job != holder.job and claim.job and holder.job:
-        return f", and is of job {claim.job}, not {holder.job}"
+        return f", and belongs to job {claim.job}, not {holder.job}"
     if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:
         return ""
     differs = [
@@ -270,7 +270,7 @@ def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]
         return ordered, "from the coordinates in its name"
     free_ranks = (rank for rank in itertools.count() if rank not in taken)
     guesses = list(itertools.islice(free_ranks, len(paths)))
-    return guesses, "from its place in the order of names"
+    return guesses, "from its position in the sorted names"
 
 
 def _rank_of_name(path: str) -> int | None:

@@ -137,7 +137,7 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
                 f"cannot be copied here ({cause})",
                 path=url,
                 place=place,
-                remedy="Check disk and network.",
+                remedy="Check the disk and the network.",
             ) from None
     finally:
         if part is not None:

@@ -205,7 +205,7 @@ class Database:
             detail = f"rows of {table} with non-integer values in integer columns"
             problems.add("skipped", count, detail, file=self.path)
         for table, keys in self.missing_texts.items():
-            detail = f"names that {table} lacks; events are named by their ids instead"
+            detail = f"names missing from {table}; their events are named by id"
             problems.add("part", len(keys), detail, file=self.path)
         unread = [
             name
@@ -213,9 +213,9 @@ class Database:
             if not _EVENT_COLUMNS.isdisjoint(self.columns_of(name)) and not self.is_empty(name)
         ]
         listed = ", ".join(unread[:_MAX_LISTED]) + (", …" if len(unread) > _MAX_LISTED else "")
-        detail = f"tables of events that are not read: {listed}"
+        detail = f"event tables that are not read: {listed}"
         problems.add("part", len(unread), detail, file=self.path)
-        detail = "the database was copied while it was written, without its -wal file"
+        detail = "the database was copied while it was being written, without its -wal file"
         problems.add("part", int(self.is_cut_off), detail, file=self.path)
 
     def _connect(self) -> sqlite3.Connection:

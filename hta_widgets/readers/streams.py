@@ -137,7 +137,7 @@ def _open_file(path: str | Path) -> BinaryIO:
         raise TraceError(message, path=path, remedy=remedy) from None
     except PermissionError:
         raise TraceError(
-            "may not be read by this user", path=path, remedy="Check its permissions."
+            "cannot be read by this user", path=path, remedy="Check its permissions."
         ) from None
     except (OSError, ValueError) as cause:
         if isinstance(cause, TraceError):
@@ -269,7 +269,7 @@ class _GzipStream(_PackedStream):
                     )
                 return block
             if self._input_ended and not self._inflate.eof:
-                self.fault = Fault(cut=True, message="the gzip data end too early")
+                self.fault = Fault(cut=True, message="the gzip data is truncated")
         return b""
 
     def _next_member(self) -> bool:
@@ -299,7 +299,7 @@ class _GzipStream(_PackedStream):
             self.fault = Fault(cut=False, message="the gzip checksum does not match its contents")
         else:
             read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
-            message = f"the gzip data are damaged ({error}); {read} of the file could be read"
+            message = f"the gzip data is damaged ({error}); {read} of the file could be read"
             self.fault = Fault(cut=True, message=message)
         block = b"".join(blocks)
         self.offset += len(block)
@@ -346,9 +346,9 @@ class _ZstdStream(_PackedStream):
         elif "checksum" in error:
             self.fault = Fault(cut=False, message="the zstd checksum does not match its contents")
         elif "Truncated" in error:
-            self.fault = Fault(cut=True, message="the zstd data end too early")
+            self.fault = Fault(cut=True, message="the zstd data is truncated")
         else:
-            self.fault = Fault(cut=True, message=f"the zstd data are damaged ({error})")
+            self.fault = Fault(cut=True, message=f"the zstd data is damaged ({error})")
         return b"".join(blocks)
 
 

@@ -85,7 +85,7 @@ def _read_manifest(reply: Any, url: str) -> bytes:
         raise TraceError(
             f"is larger than {_MAX_MANIFEST_BYTES / 1e6:,.0f} MB",
             path=url,
-            remedy="Is it what you want to load?",
+            remedy="Check that the URL points to a trace.",
         )
     return manifest
 
@@ -162,7 +162,7 @@ class _SteadyStream(io.RawIOBase):
         self._first_s = min(self._first_s, now_s)
         self._size_bytes += size
         if self._size_bytes > self.max_bytes:
-            raise OSError(f"the server has sent headers of {self._size_bytes:,} bytes")
+            raise OSError(f"the server has sent {self._size_bytes:,} bytes of headers")
         elapsed_s = now_s - self._first_s
         if size and elapsed_s > _TIMEOUT_S and self._size_bytes < _MIN_BYTES_PER_S * elapsed_s:
             # This is not a `TraceError`, because `http.client` replaces any `ValueError`.
@@ -191,7 +191,7 @@ def open_url(url: str, method: str = "GET") -> Any:
     except HTTPError as cause:
         cause.close()
         raise TraceError(
-            f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
+            f"the server answered {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
         ) from None
     except (HTTPException, OSError, ValueError, OverflowError) as cause:
         raise TraceError(

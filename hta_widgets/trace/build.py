@@ -177,7 +177,7 @@ def _count_devices(table: EventTable, problems: Problems) -> None:
             "merged",
             len(devices),
             f"devices in one rank ({', '.join(sorted(devices))}): its figures combine them, and it"
-            " is idle only while no device works",
+            " is idle only while all of them are",
         )
 
 
@@ -191,7 +191,7 @@ def _count_early_starts(
         int((early_ns > _MAX_EARLY_NS).sum()),
         "device events start before the call that launches them, by up to"
         f" {duration(int(early_ns.max(initial=0)))}: the clocks of host and device differ, so"
-        " launch delays and causes of idleness are uncertain",
+        " launch delays and idle causes are uncertain",
     )
 
 
@@ -207,8 +207,8 @@ def _count_repeated_work(table: EventTable, problems: Problems) -> None:
     problems.add(
         "overlap",
         len(rows) - len(np.unique(keys, axis=0)),
-        "device events have the stream, times, name and correlation of another one; if the file"
-        " holds its records twice, sums and counts include both",
+        "device events with the same stream, times, name and correlation as another event; if the"
+        " file holds records twice, sums and counts include both",
     )
 
 
@@ -318,7 +318,7 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
         for code in np.unique(phase[~is_known_phase]).tolist():
             phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
             problems.add("skipped", int((phase == code).sum()), f"records {phase_text}")
-    problems.add("empty", metadata > 0 and not used, "it has metadata, and no events")
+    problems.add("empty", metadata > 0 and not used, "it has metadata but no events")
     overflow = columns.names.find("trace_buffer_overflowed")
     if overflow >= 0:
         buffers = int((columns.name[phase == ord("M")] == overflow).sum())
@@ -462,7 +462,7 @@ def _event_table(
     problems.add(
         "rounding",
         lanes.rounded,
-        f"events that nest only within the times' resolution of {columns.resolution_ns} ns",
+        f"events that nest only within the time resolution of {columns.resolution_ns} ns",
     )
     problems.add("overflow", lanes.too_deep, "events nested deeper than 32 767 levels")
     tracks = [

@@ -81,7 +81,7 @@ class CallArgs:
         in_range = args.code.min(initial=0) >= 0 and args.code.max(initial=-1) < len(texts)
         widths = {len(row) for row in texts}
         if not (len(lengths) == 1 and in_order and in_range and widths <= {len(CALL_KEYS)}):
-            raise ValueError("the arguments of operators do not fit their records")
+            raise ValueError("the operator arguments do not match their records")
         return args
 
 
@@ -102,7 +102,7 @@ class LaunchArgs:
         in_range = ((self.code >= 0) & (self.code < len(self.texts))).all()
         is_whole = all(len(text) == len(LAUNCH_KEYS) for text in self.texts)
         if not (in_order and in_range and is_whole and len(self.record) == len(self.code)):
-            raise ValueError("the launches of kernels do not fit their records")
+            raise ValueError("the kernel launches do not match their records")
         return self
 
 

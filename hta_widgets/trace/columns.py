@@ -467,12 +467,12 @@ class ArgTable:
         """Return the table; raise `ValueError` if it does not fit a file of `records` records."""
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
             raise ValueError(
-                "the number of args of communication differs from the number of its records"
+                "the number of communication args differs from the number of their records"
             )
         if (np.diff(self.record, prepend=-1, append=records) <= 0).any():
-            raise ValueError("the records of communication are not in order")
+            raise ValueError("the communication records are not in order")
         if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):
-            raise ValueError("an arg of communication has no text")
+            raise ValueError("a communication arg has no text")
         return self
 
     @cached_property

@@ -92,7 +92,7 @@ def flow_table(
         launch[unmatched] = launch_positions(tail[unmatched], head[unmatched])
     is_lost = (tail < 0) | (head < 0)
     problems.add(
-        "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
+        "unpaired", int(is_lost.sum()), "flows that end outside any event; no arrow is drawn"
     )
     if not len(source) and len(table):
         # Without ids, arrows from the host to a device are launches, whatever the tool names them.
@@ -189,7 +189,7 @@ def counter_table(
             sample_values.append(value)
             sample_rows.append(row)
     problems.add("skipped", skipped, "counter samples that are not numbers")
-    problems.add("skipped", without_samples, "records of counters without a sample")
+    problems.add("skipped", without_samples, "counter records without a sample")
     series_id, rows = np.array(sample_series, np.int32), np.array(sample_rows, np.int64)
     times = columns.start_ns[rows] - zero_ns
     order = np.lexsort((times, series_id))

@@ -64,8 +64,8 @@ _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
 _MAX_LENGTHS = 4
 
 _DISORDERED = (
-    "device events outlast later ones of their stream, though a stream works in order; the file may"
-    " join the work of several processes, whose times then count once"
+    "device events outlast later ones of their stream, although streams run in order; the file may"
+    " mix the work of several processes, and overlapping time counts once"
 )
 #: Calls that return after all work on their device.
 _DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)

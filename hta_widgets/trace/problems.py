@@ -22,7 +22,7 @@ LOSSLESS_KINDS = frozenset(
 )
 
 POSSIBLE_DUPLICATE = "perhaps a copy"
-ANOTHER_RUN = "of another run or window"
+ANOTHER_RUN = "from another run or window"
 
 
 class CompactFrame(pd.DataFrame):
@@ -109,7 +109,7 @@ class Problems:
         """Count `count` problems of `kind`; a count of zero adds nothing."""
         if kind not in PROBLEM_KINDS:
             raise ValueError(
-                f"unknown kind of problem {kind!r}; the kinds are {', '.join(PROBLEM_KINDS)}"
+                f"unknown problem kind {kind!r}; the kinds are {', '.join(PROBLEM_KINDS)}"
             )
         if count:
             key = Problem(kind, 0, detail, rank, file)

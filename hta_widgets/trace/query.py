@@ -260,7 +260,7 @@ def _map_with_arrow(
     try:
         result = function(pa.array(plain, pa.large_string()), pattern, ignore_case=ignore_case)
     except (pa.ArrowException, UnicodeEncodeError) as error:
-        raise ValueError(f"not a regular expression of RE2: {error}") from None
+        raise ValueError(f"not an RE2 regular expression: {error}") from None
     results = np.array([*result.to_pylist(), None], object)
     return pd.Series(results[codes], texts.index)
 
@@ -275,7 +275,7 @@ def _python_token(token: re.Match[str]) -> str:
 def _validate_call(method: ast.expr) -> list[ast.expr]:
     """Check the name of a column method; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
-        raise ValueError("a query can call only methods of columns")  # noqa: TRY004 - invalid text
+        raise ValueError("a query can call only column methods")  # noqa: TRY004 - invalid text
     receiver = method.value
     is_text = isinstance(receiver, ast.Attribute) and receiver.attr == "str"
     allowed = _TEXT_PREDICATES | _CHANGES_OF_TEXT if is_text else _METHODS
@@ -296,7 +296,7 @@ def _check_count(
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
     """Reject arithmetic on strings and lists, which could exhaust the memory."""
     if not all(_is_numeric(operand, text_columns) for operand in operands):
-        raise ValueError("arithmetic in a query is possible with numbers only")
+        raise ValueError("arithmetic in a query is limited to numbers")
 
 
 def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:

@@ -135,7 +135,7 @@ class Selection:
     def export(self, path: str | Path, **options: object) -> Any:
         """Write the member events as a trace file; for options see `hta_widgets.export_trace`."""
         if exporter is None:
-            raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
+            raise TraceError("exporting needs all of hta_widgets", remedy="import hta_widgets")
         return exporter(self.owner, path, selection=self, **options)
 
     @property

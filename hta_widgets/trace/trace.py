@@ -570,7 +570,7 @@ class Trace:
                 f"the record cannot be decoded ({cause})",
                 path=self.path,
                 place=f"record {record}",
-                remedy="Was the file changed after it was loaded? Load it again.",
+                remedy="Check whether the file was changed after loading, and load it again.",
             ) from None
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -66,7 +66,7 @@ class TraceSet(Mapping[int, Trace]):
         ordered = sorted(traces, key=lambda trace: trace.rank)
         ranks = [trace.rank for trace in ordered]
         if len(set(ranks)) != len(ranks):
-            raise TraceError(f"ranks must differ: {ranks}")
+            raise TraceError(f"ranks must be unique: {ranks}")
         self._problems = _with_ranks(problems or (), ordered)
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier instant 0 is than on the recorded clock
@@ -377,7 +377,7 @@ class TraceSet(Mapping[int, Trace]):
             With ``name``; ``operator``, an event or None; and ``kernels``, a frame like `events`.
         """
         if rank is None and len(self) != 1:
-            raise TraceError(f"event() needs rank=, as this set has {len(self)} ranks")
+            raise TraceError(f"event() needs rank=, because this set has {len(self)} ranks")
         trace = self[next(iter(self)) if rank is None else rank]
         if not 0 <= id < len(trace):
             raise TraceError(f"rank {trace.rank} has events 0 to {len(trace) - 1}, not {id}")

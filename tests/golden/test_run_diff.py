@@ -145,7 +145,7 @@ def test_steps_of_two_real_jobs(pair):
     assert texts[:6] == [
         "After takes 46.6 ms longer a step: 77.5 ms → 124 ms, +60 %: compute grows by 44.3 ms.",
         (
-            "The runs are not alike: different GPUs: NVIDIA A100-PG509-200 → Tesla V100-SXM2-16GB; "
+            "The runs differ: different GPUs: NVIDIA A100-PG509-200 → Tesla V100-SXM2-16GB; "
             "world size 8 → 2."
         ),
         # 12 graph launches account for 5 046 of the 15 018 pieces of device work that have a call.

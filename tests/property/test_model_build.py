@@ -106,7 +106,7 @@ def test_flows_are_drawn_or_counted(columns):
     drawn = drawn[drawn >= 0].tolist()
     without_id = (columns.flow[ends] < 0).sum()
     lost = counted.get("flow ends without a start; kept, no arrow is drawn", 0)
-    unmet = counted.get("flows that end where no event is; no arrow is drawn", 0)
+    unmet = counted.get("flows that end outside any event; no arrow is drawn", 0)
     assert len(drawn) + unmet + lost + without_id == len(ends)
     assert len(drawn) == len(set(drawn))
     flows = trace.flows

@@ -112,5 +112,5 @@ def test_each_note_is_said_by_both_languages(language):
 
 def test_a_note_takes_what_its_holes_name():
     text = note_text("no_steps_selected", steps=3)
-    assert text.endswith("none of the 3 ProfilerStep#n ranges of the host: select them too")
+    assert text.endswith("none of the 3 ProfilerStep#n ranges on the host: select them as well")
     assert not re.search(r"[{}]", text)

@@ -156,7 +156,7 @@ def without_steps_note(requested: str, annotation: str) -> str:
     if requested == annotation:
         return ""
     steps = f"the steps have {annotation!r} in their names" if annotation else ""
-    return f"no event has {requested!r} in its name: {steps or 'all events are analysed'}"
+    return f"no event has {requested!r} in its name: {steps or 'all events are analyzed'}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -279,7 +279,7 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
     if part < _MIN_NOTED_SHARE:
         return ""
     return (
-        f"for {share(part)} of the span the path is on the host while the device does work that"
+        f"for {share(part)} of the span the path is on the host while the device runs work that"
         " does not delay it"
     )
 

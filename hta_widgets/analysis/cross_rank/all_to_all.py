@@ -135,7 +135,7 @@ def all_to_all_matrix(
     elif not calls:
         note = "no all-to-all collectives"
     elif frame.empty:
-        note = "no all-to-all states its sizes and splits"
+        note = "no all-to-all records its sizes and splits"
     return result_frame(
         {name: frame[name] for name in _SCHEMA},
         matched={"collectives": calls},

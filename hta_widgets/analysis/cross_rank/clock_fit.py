@@ -212,7 +212,7 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
         if not has_collectives:
             return "no collective is found on two ranks, so clocks cannot be compared"
         return (
-            "no collective that is on two ranks is in the selection or window, so clocks are not"
+            "the selection or window contains no collective that is on two ranks, so clocks are not"
             " compared"
         )
     parts = positions_by_code(fit.part, int(fit.part.max()) + 1)
@@ -231,7 +231,7 @@ def _early_leavers_note(match: Matching) -> str:
         return ""
     return (
         "some groups have broadcasts, reductions or messages only, which a rank may leave before"
-        " others arrive: there, a rank that is always late may look like a clock that is ahead"
+        " others arrive: there, a late rank cannot be told from one whose clock is ahead"
     )
 
 

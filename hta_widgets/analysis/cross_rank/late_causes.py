@@ -44,7 +44,7 @@ _INSIDE = "host inside "
 _CAUSE_TEXTS = {
     _CAUSES["host"]: ", as its host launches late",
     _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
-    _NOT_RECORDED: ", for an unknown cause, as its host was not recorded",
+    _NOT_RECORDED: ", for an unknown cause, because its host was not recorded",
 }
 
 

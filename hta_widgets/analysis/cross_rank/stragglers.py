@@ -418,13 +418,13 @@ def _keeps_pace(work: ImposedWaits) -> Bools:
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
     if len(work.match.traces) < 2:
-        return ["a single rank keeps no other waiting: load several"]
+        return ["a single rank cannot keep others waiting: load several ranks"]
     on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
         none = "no collective is found on two ranks, so waits for other ranks are unknown"
         return [none, on_hosts]
     if not work.is_counted.any():
-        none = "no collective that is on two ranks is in the selection or window"
+        none = "the selection or window contains no collective that is on two ranks"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts, ambiguous_note(work.match.ambiguous)]
     if work.match.missing_ranks:

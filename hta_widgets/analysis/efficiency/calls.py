@@ -86,7 +86,7 @@ class Reason:
 
     NO_SHAPES: Final = "no shapes"
     NO_DIMENSIONS: Final = "tensors without dimensions"
-    NOT_NUMBERS: Final = "sizes that are not whole numbers"
+    NOT_NUMBERS: Final = "sizes that are not integers"
     NO_VALUES: Final = "no concrete inputs"
     UNLISTED: Final = "unlisted operator"
     DATA_DEPENDENT: Final = "data-dependent"

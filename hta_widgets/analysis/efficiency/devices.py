@@ -49,7 +49,7 @@ _MAX_DIGITS: Final = 19  # integers of up to 18 digits fit in 64 bits
 _NAN: Final = float("nan")
 
 #: Note of frames about ranks without device work.
-NO_DEVICE: Final = "no device is used: no kernels and no copies"
+NO_DEVICE: Final = "no kernels and no copies on a device"
 
 #: Peaks for a single call of an analysis: the name of a device, or TFLOP/s by precision and
 #: ``memory_gb_s``.

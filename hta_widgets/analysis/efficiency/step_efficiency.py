@@ -180,9 +180,9 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame, frame: pd.DataFra
             "or kernels compute less than the definition"
         )
     if not len(times):
-        notes.append("no steps: each row is the whole time of a rank")
+        notes.append("no steps: each row covers the whole time of a rank")
     if times.attrs.get("ahead"):
-        notes.append("hosts run ahead, so the length of a step is that on the device")
+        notes.append("hosts run ahead of the devices, so step times are measured on the device")
     return notes
 
 

@@ -93,7 +93,7 @@ class _AscendTables:
         #: the tasks of collectives
         self._parts = database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         self._devices: list[int] = np.unique(self._tasks["deviceId"]).tolist()
-        detail = "the database has no table TASK: of the devices' work, it has only collectives"
+        detail = "the database has no table TASK: collectives are its only device work"
         self._rows.note("part", int("TASK" not in database.tables), detail)
 
     def facts(self, _process: int, device: int) -> RankFacts:
@@ -126,7 +126,7 @@ class _AscendTables:
         category[is_part] = add(NO_WORK_CATEGORY)
         category[is_compute] = add("kernel")
         is_unnamed = (category == add("kernel")) & (name < 0)
-        self._rows.note("part", is_unnamed, "tasks whose names the database lacks; named by type")
+        self._rows.note("part", is_unnamed, "tasks without a name in the database; named by type")
 
         def args_of(task_code: int, op_code: int) -> dict[str, str]:
             args = {"Task Type": texts.get(task_code, "")}
@@ -150,7 +150,7 @@ class _AscendTables:
         if not len(columns["rowid"]):
             types = self._texts(self._tasks["taskType"])
             codes = [code for code, text in types.items() if _COLLECTIVE_TASK.fullmatch(text)]
-            detail = "tasks of collectives, which the database lacks: communication is not known"
+            detail = "collective tasks whose collectives are missing: communication is unknown"
             self._rows.note("part", np.isin(self._tasks["taskType"], codes), detail)
         texts = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", "id name"))

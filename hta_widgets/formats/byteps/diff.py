@@ -36,7 +36,7 @@ KIND_WORDS = {
     "communication": "time in REDUCE, PUSH, PULL and BROADCAST",
     "copies": "time in copies",
     "idle": "time in queues",
-    "host": "time outside of synchronizations",
+    "host": "time outside synchronizations",
 }
 KIND_LABELS = {
     "communication": "BytePS stages",
@@ -90,7 +90,7 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
     return result_frame(
         columns,
         matched={"stages": len(order)},
-        note="" if order else "no stages in the steps that are compared",
+        note="" if order else "no stages in the compared steps",
         steps=diff.step_count,
     )
 
@@ -318,8 +318,8 @@ def _stage_text(finding: Finding, _diff: Comparison) -> str:
         "stage_queue": f"Queueing before {finding.name}",
     }.get(finding.measure, finding.name)
     return (
-        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} per step and GPU that "
-        f"has it, summed over partitions{relative_text(finding)}."
+        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} per step and GPU in "
+        f"which it occurs, summed over partitions{relative_text(finding)}."
     )
 
 

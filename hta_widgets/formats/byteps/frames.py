@@ -346,7 +346,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             first = int(servers["server"].iloc[int(busy.argmax())])
             text = (
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
-                " mean server: keys are distributed unevenly."
+                " average server: keys are distributed unevenly."
             )
             details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
@@ -368,7 +368,7 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
         longest += f" on worker {slowest['worker'][first]}"
     if queue >= _MUCH_QUEUE:
         place_text = "in queues" if of_root else "for the GPU that talks to the servers"
-        return [[f"{share(queue)} of a gradient's time is waiting {place_text}; {longest}."]]
+        return [[f"{share(queue)} of a gradient's time is spent waiting {place_text}; {longest}."]]
     stages = analysis.byteps_stages(traces)
     if of_root:
         stages = stages[stages["root"]]
@@ -394,7 +394,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
             text = (
                 f"{_of_job(row['job'], traces)} is last in {times_last} of"
                 f" {count(row['pulls'])} partitions and steps: the others' PULLs wait"
-                f" {duration(cost_ns)} for it, {share(share_of_pulls)} of the time of all PULLs."
+                f" {duration(cost_ns)} for it, {share(share_of_pulls)} of all PULL time."
             )
             parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
             label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))

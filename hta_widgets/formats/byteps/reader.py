@@ -460,10 +460,10 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     steps = int(totals.step.max()) + 1
     groups = np.stack([parts.tensor, parts.key, parts.stage])
     counts = np.unique(groups, axis=1, return_counts=True)[1] if len(parts.row) else np.empty(0)
-    detail = f"stages of partitions that lack some of the {steps} steps"
+    detail = f"partition stages without records in some of the {steps} steps"
     problems.add("truncated", int((counts < steps).sum()), detail, rank, path)
     without_parts = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
-    problems.add("truncated", len(without_parts), "tensors without any stage", rank, path)
+    problems.add("truncated", len(without_parts), "tensors without stages", rank, path)
 
 
 def _with_asyncs(

@@ -132,11 +132,11 @@ def byteps_gradients(
         )
     notes = [] if selected_parts else [NO_WORKERS]
     if unfinished:
-        notes.append(f"{unfinished} synchronizations were not finished and are left out")
+        notes.append(f"{unfinished} unfinished synchronizations are left out")
     if incomplete:
         notes.append(
-            f"{incomplete} have partitions that are cut off at the end of the file; one of them may"
-            " be the critical partition"
+            f"{incomplete} have partitions that are cut off at the end of the file, which may"
+            " include the critical one"
         )
     schema = {
         **int64("rank worker local_rank"), "tensor": "category",

@@ -16,7 +16,7 @@ def is_dump(start: FileStart) -> bool:
 
 
 DUMPS = dump_format(
-    __name__, "flight-recorder", "flight recorder", "dumps of the flight recorder",
+    __name__, "flight-recorder", "flight recorder", "flight recorder dumps",
     sniff=f"{__name__}:is_dump", read="dumps:read_dump", profile="dumps:FlightDump",
     words=(b"entries", b"pg_config", b"pg_status", b"profiling_name"), memory_factor=4.0,
     functions=references(f"{__name__}.states", "collective_hangs collective_states"),

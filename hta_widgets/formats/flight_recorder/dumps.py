@@ -86,7 +86,7 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     if isinstance(value.get("pg_status"), dict):  # the dump may not contain collectives
         value.setdefault("entries", [])
     if not isinstance(value.get("entries"), (list, tuple)):
-        message = "is not a dump of the flight recorder: it has no list of entries"
+        message = "is not a flight recorder dump: it has no list of entries"
         raise TraceError(message, path=path, remedy=_REMEDY)
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
@@ -168,7 +168,7 @@ class _DumpReader:
         if not numbered:
             self._dump.entries.extend(filter(None, map(self._last_collective, self._status)))
         self._dump.stacks.extend(self._stacks.stacks)
-        detail = "entries without a process group and a number"
+        detail = "entries without a process group or sequence number"
         rows.note("skipped", len(self._entries) - len(numbered), detail)
         return self._dump
 

@@ -549,7 +549,7 @@ def note_without_hang(traces: TraceSet) -> str:
     if not jobs:
         return NO_DUMPS
     if any(dump.entries for job in jobs for dump in job.dumps.values()):
-        return "all collectives of the dumps are finished"
+        return "all collectives in the dumps are finished"
     return "the dumps have no collectives"
 
 

@@ -253,7 +253,7 @@ class Columns:
         if dur_state is not None:
             reason = "durations that are not numbers, taken as missing"
             self._note_rows(batch, (dur_state == BAD) & keep, reason)
-            reason = "durations beyond 64 bits, taken as missing"
+            reason = "durations that do not fit in 64 bits, taken as missing"
             self._note_rows(batch, (dur_state == TOO_LARGE) & keep, reason, "overflow")
             has_dur = dur_state == OK
             dur[~has_dur] = -1
@@ -388,7 +388,7 @@ class Columns:
                 letter = batch.unknown_phase[row]
                 reason = f"records of phase {letter!r}" if letter else "records without a phase"
             elif start_state is not None and start_state[row] == TOO_LARGE:
-                kind, reason = "overflow", "records whose time is beyond 64 bits"
+                kind, reason = "overflow", "records whose time does not fit in 64 bits"
             elif start_state is not None and start_state[row] == BAD:
                 reason = "records whose time is not a number"
             else:

@@ -18,7 +18,7 @@ from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
 BACKSLASHES_KEPT = (
-    "records with single backslashes, as in Windows' paths; all backslashes of the text are kept"
+    "records with single backslashes, as in Windows paths; all backslashes in the text are kept"
 )
 
 

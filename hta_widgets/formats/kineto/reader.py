@@ -136,7 +136,7 @@ class RecordList:
             raise TraceError(
                 f"none of its first {self.entries:,} entries is a trace event",
                 path=self.window.stream.path,
-                remedy="Is the file a trace?",
+                remedy="Check that the file is a trace.",
             )
         entries, rows = self._checked
         if self.entries < entries + _CHECKED_ENTRIES:
@@ -148,7 +148,7 @@ class RecordList:
                 " thousand is a trace event",
                 path=self.window.stream.path,
                 place=f"byte {self.window.offset:,}",
-                remedy="Is the file a trace?",
+                remedy="Check that the file is a trace.",
             )
 
     def _take_slice(self) -> SliceOutcome:
@@ -379,14 +379,14 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
         return
     if entries and notes.count("overflow") == entries:
         raise TraceError(
-            f"the times of all its {entries:,} records are beyond 64 bits",
+            f"the times of all its {entries:,} records do not fit in 64 bits",
             path=path,
             remedy="Times are in microseconds: divide times in nanoseconds by 1000.",
         )
     raise TraceError(
         f"none of its {entries:,} entries is a trace event" if entries else "holds no trace events",
         path=path,
-        remedy="Was the file cut off, or is it not a trace?",
+        remedy="Check that the file is a complete trace.",
     )
 
 
@@ -453,13 +453,13 @@ class _Documents:
             if has_further:
                 further = find_further_events(text) if lists < _MAX_LISTS else None
                 if further is not None:
-                    notes.add("repaired", "several lists traceEvents in one object", window.offset)
+                    notes.add("repaired", "several traceEvents lists in one object", window.offset)
                     window.replace_unread(text, further)
                     closed = self.list.read(enclosed=True)
                     is_cut = not closed
                     lists += 1
                     continue
-                notes.add("skipped", "a second list traceEvents, which is not read", window.offset)
+                notes.add("skipped", "a second traceEvents list, which is not read", window.offset)
             if end is None:
                 is_cut = True
                 notes.add("truncated", "the file is cut off after the list of events", None)
@@ -482,7 +482,7 @@ class _Documents:
         earlier_ns = self.documents[-1].base_ns if self.documents else 0
         if is_cut and BASE_KEY not in values and earlier_ns:
             base_ns = earlier_ns
-            note = f"a cut trace without {BASE_KEY}; the base time of the previous trace is used"
+            note = f"a truncated trace without {BASE_KEY}; the previous trace's base time is used"
             self.notes.add("repaired", note, start)
         self.documents.append(Document(first_record, values, base_ns))
         self.list.columns.add_base(base_ns)

@@ -253,7 +253,7 @@ def _restore_slices(count: int, column: Callable[[str], Any]) -> list[RecordSlic
         raise ValueError("the positions of records are not in order")
     if not np.array_equal(records[odd_slices], counts):
         raise ValueError(
-            "the number of records of a slice differs from the number of their positions"
+            "the number of records in a slice differs from the number of their positions"
         )
     spans = column("odd_spans").reshape(-1, 2)
     span_starts, span_ends = spans.T

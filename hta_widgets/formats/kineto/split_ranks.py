@@ -70,7 +70,7 @@ def split_ranks(
     problems.add(
         "guessed_rank",
         int((is_unknown & columns.timed).sum()),
-        "records of processes that state no rank; the first rank has them",
+        "records of processes that state no rank; assigned to the first rank",
     )
     rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
     return [
@@ -92,13 +92,13 @@ def _split_by_device(
     problems.add(
         "merged",
         int((np.isin(columns.phase, _RANGES) & (masks.sum(axis=0) > 1)).sum()),
-        "host events of threads that serve several devices: each of these devices' ranks has them",
+        "host events of threads that serve several devices; the rank of each device gets a copy",
     )
     problems.add(
         "guessed_rank",
         devices.guessed_launches,
-        "launches of processes that use the same ids on different devices; linked to the devices in"
-        " the order of the processes",
+        "launches by processes that use the same ids on different devices; linked to the"
+        " devices in process order",
     )
     # A device has a rank if its processes name exactly one.
     ranks: list[int | None] = [None] * len(masks)

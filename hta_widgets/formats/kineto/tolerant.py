@@ -262,7 +262,7 @@ class _TolerantReader:
             value, reason = _decode_repaired(body)
             if not isinstance(value, dict):
                 broken = (
-                    "records too broken to be read"
+                    "records too damaged to be read"
                     if not is_complete
                     else "entries that are not records"
                 )
@@ -273,7 +273,7 @@ class _TolerantReader:
             try:
                 record = record_of(value)
             except RecursionError:
-                self._note("skipped", "records too deep to be read", start)
+                self._note("skipped", "records nested too deeply to be read", start)
                 return
         reading.records.append(record)
         reading.spans.append((start, end))
@@ -388,9 +388,12 @@ def decode_or_none(body: bytes) -> Any:
 _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("records that are not valid JSON", bytes),
     (BACKSLASHES_KEPT, with_backslashes_escaped),
-    ("records with stray commas or unquoted values; these are kept as texts", with_words_quoted),
     (
-        "records with backslashes that begin no escape and values without quotes; kept as texts",
+        "records with stray commas or unquoted values; the values are kept as text",
+        with_words_quoted,
+    ),
+    (
+        "records with invalid escapes and unquoted values; both are kept as text",
         lambda body: with_words_quoted(with_backslashes_escaped(body)),
     ),
 )

@@ -141,7 +141,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     if isinstance(value, list):  # torch.cuda.memory_snapshot() only has segments
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
-        message = "is not a snapshot of memory: it has neither segments nor a history"
+        message = "is not a memory snapshot: it has neither segments nor a history"
         raise TraceError(message, path=path, remedy=_REMEDY)
     snapshot = _SnapshotReader(rows, value).read()
     _add_annotations(rows, snapshot, value.get("external_annotations"))
@@ -162,7 +162,7 @@ class _SnapshotReader:
     def read(self) -> MemorySnapshot:
         snapshot = self._snapshot
         segments = dicts_in(self._value.get("segments"))
-        detail = "no segments, so blocks from before the history are known only by their release"
+        detail = "no segments: blocks from before the history are known only if it releases them"
         self._rows.note("part", int(not self._has_segments), detail)
         traces = as_list(self._value.get("device_traces"))
         detail = "no history: _record_memory_history() was off, so only the end is known"
@@ -235,7 +235,7 @@ class _SnapshotReader:
         if start_bytes < 0:
             detail = (
                 f"{self._snapshot.label(memory.device)}: the history allocates {-start_bytes:,}"
-                " bytes more than the segments hold; it is taken to begin with nothing in use"
+                " bytes more than the segments hold; memory use is assumed to start at 0"
             )
             self._rows.note("repaired", 1, detail)
         if not self._has_segments:  # reserved memory is at least the memory in use

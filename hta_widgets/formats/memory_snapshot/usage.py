@@ -63,7 +63,7 @@ def _snapshot_traces(traces: TraceSet, ranks: Iterable[int] | None) -> list[Trac
 
 def _note_without_memory(traces: TraceSet, ranks: Iterable[int] | None) -> str:
     has_snapshots = bool(_snapshot_traces(traces, ranks))
-    return "the snapshots have no memory of a device" if has_snapshots else NO_SNAPSHOTS
+    return "the snapshots have no device memory" if has_snapshots else NO_SNAPSHOTS
 
 
 @check_arguments

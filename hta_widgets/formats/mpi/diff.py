@@ -42,7 +42,7 @@ def mpi_times(diff: Comparison) -> pd.DataFrame:
     return result_frame(
         columns,
         matched={"routines": len(frame)},
-        note="" if len(frame) else "no ranks with tables of routines",
+        note="" if len(frame) else "no ranks with routine tables",
         before_ns=int(frame["before_ns"].sum()),
         after_ns=int(frame["after_ns"].sum()),
     )
@@ -317,8 +317,8 @@ def _calls_noun(number: float) -> str:
 
 
 def _more_sizes_text(finding: Finding, _diff: Comparison) -> str:
-    sizes = plural(finding.details["count"], "other size")
-    return f"The number of calls with {sizes} of messages differs too."
+    sizes = plural(finding.details["count"], "other message size")
+    return f"The number of calls with {sizes} differs too."
 
 
 def _late_rank_text(finding: Finding, _diff: Comparison) -> str:

@@ -316,7 +316,7 @@ def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
     if head.summary is None or profile.summary is not None:
         return ""
     if profile.ntasks != head.ntasks:
-        return f"it is of {profile.ntasks} ranks, rank 0's of {head.ntasks}"
+        return f"it is from a run of {profile.ntasks} ranks, rank 0's from {head.ntasks}"
     row = next((row for row in head.summary.ranks if row.rank == profile.rank), None)
     if row is None:
         return "rank 0's table does not list it"
@@ -326,5 +326,5 @@ def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
         ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
     ):
         if abs(value - listed) > _ROUNDING:
-            return f"its {measure} is {value:.3f} {unit}, rank 0's table has {listed:.2f} {unit}"
+            return f"its {measure} is {value:.3f} {unit}, rank 0's table lists {listed:.2f} {unit}"
     return ""

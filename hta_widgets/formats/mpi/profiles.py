@@ -388,7 +388,7 @@ class _Parser:
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above
-            detail = f"lines of unknown form; the first is line {self.unread[0]}"
+            detail = f"unrecognized lines; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         problems.add(
             "overflow", self.implausible, "times or sizes of 1e12 or more, taken as unknown"
@@ -474,9 +474,7 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
     text = read_whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     profiles = parse_profiles(text.decode("utf-8", "replace"), _job_of(path))
     if not profiles:
-        raise TraceError(
-            "holds no MPI profile", path=path, remedy="Was the file changed? Copy it again."
-        )
+        raise TraceError("holds no MPI profile", path=path, remedy="Copy the original file again.")
     traces = []
     for profile, problems_of_profile in profiles:
         for problem in problems_of_profile:

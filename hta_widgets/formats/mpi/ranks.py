@@ -143,7 +143,7 @@ def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     present = [row["rank"] for row in rows if row["key"] >= 0]
     if len(present) < job.ntasks:
         listed = ", ".join(map(str, present[:16])) + (", …" if len(present) > 16 else "")
-        notes.append(f"job {job.name} has tables of routines of ranks {listed} of {job.ntasks}")
+        notes.append(f"job {job.name} has routine tables of ranks {listed} of {job.ntasks}")
     if job.head is None:
         notes.append(
             f"job {job.name} has no table of all ranks: rank 0's file is missing or cut off"
@@ -339,21 +339,21 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
     )
     if record["is_straggler"]:
         return (
-            f"{min_text} and the most outside of it ({record['noncomm_max_s']:.2f} s, mean"
+            f"{min_text} and the most time outside MPI ({record['noncomm_max_s']:.2f} s, mean"
             f" {record['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
-            f" {record['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
-            " cause."
+            f" {record['comm_max_rank']} has the most time in MPI because it waits longest;"
+            " it is not the cause."
         )
     if rival:
-        return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
+        return f"{min_text}, but {rival} has almost as little: no single rank stands out."
     if record["stands_out"]:
         return (
-            f"{min_text} and the most outside of it, but its time in MPI is below the median of the"
-            f" others by only {share(record['lost_share'])} of the run, which may be chance: no"
-            " rank is a straggler."
+            f"{min_text} and the most time outside MPI, but its time in MPI is below the median of"
+            f" the others by only {share(record['lost_share'])} of the run, which may be chance:"
+            " no rank is a straggler."
         )
     return (
-        f"{min_text}, but no rank stands out: the most time outside of MPI is"
+        f"{min_text}, but no rank stands out: the most time outside MPI is"
         f" {record['noncomm_ratio']:.2f} times the mean."
     )
 

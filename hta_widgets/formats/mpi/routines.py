@@ -126,11 +126,11 @@ def _scope_note(jobs: Sequence[MpiJob], without_events: int, stale_ranks: Sequen
         notes.append(note_text("no_mpi"))
     if without_events:
         notes.append(
-            f"{without_events} text profiles are left out: they are totals of a whole run, without"
+            f"{without_events} text profiles are left out: they hold totals of a whole run, without"
             " events to select"
         )
     if stale_ranks:
-        notes.append(f"ranks {', '.join(stale_ranks)} are left out: their files are of another run")
+        notes.append(f"ranks {', '.join(stale_ranks)} are left out: they are from another run")
     return "; ".join(notes)
 
 
@@ -652,11 +652,11 @@ def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> lis
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
         if len(jobs) > 1:
-            sentences.append(f"{name} holds {len(jobs)} jobs: figures are means over them")
+            sentences.append(f"{name} holds {len(jobs)} jobs: figures are means over the jobs")
         elif ranks and len(ranks) < ranks[0].ntasks:
             listed = ", ".join(str(rank.rank) for rank in ranks[:8])
             sentences.append(
-                f"{name} has tables of routines of ranks {listed} of {ranks[0].ntasks} only"
+                f"{name} has routine tables of ranks {listed} of {ranks[0].ntasks} only"
             )
     sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
     if len(sizes) > 1 and before and after:

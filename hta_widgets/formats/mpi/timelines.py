@@ -386,14 +386,14 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
     order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
     if order is None:
         raise TraceError(
-            "holds no MPI time line", path=path, remedy="Was the file changed? Copy it again."
+            "holds no MPI time line", path=path, remedy="Copy the original file again."
         )
     records = np.frombuffer(content, _dtype_of_order(order))
     is_valid = _looks_valid(records)
     problems.add("skipped", int((~is_valid).sum()), "damaged records", file=path)
     # mpitrace writes sizes of 2 GiB or more as negative numbers below -1; -1 means no size.
     is_huge = is_valid & (records["bytes"] < -1)
-    detail = "calls with 2 GiB or more, whose size is not known"
+    detail = "calls with 2 GiB or more, whose sizes are unknown"
     problems.add("overflow", int(is_huge.sum()), detail, file=path)
     numbers = np.flatnonzero(is_valid)
     numbers = numbers[np.argsort(records["rank"][numbers], kind="stable")]
@@ -415,7 +415,7 @@ def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> No
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
-            f"ranks with exactly {max_count:,} events: if that is what TRACE_BUFFER_SIZE holds,"
+            f"ranks with exactly {max_count:,} events: if TRACE_BUFFER_SIZE holds that many,"
             " their later events were dropped"
         )
         problems.add("overflow", full, detail, file=path)

@@ -141,7 +141,7 @@ class _ExportReader:
         _, event = distinct_rows(*(columns[name] for name in _IDENTITY))
         first_rows = np.unique(event, return_index=True)[1]
         repeated = len(event) - len(first_rows)
-        self._rows.note("skipped", repeated, f"rows that two versions of {table.name} have")
+        self._rows.note("skipped", repeated, f"rows that occur in two versions of {table.name}")
         return select_rows(columns, np.sort(first_rows))
 
     def _assign_process(self, work: Columns) -> None:
@@ -151,7 +151,7 @@ class _ExportReader:
         if len(processes) == 1:
             work["process"] = np.where(is_unknown, processes[0], work["process"])
         else:
-            detail = "events of devices that do not state their process; they become separate ranks"
+            detail = "device events that do not state their process; they become separate ranks"
             self._rows.note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:
@@ -166,8 +166,8 @@ class _ExportReader:
         detail = "launches of CUDA graphs whose kernels are recorded too"
         self._rows.note("skipped", has_kernels, detail)
         detail = (
-            "CUDA graphs are recorded as a whole; the kernels and the communication of these"
-            " launches are not known; nsys profile --cuda-graph-trace=node records them"
+            "CUDA graphs are recorded as a whole, so the kernels and communication of"
+            " these launches are unknown; nsys profile --cuda-graph-trace=node records them"
         )
         self._rows.note("part", ~has_kernels, detail)
         self._tables[GRAPHS] = select_rows(graphs, ~has_kernels)
@@ -269,14 +269,14 @@ class _ExportReader:
     def report(self) -> None:
         recording = self._recording
         self._database.report(self._rows.problems)
-        detail = "samples of metrics of GPUs that no rank uses"
+        detail = "metric samples of GPUs that no rank uses"
         self._rows.note("part", recording.unused_samples, detail)
         detail = "the export does not state when the recording began"
         self._rows.note("clock", int(recording.epoch_ns is None), detail)
         self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")
         detail = (
             "devices of processes that have the same id on several machines; the export does not"
-            " state which GPUs these are"
+            " state which GPUs they use"
         )
         self._rows.note("part", recording.unclear_devices, detail)
         for process, text in recording.diagnostics:

@@ -9,7 +9,7 @@ ROCPD = device_format(
     memory_factor=6.5,
 )  # fmt: skip
 ROCPROF_JSON = device_format(
-    __name__, "rocprof-json", "rocprofv3", "JSON files of rocprofv3",
+    __name__, "rocprof-json", "rocprofv3", "rocprofv3 JSON files",
     sniff=f"{__name__}.rocprof_json:is_rocprof_json", read="rocprof_json:read_rocprof_json",
     words=(b'"rocprofiler-sdk-tool"',),
 )  # fmt: skip

@@ -76,7 +76,7 @@ class RocmRows(EventRows):
         self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        add_steps(self, steps, "ranges of the host")
+        add_steps(self, steps, "host ranges")
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
         return build_traces(self, format_name, lambda *rank: facts.get(rank, RankFacts()), record)
 

@@ -179,7 +179,7 @@ def read_rocprof_json(
             facts |= reader.facts()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as cause:
         raise TraceError(
-            f"is not JSON of rocprofv3: {cause}",
+            f"is not rocprofv3 JSON: {cause}",
             path=path,
             remedy="Copy it again, or write rocpd with rocprofv3 --output-format rocpd.",
         ) from None
@@ -246,7 +246,7 @@ class _ProcessRecords(RocmProcess):
             for symbol in self._process.kernel_symbols
         }
         unnamed = sum(not names.get(number) for number in np.unique(ids).tolist())
-        detail = "names that kernel_symbols lacks; events are named by their ids instead"
+        detail = "names missing from kernel_symbols; their events are named by id"
         self._rows.note("part", unnamed, detail)
         return self._rows.names_by_id(lambda number: names.get(number) or f"kernel {number}", ids)
 

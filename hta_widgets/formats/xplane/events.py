@@ -80,7 +80,7 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
     end = offset + duration
     times = np.stack([offset, duration, end])[:, rows]
     if not np.isin(times >> 62, (0, -1)).all() or abs(line.first_ns) >> 62:
-        raise ProtobufError(f"times of the line {line.name[:100]!r} are beyond 50 days")
+        raise ProtobufError(f"times on the line {line.name[:100]!r} are beyond 50 days")
     stats = fields.select(fields.number == _STATS)
     stats.require_wire(_BYTES)
     correlation, has_correlation, others = _split_correlation(octets, plane, stats, len(spans))
@@ -163,7 +163,7 @@ def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
         size = _FIXED_SIZES[wire]
         if (size < 0).any():
             number, at_byte = wire[size < 0][0], after[size < 0][0]
-            raise ProtobufError(f"a field of the unknown wire type {number} at byte {at_byte:,}")
+            raise ProtobufError(f"a field of unknown wire type {number} at byte {at_byte:,}")
         value = np.zeros(len(active), np.uint64)
         has_varint = np.flatnonzero(size == 0)
         value[has_varint], after[has_varint] = _read_varints(

@@ -72,7 +72,7 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
-            raise ProtobufError(f"a field of the unknown wire type {wire} at byte {at:,}")
+            raise ProtobufError(f"a field of unknown wire type {wire} at byte {at:,}")
         if size > end - at:
             raise ProtobufError(
                 f"a field ends after its message at byte {at:,}",

@@ -128,7 +128,7 @@ def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
         if folder_of[path] != folder_of[trace.path]:
             is_one_job = False
             detail = f"is {ANOTHER_RUN}: {path} has device {trace.local_rank} of {trace.host} too;"
-            detail += " each capture is a job of its own; load the folder of one capture"
+            detail += " each capture is a separate job; load the folder of a single capture"
             problems.add("duplicate_rank", 1, detail, file=trace.path)
     if is_one_job:
         return traces
@@ -185,10 +185,10 @@ class _ProfileReader:
                 count = sum(len(line.events) for line in plane.lines)
                 detail = f"events of the plane {plane.name[:60]!r} are not read"
                 self._rows.note("part", count, detail)
-            detail = "names that the profile lacks; events are named by their ids instead"
+            detail = "names missing from the profile; their events are named by id"
             self._rows.note("part", len(plane.unnamed), detail)
         if self._steps is not None:
-            add_steps(self._rows, self._steps, "ranges of the host")
+            add_steps(self._rows, self._steps, "host ranges")
 
     def facts(self, _process: int, device: int) -> RankFacts:
         plane = self._devices.get(device, Plane())
@@ -231,7 +231,7 @@ class _ProfileReader:
             elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
             elif line.name == _COUNTERS:
-                self._rows.note("part", len(line.events), "samples of counters are left out")
+                self._rows.note("part", len(line.events), "counter samples are left out")
             elif line not in work:
                 detail = "events that repeat device work by module or scope are left out"
                 self._rows.note("repaired", len(line.events), detail)
@@ -307,7 +307,7 @@ class _ProfileReader:
         rows = np.flatnonzero(number >= 0)
         if len(rows):
             add_profiler_steps(self._rows, number[rows], **events.take(rows).times_ns, place=place)
-            detail = "ranges of the host are taken as steps; each got a ProfilerStep#n around it"
+            detail = "host ranges are taken as steps, each within an added ProfilerStep#n"
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:

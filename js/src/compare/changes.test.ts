@@ -384,6 +384,6 @@ describe("tables of other formats", () => {
     expect(table.querySelectorAll("tbody tr")).toHaveLength(12);
     table.querySelector("button")!.click();
     await vi.waitFor(() => expect(table.querySelectorAll("tbody tr")).toHaveLength(20));
-    expect(table.textContent).toContain("Python has 5 more rows.");
+    expect(table.textContent).toContain("Python lists 5 more rows.");
   });
 });

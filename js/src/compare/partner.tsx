@@ -13,7 +13,7 @@ export function pairText({ events, status }: PairedEvents): {
   const [first, second] = events;
   const name = (second ?? first)?.short ?? "";
   if (first === null || second === null) {
-    if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
+    if (status === null) return { name, words: "not compared: outside the steps", delta: "" };
     const duration = formatDuration((first ?? second)?.dur ?? null);
     const side = first === null ? "after only" : "before only";
     return { name, words: `${duration}, ${side}: ${status}`, delta: "" };

@@ -38,7 +38,7 @@ export class Strip extends DiffPanel<StripData> {
   private readonly heldSteps = computed(() => {
     const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
     if (this.ctx.pair.value !== null && pairs !== undefined) {
-      return { steps: [], why: "Choosing steps of one pair of ranks needs a kernel." };
+      return { steps: [], why: "Selecting steps of a single pair of ranks needs a kernel." };
     }
     return steps === undefined ? null : { steps, why };
   });

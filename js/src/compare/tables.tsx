@@ -180,7 +180,7 @@ export function NamesTable({
   const diffs = rows.map(diffOf);
   const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
   const moreNames = plural(hiddenRows, "more name");
-  const hiddenText = hiddenRows > 0 ? `; Python has ${moreNames} that changed less` : "";
+  const hiddenText = hiddenRows > 0 ? `; Python lists ${moreNames}, which changed less` : "";
   const press = (row: FrameRow): void => {
     if (selected === textAt(row, "name")) choose(null, null);
     else choose(textAt(row, "name"), membersOf(row));
@@ -235,7 +235,7 @@ export function chanceText(
     return { words: "one step", about };
   }
   const about =
-    "How likely chance alone is to make the means of the steps differ this much, by t-tests over the steps.";
+    "Probability that chance alone makes the mean step times differ this much (t-test over the steps).";
   return { words: formatPValue(p), about };
 }
 
@@ -546,7 +546,7 @@ export function PlainTable({ name, frame }: { name: string; frame: PanelFrame })
       )}
       <p class="hta-note">
         {left > 0 && <Link text={plural(left, "more row")} press={() => (all.value = true)} />}
-        {left <= 0 && hiddenRows > 0 && `Python has ${plural(hiddenRows, "more row")}.`}
+        {left <= 0 && hiddenRows > 0 && `Python lists ${plural(hiddenRows, "more row")}.`}
       </p>
     </>
   );

@@ -136,7 +136,7 @@ describe("a page that holds all of the job", () => {
     }
     const logged = vi.mocked(console.error);
     expect(logged).toHaveBeenCalledExactlyOnceWith(
-      "The page could not answer stats; the kernel did.",
+      "The page could not answer stats; the kernel answered instead.",
       new Error("a fault of the engine"),
     );
     logged.mockClear();

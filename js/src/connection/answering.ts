@@ -91,7 +91,7 @@ export class HybridSource implements Source {
       const isKernelBetter = pageError !== undefined && panelErrors(answer) === undefined;
       if (isKernelBetter && !this.loggedOps.has(op)) {
         this.loggedOps.add(op);
-        console.error(`The page could not answer ${op}; the kernel did.`, pageError);
+        console.error(`The page could not answer ${op}; the kernel answered instead.`, pageError);
       }
       return answer;
     } catch (error) {

@@ -130,7 +130,7 @@ test("an opened address replaces the state of the models, and states what is inv
   const model = new LooseModel({ _address: address, panels: OFFERED, _about: { panels: OFFERED } });
   const shared = freshState();
   shared.set("search", "before");
-  expect(applyAddress(model, shared, SCENE)).toContain("does not have: panel no.");
+  expect(applyAddress(model, shared, SCENE)).toContain("does not contain: panel no.");
   const restored = Object.fromEntries(STATE_KEYS.map((key) => [key, shared.get(key)]));
   expect(restored).toEqual(state({ selection: { ...FULL_SELECTION, ranks: [7] } }));
   expect(model.get("panels")).toEqual(["breakdown"]);

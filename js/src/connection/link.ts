@@ -66,7 +66,7 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
   state.save_changes();
   if (linked.panels !== null) saveTrait(model, "panels", linked.panels);
   const parts = linked.rejected.join(", ");
-  return parts === "" ? "" : `The link refers to what this job does not have: ${parts}.`;
+  return parts === "" ? "" : `The link refers to items that this job does not contain: ${parts}.`;
 }
 
 /**

@@ -42,7 +42,7 @@ function drawingFactoryOf(id: string, device: string): DrawingFactory {
 export const makeChart: MakeChart = (id, brush, theme, device) => {
   const definition = CHART_DEFINITIONS[id as keyof typeof CHART_DEFINITIONS];
   if (definition === undefined)
-    throw new Error(`no chart ${id}: there are ${CHART_IDS.join(", ")}`);
+    throw new Error(`no chart ${id}; the charts are ${CHART_IDS.join(", ")}`);
   const title = fillDeviceWord(definition.title, device);
   return new ChartFrame(drawingFactoryOf(id, device), title, brush, theme, recordSvg);
 };

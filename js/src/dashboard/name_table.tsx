@@ -115,7 +115,7 @@ function chooseEvents(
   add: boolean,
 ): void {
   if (events.length === 0) {
-    timeline.status.flashMessage(["This row has more events than a click can select."]);
+    timeline.status.flashMessage(["This row has too many events to select by a click."]);
     return;
   }
   const selection = selectionState.selection.value ?? FULL_SELECTION;

@@ -109,7 +109,7 @@ function totalsText(sums: PanelFrame, scene: Scene): string {
     withPrefix(", ", leftOutText(sums)),
     ".",
     hasGpu && events > 0 && onDevices === 0
-      ? ` No event is ${device} work, so charts of ${device} work are empty: click an event, and select what it launched.`
+      ? ` None of the events is ${device} work, so charts of ${device} work are empty. Click an event, and select what it launched.`
       : "",
   ].join("");
 }

@@ -203,7 +203,7 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
 const BOUND_HINTS: Readonly<Record<string, string>> = {
   compute: "Limited by compute",
   memory: "Limited by memory bandwidth",
-  overhead: "Short kernels, far from both limits",
+  overhead: "Short kernels, far below both limits",
 };
 
 const kindOf = (row: RowReader): Kind => row("kind") as Kind;
@@ -365,7 +365,7 @@ const microsText = (value: CellValue): string =>
 const meanColumn = (hint: string, from: number): DashColumn =>
   numberColumn("mean_us", "mean", hint, microsText, from);
 
-const PULLS_WAIT_HINT = "Total time that its pulls waited for the last push";
+const PULLS_WAIT_HINT = "Total time for which its pulls waited for the last push";
 
 const REQUESTS: TableSpec = {
   rows: "key",
@@ -383,7 +383,7 @@ const REQUESTS: TableSpec = {
     {
       by: "tensor",
       title: "tensor",
-      hint: "By tensor and partition, if the files have them",
+      hint: "By tensor and partition, if the files name them",
       width: "minmax(0, 1.2fr)",
       from: 460,
       cell: (row) => {
@@ -402,7 +402,7 @@ const REQUESTS: TableSpec = {
       by: "last_share",
       title: "last",
       width: "max-content",
-      hint: "The node whose push comes last most often, and how late it is on average",
+      hint: "The node whose push is last most often, and its mean delay",
       isNumber: true,
       cell: (row) => {
         const share = numberOrNull(row("last_share"));
@@ -477,7 +477,7 @@ const MESSAGES: TableSpec = {
 const HOSTS: TableSpec = {
   title: "Hosts",
   selectsRanks: true,
-  about: () => "a slow host: each of its ranks waits less than the ranks of other hosts",
+  about: () => "a slow host: each of its ranks waits less than the ranks on other hosts",
   columns: (frame) => [
     nameColumn({
       title: "host",
@@ -492,14 +492,14 @@ const HOSTS: TableSpec = {
     numberColumn(
       "rss_sum_mib",
       "memory",
-      "Sum of the largest resident sets of its ranks",
+      "Sum of its ranks' maximum resident sets",
       (value) => formatBytes(typeof value === "number" ? value * 2 ** 20 : null),
       620,
     ),
     {
       by: "is_slow",
       title: "slow",
-      hint: "Whether ranks of other hosts wait for all of its ranks",
+      hint: "Whether ranks on other hosts wait for all of its ranks",
       cell: (row) => (row("is_slow") === true ? <span class="hta-late-text">slow</span> : "–"),
     },
   ],
@@ -524,7 +524,7 @@ const COLLECTIVES: TableSpec = {
     {
       by: "finished",
       title: "finished",
-      hint: "Ranks that finished it, of those whose dumps have it",
+      hint: "Ranks that finished it, of those whose dumps contain it",
       isNumber: true,
       from: 460,
       cell: (row) => `${countText(row("finished"))} of ${countText(row("ranks"))}`,

@@ -57,7 +57,7 @@ export class ColumnReader {
     if (spec === undefined) return out;
     const [offset, length, width, flags] = spec;
     if (offset + length * width > this.bytes.length) {
-      throw new Error(`The column "${name}" of this page is cut off. Save the page again.`);
+      throw new Error(`The column "${name}" of this page is truncated. Save the page again.`);
     }
     const zigzag = (flags & ZIGZAG) !== 0;
     const delta = (flags & DELTA) !== 0;

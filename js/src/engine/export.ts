@@ -18,7 +18,7 @@ export async function exportSelection(
 ): Promise<Exported> {
   if (request.scrub === true) {
     throw new Error(
-      "A saved page does not know which texts name hosts, users or paths. " +
+      "A saved page cannot tell which texts contain host names, users or paths. " +
         'Leave "scrub" off, or export from Python.',
     );
   }

@@ -40,7 +40,7 @@ export class PageJob {
   ) {
     if (page.version !== VERSION) {
       throw new Error(
-        `This page's data have version ${String(page.version)}, but its script reads version ` +
+        `This page's data has version ${String(page.version)}, but its script reads version ` +
           `${VERSION}. Save the page again, or restart the kernel.`,
       );
     }

@@ -62,7 +62,7 @@ function overviewCell(rank: RankOverview, request: CellRequest): Cell {
     };
   }
   const extremes = rank.counterExtremes(lane, start, end);
-  if (extremes === null) throw new Error("average of a wider cell; detail not embedded");
+  if (extremes === null) throw new Error("average of a wider cell; details are not embedded");
   return counterCell(null, ...extremes);
 }
 

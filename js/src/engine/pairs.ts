@@ -175,7 +175,7 @@ export class PairSource implements LocalSource {
 
   private async pairsOfAllRanks(pair: number | null | undefined): Promise<EventPairs> {
     if (typeof pair === "number") {
-      throw new Error("Listing these events for one pair of ranks needs a kernel.");
+      throw new Error("Listing these events for a single pair of ranks needs a kernel.");
     }
     return this.loadPairs();
   }

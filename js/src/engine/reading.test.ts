@@ -33,7 +33,7 @@ describe("columns", () => {
 
   test("a truncated column raises an error that names it", () => {
     const columns = new ColumnReader(new Uint8Array(2), { a: [0, 3, 1, 0] });
-    expect(() => columns.f64("a")).toThrow('The column "a" of this page is cut off');
+    expect(() => columns.f64("a")).toThrow('The column "a" of this page is truncated');
   });
 });
 

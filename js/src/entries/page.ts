@@ -106,7 +106,7 @@ async function openView(view: HTMLElement): Promise<void> {
   if (!canGunzip()) {
     throw new Error(
       "This browser cannot unpack the page: it lacks DecompressionStream. " +
-        "It is in Chrome and Edge from 80, Firefox from 113 and Safari from 16.4.",
+        "It is available in Chrome and Edge 80, Firefox 113 and Safari 16.4, and in later versions.",
     );
   }
   const page = JSON.parse(await readText("document")) as PageDocument | DiffDocument;

@@ -92,7 +92,7 @@ export function frameFromTables(
   return maker.make(tables, withoutOwnDimensions(id, { ...FULL_SELECTION, ...selection }));
 }
 
-const TOO_LARGE_NOTE = "this job is too large to compute this in a saved page: use a kernel";
+const TOO_LARGE_NOTE = "this job is too large for this panel in a saved page: use a kernel";
 
 export function withTables(source: Source, tables: () => ColumnTables): Source {
   const askPanels = async (

@@ -39,7 +39,7 @@ const MODEL_REFERENCE = /^(anywidget:|IPY_MODEL_)/;
 const MODEL_TIMEOUT_MS = 10_000;
 
 const experimental = {
-  invoke: (): Promise<never> => Promise.reject(new Error("This page calls no commands.")),
+  invoke: (): Promise<never> => Promise.reject(new Error("This page cannot run commands.")),
 };
 
 export class WidgetHost {

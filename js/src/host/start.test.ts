@@ -107,7 +107,7 @@ test("the picture names the kinds of work; a job without work on devices has non
   const [picture, ...others] = page.el.querySelectorAll(".hta-host-picture");
   expect(picture!.getAttribute("aria-label")).toBe("Work over the job: compute");
   expect(others).toEqual([]);
-  expect(page.el.querySelector("[title='No work on devices is recorded']")!.textContent).toBe("–");
+  expect(page.el.querySelector("[title='No device work is recorded']")!.textContent).toBe("–");
 });
 
 test("a job has its ranks, step time and verdict; names and verdicts are searched, columns sort", () => {

@@ -247,7 +247,7 @@ export class StartPage {
 /** The work of all ranks over the job, stacked by kind; the rest is idle. "–": none recorded. */
 function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
   const kinds = Object.entries(picture).filter(([, shares]) => shares.some((share) => share > 0));
-  if (kinds.length === 0) return <span title="No work on devices is recorded">–</span>;
+  if (kinds.length === 0) return <span title="No device work is recorded">–</span>;
   const bins = kinds[0]?.[1].length ?? 0;
   const below = new Array<number>(bins).fill(0);
   const paths = kinds.map(([kind, shares]) => {

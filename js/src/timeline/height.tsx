@@ -48,7 +48,7 @@ export function HeightEdge({ height }: { height: HeightControl }) {
       class="hta-height"
       role="separator"
       tabIndex={0}
-      title="Drag to set the height of the rows, or use the arrow keys. Home: the minimum, End: all rows"
+      title="Drag to set the height of the rows, or use the arrow keys. Home: minimum; End: all rows"
       aria-orientation="horizontal"
       aria-label="Height of the rows"
       aria-valuemin={MIN_PX}

@@ -206,7 +206,7 @@ export function lacksData({ ranks, range: [start, end] }: Scene): boolean {
 }
 
 function NoDataKey({ isLong = false }: { isLong?: boolean }) {
-  const words = "the file of the rank has no data, or the page has less detail";
+  const words = "the rank's file has no data here, or the page stores less detail";
   return (
     <span class="hta-chip hta-key-only" title={`no data: ${words}.`}>
       <i class="hta-swatch hta-swatch-none" aria-hidden="true" />

@@ -257,7 +257,7 @@ export class EventSelection {
           if (brief === null) fail(true);
           else if (from === this.stateSignal.value.key) this.goTo(brief);
         },
-        (error) => this.ctx.fail("The neighbour cannot be found", error),
+        (error) => this.ctx.fail("The neighboring event cannot be found", error),
       );
     });
   }

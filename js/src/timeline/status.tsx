@@ -63,7 +63,7 @@ function clockTexts(
     `recorded clocks of ranks differ by up to ${differenceText}; ` +
     `on the fitted clock their collectives end within ${residual}` +
     (drift_ns
-      ? `, but clocks drift: at the ends of the trace lanes are up to ${drift} apart. ` +
+      ? `, but the clocks drift: at the ends of the trace, lanes are up to ${drift} apart. ` +
         "Waits, late ranks and panels are corrected for the drift"
       : "");
   const name = is_fitted ? "fitted" : "recorded";

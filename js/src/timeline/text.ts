@@ -191,8 +191,8 @@ export function viewText(
 function truncatedText({ ranks }: Scene): string {
   const [rank, ...others] = ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (rank === undefined) return "";
-  if (others.length === 0) return ` Without rank ${rank.rank}: its file ends early.`;
-  return ` Without ${formatCount(others.length + 1)} ranks: their files end early.`;
+  if (others.length === 0) return ` Excludes rank ${rank.rank}, whose file ends early.`;
+  return ` Excludes ${formatCount(others.length + 1)} ranks, whose files end early.`;
 }
 
 /** Copies that take a smaller share of the time are not mentioned. */

@@ -68,10 +68,10 @@ describe("the view as text", () => {
       ranksWith(({ rank }) => ({ truncated: rank < ranks ? "ends early" : null }));
     expect(wholly(cut(1))).toContain(
       "GPUs compute 16 %, communicate 10 % (5.0 % exposed) and idle 79 % of each GPU span. " +
-        "Without rank 0: its file ends early.",
+        "Excludes rank 0, whose file ends early.",
     );
     expect(wholly(cut(2))).toMatch(
-      /The GPU computes 11 %.* Without 2 ranks: their files end early\.$/u,
+      /The GPU computes 11 %.* Excludes 2 ranks, whose files end early\.$/u,
     );
     expect(wholly(cut(0))).not.toContain("Without");
   });

@@ -175,7 +175,7 @@ function FilterForm({ app, close }: AppProps & { close(): void }) {
 function filterText({ ctx: { scene }, rows: { filter, stateSignal } }: ToolbarParts): string {
   const rows = stateSignal.value;
   if (filter === "") {
-    return "A regular expression over rank, process, track, host, and rank with track (“rank 5 stream 7”). Ignores case.";
+    return "A regular expression that is matched with rank, process, track, host, and rank with track (“rank 5 stream 7”). Case is ignored.";
   }
   const ranks = new Set(rows.map((row) => row.rank)).size;
   return `${ranks} of ${plural(scene.ranks.length, "rank")}, ${plural(rows.length, "row")} shown.`;

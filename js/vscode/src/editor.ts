@@ -99,8 +99,8 @@ export class TraceEditor {
     const size = sizes.reduce((sum, one) => sum + one, 0) / MEGABYTE;
     if (limit === 0 || size <= limit) return this.start();
     const shown = size < 1000 ? `${size.toFixed(0)} MB` : `${(size / 1000).toFixed(1)} GB`;
-    const message = `There are ${shown} to read`;
-    const remedy = `You are asked above ${limit} MB (setting hta.askAboveMB).`;
+    const message = `The files are ${shown} in size`;
+    const remedy = `VS Code asks before it reads more than ${limit} MB (setting hta.askAboveMB).`;
     this.post({ type: "problem", problem: { message, remedy, load: "Load" } });
   }
 
@@ -146,7 +146,7 @@ export class TraceEditor {
     if (minutes === 0 || this.host === null) return;
     this.idleTimer = setTimeout(() => {
       if (this.isLoading) this.touch();
-      else this.end({ message: `Python was stopped after ${minutes} minutes without use` });
+      else this.end({ message: `Python was stopped after ${minutes} minutes of inactivity` });
     }, minutes * MINUTE_MS);
   }
 

@@ -3,7 +3,7 @@
 import * as vscode from "vscode";
 
 const WORDS =
-  "Traces are read by Python, which this window in a browser does not have. Open the folder " +
+  "Traces are read by Python, which is not available in this browser window. Open the folder " +
   "in VS Code on your machine, over Remote-SSH or a tunnel, or in code-server.";
 
 export function activate(context: vscode.ExtensionContext): void {

@@ -112,7 +112,7 @@ class EditorPage {
     if (protocol === PROTOCOL) this.post({ type: "open", id: 1, ...this.request });
     else {
       this.fail({
-        message: `hta_widgets ${String(version)} does not fit this extension`,
+        message: `hta_widgets ${String(version)} does not match this extension`,
         remedy: "Update both.",
         actions: ["install"],
       });

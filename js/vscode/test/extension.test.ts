@@ -251,7 +251,7 @@ test("a Python that is not used is stopped, but not while it loads", async () =>
   await new Promise((resolve) => setTimeout(resolve, 1500));
   expect(panel.types()).not.toContain("ended");
   panel.say({ type: "loading", text: null });
-  expect((await heard(panel, "ended")).problem.message).toContain("without use");
+  expect((await heard(panel, "ended")).problem.message).toContain("of inactivity");
   await vi.waitFor(() => expect(existsSync(`/proc/${pid}`)).toBe(false), WAIT);
 }, 90_000);
 

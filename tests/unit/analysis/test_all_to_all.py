@@ -63,7 +63,7 @@ def test_equal_splits_differing_ranks_and_cut_lists_are_told_apart(tmp_path):
     frame = all_to_all_matrix(load(tmp_path, [all_to_all(0, **cut)]))
     assert (len(frame), frame.attrs["unknown"]) == (0, 1)
     assert frame.attrs["imbalance"] is None
-    assert frame.attrs["note"] == "no all-to-all states its sizes and splits"
+    assert frame.attrs["note"] == "no all-to-all records its sizes and splits"
 
 
 @pytest.mark.parametrize("elements", [-5, 1 << 61, (1 << 63) - 1, 1 << 64])

@@ -523,7 +523,7 @@ def test_time_and_bytes_of_each_group(job, tmp_path):
     columns = ["count", "communication_ns", "overlapped_ns", "in_bytes"]
     assert frame[columns].to_numpy().tolist() == [[1, 50, 40, 40]]
     silent = communication_by_group(load(tmp_path, [nccl(0, 10)]))
-    note = "the files do not say which process group a kernel belongs to"
+    note = "the files do not state which process group a kernel belongs to"
     assert (silent["group"].tolist(), silent.attrs["note"]) == ([""], note)
 
 
@@ -748,7 +748,7 @@ def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift
     ids = rows.groupby("collective")["id"].agg(["nunique", "count"])
     assert len(ids) == 10_000
     assert (ids["nunique"] == 1).all()
-    assert "may belong" not in rows.attrs.get("note", "")
+    assert "may match either" not in rows.attrs.get("note", "")
 
 
 @pytest.mark.parametrize("skew_ns", [0, 70_000, 100_000_000])
@@ -767,7 +767,7 @@ def test_collectives_that_no_time_tells_apart_are_said_to_be_uncertain(
     )
     for frame in (collectives(traces), stragglers(traces)):
         note = frame.attrs.get("note", "")
-        assert ("may belong to the next or previous" in note) == is_ambiguous
+        assert ("may match either of two on other ranks" in note) == is_ambiguous
     if not is_ambiguous:
         rows = collectives(traces)
         ids = rows.pivot_table(index="collective", columns="rank", values="id")

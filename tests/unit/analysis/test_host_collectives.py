@@ -79,7 +79,7 @@ def test_calls_beside_nccl_are_not_matched(tmp_path):
     rank = [*gloo(10, 50), nccl(60 * US, 80 * US)]
     frame = collectives(load(tmp_path, rank, rank))
     assert frame["name"].nunique() == 1
-    assert "the hosts have 2 events of communication" in frame.attrs["note"]
+    assert "the hosts have 2 communication events" in frame.attrs["note"]
 
 
 def test_a_late_caller_is_a_straggler(tmp_path):

@@ -20,17 +20,17 @@ pytestmark = pytest.mark.slow
 
 WORK = "no device work is selected: no kernels and no copies"
 STREAMS = "no device work is selected: no stream has kernels or copies"
-LAUNCHED = "no launch of selected device work is in the files"
+LAUNCHED = "the files do not contain the launches of the selected device work"
 COMMUNICATION = "no communication kernels matched"
 COPIES = "no copies or fills are selected"
 MPI = "no MPI profiles or time lines are loaded or selected"
-STEPS = "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
-ALONE = "a single rank keeps no other waiting: load several"
+STEPS = "no ProfilerStep is in the trace: call the profiler's step() once per iteration"
+ALONE = "a single rank cannot keep others waiting: load several ranks"
 COUNTERS = "no events of category cuda_profiler_range: set profiler_metrics in the profiler's"
-WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
-SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
-DUMPS = "no dumps of the flight recorder are loaded"
-SNAPSHOTS = "no snapshots of device memory are loaded or selected"
+WORKERS = "no BytePS worker traces (comm.json) are loaded"
+SERVERS = "no BytePS server profiles (server_profile.json) are loaded"
+DUMPS = "no flight recorder dumps are loaded"
+SNAPSHOTS = "no device memory snapshots are loaded or selected"
 NOTES = {
     "temporal_breakdown": WORK,
     "kernel_type_breakdown": "no kernels matched compute, communication, memory",

@@ -12,7 +12,7 @@ from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.work import call_work
 
 BF16, FLOAT, COMPLEX = "c10::BFloat16", "float", "c10::complex<float>"
-NOT_NUMBERS, NO_VALUES = "sizes that are not whole numbers", "no concrete inputs"
+NOT_NUMBERS, NO_VALUES = "sizes that are not integers", "no concrete inputs"
 A100 = {
     "id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 84_987_740_160, "computeMajor": 8,
     "computeMinor": 0, "numSms": 108, "warpSize": 32, "maxThreadsPerMultiprocessor": 2048,

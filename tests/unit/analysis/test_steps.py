@@ -153,7 +153,7 @@ def test_a_selection_without_steps_is_told_from_a_trace_without(job):
     none = step_times(job, selection=job.select("kind == 'compute'"))
     assert none.empty
     note = none.attrs["note"]
-    assert "selection or window has none of the 4" in note
+    assert "selection or window contains none of the 4" in note
     for window in ((5, 5), (0, 50)):
         note += step_times(job, window=window).attrs["note"]
     assert note.count("selection or window") == 3

@@ -272,7 +272,7 @@ def test_devices_that_wait_for_their_own_hosts_anyway_lose_little(tmp_path, slow
 def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
     traces = job(tmp_path, [[0, 0, 0, 1_700]] * 6, has_calls=False)
     assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
-    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
+    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, because its host was"
     assert text in str(headline(traces)).replace("\u202f", " ")
     # The device work is still recorded.
     slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
@@ -613,7 +613,7 @@ def test_by_step_and_window(tmp_path):
     assert "note" not in frame.attrs
     for function in (stragglers, stragglers_by_step):
         assert (
-            "two ranks is in the selection or window"
+            "selection or window contains no collective"
             in function(traces, window=(5, 5)).attrs["note"]
         )
 
@@ -766,8 +766,8 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     # first collective has no earlier one to measure from.
     assert frame.late_waiting_ns[2] == 4 * 1_496 * US
     assert frame.late_host_ns[2] == 4 * 4 * US
-    # The time counts once per rank and step, not again for the call.
-    text = "the hosts have 20 events of communication, such as gloo:gather, which are not"
+    # The time counts once for each rank and step, not again for the call.
+    text = "the hosts have 20 communication events, such as gloo:gather, which are not"
     assert frame.attrs["note"].startswith(f"{text} matched")
     assert analysis.collectives(traces).attrs["note"].startswith(f"{text} device work")
     assert straggler_report(traces).stragglers == []

@@ -58,7 +58,7 @@ def test_names_that_a_query_chose_have_no_meaning_of_an_analysis(demo_folder, ca
     columns = json.loads(capsys.readouterr().out)["columns"]
     expression = "the expression of this name in the query"
     assert [(column["unit"], column["meaning"]) for column in columns] == [
-        ("ns", "start, since the earliest event of the job"),
+        ("ns", "start, counted from the earliest event of the job"),
         ("ns", expression),
         ("", expression),
         ("ns", expression),

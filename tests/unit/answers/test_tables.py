@@ -57,14 +57,14 @@ def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_, rep
 def test_meanings_come_from_the_docstring():
     meanings = column_meanings("comm_comp_overlap", ("rank", "exposed_ns", "overlap_share"))
     assert meanings == {
-        "rank": "rank of the job",
+        "rank": "rank in the job",
         "exposed_ns": "communicating and not computing",
         "overlap_share": "0..1, NaN without communication",
     }
     # Text in parentheses explains only the last of several names.
     names = "job server key iteration node start_ns lag_ns last imposed_wait_ns"
     arrivals = column_meanings("byteps_arrivals", tuple(names.split()))
-    assert arrivals["iteration"] == "iteration, from 0 in the file"
+    assert arrivals["iteration"] == "iteration, counted from 0 in the file"
     assert arrivals["lag_ns"] == "after the first arrival"
     names = "count communication_ns overlapped_ns exposed_ns overlap_share sum_ns max_ns"
     same = column_meanings("communication_by_group", tuple(names.split()))
@@ -113,7 +113,7 @@ def test_tables_says_why_others_have_no_data(tmp_path):
     reasons = reasons_of(reply)
     assert reasons["comm_comp_overlap"] == "no communication kernels matched"
     assert reasons["memory_bandwidth_summary"] == "no mean is known"
-    assert reasons["rank_clusters"] == "one rank cannot be compared: load several"
+    assert reasons["rank_clusters"] == "a single rank cannot be compared: load several ranks"
     assert "record_shapes=True" in reasons["step_efficiency"]
     assert reasons["problems"].startswith("nothing was")
     listed = {*reply.frame["table"]}

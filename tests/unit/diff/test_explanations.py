@@ -129,7 +129,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     later = hd.compare(apart, side((0, 100), (100, 250)))
     assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
     assert [caution.text.replace("\u202f", " ") for caution in later.cautions] == [
-        "device work that runs outside of the compared steps counts in no step: 40 ns → 0 ns"
+        "device work outside the compared steps counts in no step: 40 ns → 0 ns"
     ]
 
 
@@ -184,7 +184,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     assert first == f"{words}one step on each side is too few to tell a change from noise."
     assert texts == [
         "gemm differs most: 200 ns → 250 ns, +25 %.",
-        "With one step on each side, the peculiarities of a step look like changes.",
+        "With one step on each side, normal variation looks like a change.",
     ]
     assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))

@@ -88,7 +88,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     tables = hd.tables(diff)
     assert tables["byteps_stages"].set_index("stage").loc["PULL", "before_work_ns"] == mean
     assert f": {duration(mean)} → ".replace("\u202f", " ") in stages[0]
-    assert " per step and GPU that has it, summed over partitions" in stages[0]
+    assert " per step and GPU in which it occurs, summed over partitions" in stages[0]
     names = ("stages", "tensors", "workers", "lag", "servers")
     assert list(tables) == ["waterfall", "steps", *(f"byteps_{name}" for name in names)]
     workers = tables["byteps_workers"].set_index("worker")
@@ -206,7 +206,7 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
         diff = hd.compare(profiles, ours)
         assert sorted(diff.rank_pairs) == [(0, 4), (1, 5), (2, 6), (3, 7)]
         [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
-        assert caution.startswith("the same ranks under other numbers")
+        assert caution.startswith("the same ranks under new numbers")
         assert caution.endswith("0 → 4, 1 → 5, 2 → 6, 3 → 7")
     # A single rank is paired with its own number, and all others stay unpaired.
     second = both.subset(ranks=[4, 5, 6, 7])

@@ -43,7 +43,7 @@ def test_graphs_that_launch_the_kernels_are_said(tmp_path, name):
 
 def test_kernels_that_move_to_another_stream_are_said(tmp_path):
     diff, back = assert_mirrored(job(tmp_path), job(tmp_path, streams=(7, 7, 13, 7)))
-    reason = "of compute kernels; most of the difference is in layer_norm."
+    reason = "of compute kernels; most of the difference comes from layer_norm."
     assert f"The busiest stream runs 100 % → 75 % {reason}" in texts(diff)
     assert f"The busiest stream runs 75 % → 100 % {reason}" in texts(back)
     # The kernel is neither removed nor added.

@@ -59,5 +59,5 @@ def test_steps_of_an_engine_match_by_phase(tmp_path):
     assert hd.findings(hd.compare(first, serving_job(tmp_path, "pdddpddd", 7000))) == []
     more = hd.compare(first, serving_job(tmp_path, "pdpdpdpd", 500))
     texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(more)]
-    assert "prefill step: 2 → 4, 2 more outside of other operators, +8.00 ms." in texts
-    assert "decode step: 6 → 4, 2 fewer outside of other operators, −2.00 ms." in texts
+    assert "prefill step: 2 → 4, 2 more outside other operators, +8.00 ms." in texts
+    assert "decode step: 6 → 4, 2 fewer outside other operators, −2.00 ms." in texts

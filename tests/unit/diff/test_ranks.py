@@ -424,7 +424,7 @@ def test_a_collective_that_waits_for_a_missing_rank_is_not_called_slower(tmp_pat
         if finding.kind == "slower"
     ]
     assert (around or "nccl") in change.name
-    assert "takes longer on the device, waits for other ranks included: 100" in change.text
+    assert "takes longer on the device, including waits for other ranks: 100" in change.text
 
 
 def linked_job(tmp_path, transfer_ns, *, hidden=False):

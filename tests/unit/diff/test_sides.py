@@ -99,7 +99,7 @@ def test_steps_match_by_number_or_by_order(tmp_path):
     assert [first.text for first in diff.cautions] == ["3 steps against 4: 2 are compared"]
     diff = hd.compare(first, other, steps="order")
     assert diff.after.steps.tolist() == [2, 3, 4]
-    assert diff.cautions[-1].text == "the numbers of the steps differ: steps are matched in order"
+    assert diff.cautions[-1].text == "step numbers differ: steps are matched in order"
     diff = hd.compare(first, job(tmp_path, 0, steps=(7, 8)))
     assert (diff.matched_by, diff.after.steps.tolist()) == ("order", [7, 8])
     assert not hd.compare(first, first, steps="order").cautions

@@ -591,7 +591,7 @@ def test_files_without_calls_that_wait_say_so(tmp_path):
         small.call(k * 100, k * 100 + 50, launch=k),
         small.kernel(k * 900_000 + 1000, k * 900_000 + 101_000, launch=k),
     )]  # fmt: skip
-    missing = "does not start, and the files do not say why, as they contain no calls that wait."
+    missing = "does not start for an unknown reason, as they contain no calls that wait."
     assert missing in said(small.load(tmp_path, rank))
     waits = small.call(3_000_000, 3_000_100, name="cudaDeviceSynchronize")
     assert missing not in said(small.load(tmp_path, [*rank, waits]))
@@ -782,7 +782,7 @@ def test_calls_that_allocate_memory_are_named(tmp_path, name):
             small.call(at + 8900, at + 9000, k + 2),
             small.kernel(at + 9000, at + 10_000, launch=k + 2),
         ]
-    idle = f"the host allocates or frees memory of the device (12 calls of {name})."
+    idle = f"the host allocates or frees device memory (12 calls of {name})."
     assert idle in said(small.load(tmp_path, rank))
 
 
@@ -797,7 +797,7 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
             small.kernel(at + 9000, at + 10_000, launch=k + 2),
         ]  # fmt: skip
     assert (
-        "for 90 % of that, the host allocates or frees memory of the device (12 calls of hipFree):"
+        "for 90 % of that, the host allocates or frees device memory (12 calls of hipFree):"
         " the caching allocator is off or emptied."
     ) in said(small.load(tmp_path, rank))
     for begin, ending in (
@@ -808,7 +808,7 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
         text = said(
             small.load(tmp_path, [*rank, call, small.kernel(begin - 20_000, begin - 10_000)])
         )
-        assert f"memory of the device, most of it in one call of hipFree {ending}" in text
+        assert f"device memory, most of it in one call of hipFree {ending}" in text
 
 
 def test_ranks_that_are_last_together_are_never_last_at_none(shared):
@@ -839,7 +839,7 @@ def test_analyses_of_device_communication_say_that_hosts_communicate(tmp_path):
     for analysis in (hw.analysis.collectives, hw.analysis.communication_by_stream):
         frame = analysis(traces)
         assert frame.empty
-        assert "2 events of communication, such as gloo:all_reduce" in frame.attrs["note"]
+        assert "2 communication events, such as gloo:all_reduce" in frame.attrs["note"]
     alone = small.load(tmp_path, [small.event("cpu_op", "aten::mm", 0, 9, pid=1)])
     assert "hosts" not in hw.analysis.collectives(alone).attrs["note"]
 
@@ -891,7 +891,7 @@ def test_waiting_for_the_root_is_not_waiting_in_queues(tmp_path):
     """The queue of a GPU that does not use the servers contains the root's PUSH and PULL."""
     write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
     for folder, begins in (
-        ("0", "% of a gradient's time is waiting for the GPU that talks"),
+        ("0", "% of a gradient's time is spent waiting for the GPU that talks"),
         ("1", ""),
     ):
         _, text = headline_of(tmp_path / "job" / "worker1" / "traces" / folder)

@@ -182,7 +182,7 @@ def test_a_database_without_events_is_refused(tmp_path, database):
         for table in ("TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME"):
             connection.execute(f"delete from {table}")
         connection.commit()
-    with pytest.raises(TraceError, match="no events of devices"):
+    with pytest.raises(TraceError, match="no device or host events"):
         load(database)
 
 
@@ -365,7 +365,7 @@ def test_tables_of_memory_and_of_the_host_are_said_to_be_unread(tmp_path):
     )
     details = load(path).problems.detail
     assert details[details.str.contains("not read")].tolist() == [
-        "tables of events that are not read: HOST_MEM_USAGE, OP_MEMORY"
+        "event tables that are not read: HOST_MEM_USAGE, OP_MEMORY"
     ]
 
 
@@ -397,8 +397,8 @@ def test_calls_of_cann_launch_what_no_operator_launches(tmp_path, has_operators)
 @pytest.mark.parametrize(
     ("lost", "count", "detail"),
     [
-        ("COMPUTE_TASK_INFO", 1, "tasks whose names the database lacks; named by type"),
-        ("COMMUNICATION_OP", 1, "tasks of collectives, which the database lacks"),
+        ("COMPUTE_TASK_INFO", 1, "tasks without a name in the database; named by type"),
+        ("COMMUNICATION_OP", 1, "collective tasks whose collectives are missing"),
         ("TASK", 1, "the database has no table TASK"),
     ],
 )

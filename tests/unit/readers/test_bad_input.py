@@ -91,7 +91,7 @@ def test_file_without_permission(write, monkeypatch):
         return real(self, *args, **kwargs)
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(hw.TraceError, match="may not be read by this user"):
+    with pytest.raises(hw.TraceError, match="cannot be read by this user"):
         hw.load(path)
     write(GOOD, "other/trace.json")
     traces = hw.load(path.parent)

@@ -100,7 +100,7 @@ def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
         *([0, 0], [1, 1], [2, 0], [3, 0], [4, 0])
     ]
     assert traces[2].events["name"].astype(str).tolist() == ["second"]
-    other = ", and is of another run or window: "
+    other = ", and is from another run or window: "
     unknown = "; it is unknown which of the two belongs with the other ranks"
     assert problems_of(traces, "duplicate_rank")[["rank", "detail"]].values.tolist() == [
         [rank, f"states rank 0, as a.json does{how}; kept as rank {rank}"]
@@ -126,7 +126,7 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     cut = problems_of(traces, "truncated")["detail"].iloc[0]
     events = len(traces[1])
     assert cut.endswith(
-        f"; {events} events before its end were read,"
+        f"; {events} events before the cut were read,"
         f" {events}\u202f% of the median of complete files"
     )
     assert "1 rank stated twice" in TileEngine(traces).scene()["truth"]["text"]
@@ -172,7 +172,7 @@ def test_a_file_of_another_run_does_not_take_a_rank(write, tmp_path, other, why,
     (problem,) = problems_of(traces, "duplicate_rank").itertuples()
     assert (problem.rank, problem.file) == (4, str(tmp_path / name))
     assert problem.detail.replace("\u202f", " ") == (
-        f"states rank 2, as rank-2.json does, and is of another run or window: {why};"
+        f"states rank 2, as rank-2.json does, and is from another run or window: {why};"
         " files of 3 other ranks agree with rank-2.json, and 0 with this file; kept as rank 4"
     )
     # A clock that is far off is a separate problem.
@@ -189,7 +189,7 @@ def test_a_file_of_another_job_by_its_own_word_does_not_take_a_rank(write, tmp_p
     traces = hw.load(tmp_path)
     assert files_of(traces)[3] == "a.json"
     assert problems_of(traces, "duplicate_rank")["detail"].item() == (
-        "states rank 1, as rank-1.json does, and is of job old, not new; kept as rank 3"
+        "states rank 1, as rank-1.json does, and belongs to job old, not new; kept as rank 3"
     )
 
 
@@ -285,8 +285,8 @@ def test_a_guess_says_that_another_file_has_the_rank_of_the_name(write, tmp_path
     traces = hw.load(tmp_path)
     assert traces[1].path == str(path)
     detail = problems_of(traces, "guessed_rank")["detail"].item()
-    reason = f"its name states rank 0, which {holder.format(folder=tmp_path)} has"
-    assert detail == f"{reason}; taken as 1 from its place in the order of names"
+    reason = f"its name states rank 0, which is that of {holder.format(folder=tmp_path)}"
+    assert detail == f"{reason}; taken as 1 from its position in the sorted names"
 
 
 def test_mapping(write):

@@ -57,7 +57,7 @@ def test_events_before_what_is_no_trace_count_from_the_base_before_them(
     assert starts_ns(traces)["b0"] == 100_000
     details = traces.problems["detail"]
     assert details.str.contains("text after the end of the trace").any()
-    assert details.str.contains("cut trace without baseTimeNanoseconds").any()
+    assert details.str.contains("truncated trace without baseTimeNanoseconds").any()
     again = load(hw.export_trace(traces, tmp_path / "again.json").path)
     assert starts_ns(again) == starts_ns(traces)
 
@@ -69,11 +69,11 @@ def test_a_cut_trace_counts_from_the_base_of_the_trace_before_it(write, tmp_path
     traces = load(write(text[: text.rindex(cut)]))
     assert starts_ns(traces)["b0"] == 100_000
     details = traces.problems["detail"][traces.problems["kind"] == "repaired"]
-    assert details.str.contains("cut trace without baseTimeNanoseconds").any()
+    assert details.str.contains("truncated trace without baseTimeNanoseconds").any()
     again = load(hw.export_trace(traces, tmp_path / "again.json").path)
     assert starts_ns(again) == starts_ns(traces)
 
 
 def test_text_that_is_no_trace_needs_no_base(write):
     traces = load(write(document("a", 100, baseTimeNanoseconds=BASE_NS) + '{"garbage": [1'))
-    assert not traces.problems["detail"].str.contains("cut trace").any()
+    assert not traces.problems["detail"].str.contains("truncated trace").any()

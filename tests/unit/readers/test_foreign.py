@@ -39,8 +39,8 @@ def zip_of(name, text):
 
 
 FILES = {
-    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "no events of devices", "jax.profiler"),
-    "tpu": (plane(b"/host:CPU", 70_000), "no events of devices", "jax.profiler"),
+    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "no device or host events", "jax.profiler"),
+    "tpu": (plane(b"/host:CPU", 70_000), "no device or host events", "jax.profiler"),
     "rank0_et.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra", "same run"),
     "profile.speedscope.json": (
         b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',
@@ -49,7 +49,7 @@ FILES = {
     ),
     "1_results.json": (
         b'{\n"rocprofiler-sdk-tool": [{}]}',
-        "no events of devices",
+        "no device or host events",
         "--runtime-trace",
     ),
     "run.nsys-rep": (b"NVIDIA Tegra Profiler Report v9", "Nsight Systems", "--include-blobs true"),
@@ -119,7 +119,7 @@ def test_json_lines_are_named_with_the_next_step(tmp_path, name, separator):
     records = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": n, "dur": 1} for n in range(3)]
     path = tmp_path / name
     path.write_text(separator.join(map(json.dumps, records)) + separator)
-    with pytest.raises(hw.TraceError, match=r"is JSON lines, one object a line\. .*jq -s"):
+    with pytest.raises(hw.TraceError, match=r"is JSON Lines, one object per line\. .*jq -s"):
         hw.load(path, cache=False, progress=False)
     # Two traces on separate lines of a file are not JSON Lines.
     path.write_text("\n".join([json.dumps({"traceEvents": records})] * 2))

@@ -239,7 +239,7 @@ def test_a_duration_beyond_64_bits_is_an_impossible_time(tmp_path, dur):
     traces = small.load(tmp_path, [*kernels, small.kernel(20_000, 20_800) | {"dur": dur}])
     problems = traces.problems.set_index("kind")
     assert problems.loc["overflow", "count"] == 1
-    assert "durations beyond 64 bits" in problems.loc["overflow", "detail"]
+    assert "durations that do not fit in 64 bits" in problems.loc["overflow", "detail"]
     assert "1 time in the files cannot be right" in str(headline(traces))
 
 
@@ -276,7 +276,7 @@ def test_records_that_a_file_holds_twice_are_counted(tmp_path, streams):
     ]
     assert not details(small.load(tmp_path, events), "overlap")
     found = details(small.load(tmp_path, events + events), "overlap")
-    assert "another one; if the file holds its records twice" in found[10 * len(streams)]
+    assert "another event; if the file holds records twice" in found[10 * len(streams)]
 
 
 def test_two_processes_on_one_stream_are_said(tmp_path):
@@ -287,4 +287,4 @@ def test_two_processes_on_one_stream_are_said(tmp_path):
     )
     assert not details(small.load(tmp_path, first), "overlap")
     found = details(small.load(tmp_path, first + second), "overlap")
-    assert "may join the work of several processes" in found[20]
+    assert "may mix the work of several processes" in found[20]

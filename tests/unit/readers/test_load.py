@@ -360,7 +360,7 @@ def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkey
     traces = hw.load(job, cache=False)
     assert len(traces) == 2
     assert [problem.detail for problem in traces.problem_list if problem.kind == "skipped"] == [
-        "the file does not fit into memory"
+        "the file does not fit in memory"
     ]
 
 
@@ -399,7 +399,7 @@ def test_fewer_files_at_a_time_under_a_limit():
 def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
     monkeypatch.setattr(memory, "_available_bytes", lambda: 2_000_000_000)
     sizes = [1_000_000_000] * 9 + [1_400_000_000]
-    with pytest.warns(RuntimeWarning, match=r"about 3\.7 GB of memory and 2\.0 GB are .*1\.4 GB"):
+    with pytest.warns(RuntimeWarning, match=r"3\.7 GB of memory but only 2\.0 GB is .*1\.4 GB"):
         memory.plan_workers(sizes, None, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -411,6 +411,6 @@ def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
 
 def test_the_warning_points_to_the_call(write, monkeypatch):
     monkeypatch.setattr(memory, "_available_bytes", lambda: 10)
-    with pytest.warns(RuntimeWarning, match="of memory and") as caught:
+    with pytest.warns(RuntimeWarning, match="of memory but only") as caught:
         hw.load(write([event()]), cache=False)
     assert caught[0].filename == __file__

@@ -172,7 +172,7 @@ def test_older_snapshots_have_frames_in_the_history_of_blocks(tmp_path):
     )
     assert frame[["where", "bytes"]].to_numpy().tolist() == [["forward (model.py:7)", 512]]
     empty = load(write_snapshot(tmp_path / "b.pickle", segments=[], device_traces=[]))
-    assert "no memory" in analysis.snapshot_segments(empty).attrs["note"]
+    assert "no device memory" in analysis.snapshot_segments(empty).attrs["note"]
 
 
 def test_a_history_without_segments(tmp_path):

@@ -105,14 +105,11 @@ def test_files_of_another_run_are_found_out(tmp_path):
     traces = load(folder)
     (problem,) = traces.problems.itertuples()
     assert (problem.kind, problem.rank) == ("stale", 3)
-    assert "rank 0's table has" in problem.detail
+    assert "rank 0's table lists" in problem.detail
     assert [trace.profile.stale for trace in traces.values()] == [False, False, False, True]
     routines = mpi_routines(traces)
     assert sorted(set(routines["rank"])) == [0, 1, 2]
-    assert (
-        "ranks 3 of job 90001 are left out: their files are of another run"
-        in routines.attrs["note"]
-    )
+    assert "ranks 3 of job 90001 are left out: they are from another run" in routines.attrs["note"]
     assert sorted(set(mpi_routines(traces, stale=True)["rank"])) == [0, 1, 2, 3]
     table = mpi_ranks(traces).set_index("rank")
     assert table.stale.tolist() == [False, False, False, True]
@@ -138,7 +135,7 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
     traces = load(job / "mpi_profile.90001.0")
     table = mpi_ranks(traces)
     assert table["rank"].tolist() == [0, 1, 2, 3]
-    assert "tables of routines of ranks 0 of 4" in table.attrs["note"]
+    assert "routine tables of ranks 0 of 4" in table.attrs["note"]
     others = load([job / "mpi_profile.90001.1", job / "mpi_profile.90001.3"])
     table = mpi_ranks(others)
     assert table["rank"].tolist() == [1, 3]
@@ -264,7 +261,7 @@ def test_profiles_of_another_job_beside_a_time_line_stay_apart(tmp_path):
         ["90002", "mpi-profile", 0], ["90002", "mpi-profile", 1],
     ]  # fmt: skip
     assert traces.problems.detail.tolist() == [
-        f"states rank {rank}, as 90001.trc does, and is of job 90002, not 90001;"
+        f"states rank {rank}, as 90001.trc does, and belongs to job 90002, not 90001;"
         f" kept as rank {rank + 2}"
         for rank in range(2)
     ]

@@ -497,8 +497,8 @@ def test_what_older_or_damaged_exports_lack_is_said(export, tmp_path):
     traces = load(export)
     details = " ".join(traces.problems.detail)
     for text in (
-        "StringIds lacks",
-        "calls on the host are not recorded",
+        "missing from StringIds",
+        "host calls were not recorded",
         "not state their process",
     ):
         assert text in details
@@ -646,8 +646,8 @@ def test_versions_of_a_table_are_read_together_and_unread_tables_are_said(export
     traces = load(export)
     assert temporal_breakdown(traces).equals(before)
     counts = dict(traces.problems[["detail", "count"]].to_numpy().tolist())
-    assert counts[f"rows that two versions of {KERNELS} have"] == 3
-    assert counts["tables of events that are not read: SCHED_EVENTS"] == 1
+    assert counts[f"rows that occur in two versions of {KERNELS}"] == 3
+    assert counts["event tables that are not read: SCHED_EVENTS"] == 1
 
 
 def test_versions_of_a_table_are_read_in_the_order_of_their_names(export):
@@ -916,7 +916,7 @@ def test_tables_without_columns_of_times_are_no_tables_of_events(export):
     )
     details = load(export).problems.detail
     unread = details[details.str.contains("not read")].tolist()
-    assert unread == ["tables of events that are not read: NO_ROWS_BY_ID"]
+    assert unread == ["event tables that are not read: NO_ROWS_BY_ID"]
 
 
 @pytest.mark.parametrize("name", ["KernelTask", "ncclKernelTask"])

@@ -36,7 +36,7 @@ REFUSED = {
     "STACK_GLOBAL": (lambda _: b"\x80\x04\x8c\x02os\x8c\x06system\x93.", r"os\.system"),
     "builtins": (lambda _: b"\x80\x02cbuiltins\neval\n(X\x01\x00\x00\x001tR.", r"builtins\.eval"),
     "EXT1": (lambda _: b"\x80\x02\x82\x01.", "damaged"),
-    "persistent id": (lambda _: b"\x80\x02P1\n.", "outside of the file"),
+    "persistent id": (lambda _: b"\x80\x02P1\n.", "outside the file"),
     "BUILD": (lambda _: b"\x80\x02}}b.", "damaged"),
     "length of 1 TB": (lambda _: b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"x.", "memory"),
     "memo of 32 GB": (lambda _: b"\x80\x02Nr" + struct.pack("<I", 2**31 - 8) + b".", "memory"),

@@ -92,14 +92,14 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"rocprofiler-sdk-tool": []}', "no events of devices"),
+        ('{"rocprofiler-sdk-tool": []}', "no device or host events"),
         (
             '{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}',
-            "no events of devices",
+            "no device or host events",
         ),
-        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": 7}}]}', "not JSON of roc"),
-        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
-        ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": 7}}]}', "not rocprofv3 JSON"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not rocprofv3 JSON"),
+        ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not rocprofv3 JSON"),
     ],
 )
 def test_damaged_json_is_refused(write, text, message):
@@ -330,7 +330,7 @@ def test_counters_of_kernels_are_said_to_be_unread(tmp_path):
     )
     details = load(path).problems.detail
     assert details[details.str.contains("not read")].tolist() == [
-        "tables of events that are not read: rocpd_pmc_event_0000aaa"
+        "event tables that are not read: rocpd_pmc_event_0000aaa"
     ]
 
 
@@ -384,7 +384,7 @@ def test_a_gpu_that_json_does_not_describe_is_a_device_of_its_own(write):
     assert (row.compute_ns.tolist(), row.memory_ns.tolist()) == ([10_000, 10_000], [7, 0])
     assert traces[1].events.query("stream >= 0").name.tolist() == ["kernel 9"]
     assert traces.problems.query("kind == 'part'").detail.tolist() == [
-        "names that kernel_symbols lacks; events are named by their ids instead",
+        "names missing from kernel_symbols; their events are named by id",
         "kernels of GPUs that the file does not describe",
     ]
 

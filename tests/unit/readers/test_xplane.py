@@ -203,7 +203,7 @@ def test_a_profile_that_is_cut_anywhere_has_only_work_of_the_whole_one(opened):
         (message(1, message(2, "/host:CPU") + b"\x1b"), "damaged"),
         (message(1, message(2, "/host:CPU") + b"\x18" + b"\xff" * 11), "10 bytes"),
         (message(1, message(2, "/host:CPU") + number(3, 1)), "type of a field"),
-        (message(1, message(2, "/host:CPU")), "no events"),
+        (message(1, message(2, "/host:CPU")), "no device or host events"),
         (
             message(1, message(2, "/device:GPU:0") + b"\xef\xbf\xbd" * 9 + b"\x1b"),
             "text conversion",
@@ -395,7 +395,7 @@ def test_planes_of_hosts_have_any_name_and_counters_are_no_work(opened):
         )
         assert sorted(trace_set[0].events.name) == ["$train.py:1 main", "gemm"]
         counts = dict(trace_set.problems[["detail", "count"]].to_numpy().tolist())
-        assert counts["samples of counters are left out"] == 1
+        assert counts["counter samples are left out"] == 1
         assert not any("repeat" in detail for detail in counts)
 
 
@@ -427,4 +427,4 @@ def test_events_whose_names_the_profile_lacks_are_named_by_their_ids(tmp_path, e
         assert trace.events.dur_ns.tolist() == [1, 1, 1]
     problems = traces.problems.query("kind == 'part'")
     assert problems["count"].tolist() == [4, 4]
-    assert problems.detail.str.startswith("names that the profile lacks").all()
+    assert problems.detail.str.startswith("names missing from the profile").all()

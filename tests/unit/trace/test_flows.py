@@ -123,11 +123,11 @@ NO_ID = {key: value for key, value in flow("s", 1, 1).items() if key != "id"}
         (
             [op("a", 0, 5), flow("s", 1, 1), flow("f", 50, 1), flow("s", 2, 2, tid=99),
              flow("f", 3, 2)],
-            {"flows that end where no event is; no arrow is drawn": 2},
+            {"flows that end outside any event; no arrow is drawn": 2},
         ),
         (
             [flow("s", 1, 1), flow("f", 2, 1)],
-            {"flows that end where no event is; no arrow is drawn": 1},
+            {"flows that end outside any event; no arrow is drawn": 1},
         ),
         ([op("a", 0, 5), NO_ID], {"flow records without an id": 1}),
     ],

@@ -73,7 +73,7 @@ def test_it_is_a_mapping_by_rank(make):
     assert len(traces) == 2
     with pytest.raises(KeyError, match=r"no rank 2\. The ranks are 1, 3"):
         traces[2]
-    with pytest.raises(ValueError, match="must differ"):
+    with pytest.raises(ValueError, match="must be unique"):
         TraceSet([make(*[], rank=1), make(*[], rank=1)])
 
 
@@ -248,5 +248,5 @@ def test_an_event_names_its_operator_and_the_work_that_it_launched(tmp_path):
     assert list(linear.index) == [ids["gemm"], ids["bias"]]
     with pytest.raises(TraceError, match="has events 0 to 9, not 10"):
         single.event(10)
-    with pytest.raises(TraceError, match="needs rank=, as this set has 2 ranks"):
+    with pytest.raises(TraceError, match="needs rank=, because this set has 2 ranks"):
         small.load(tmp_path, rank, rank).event(3)

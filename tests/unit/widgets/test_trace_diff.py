@@ -309,7 +309,7 @@ def test_the_command_line_says_what_limits_a_comparison(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "Nothing changed beyond the noise.",
         "3 steps against 2: 2 are compared.",
-        "The numbers of the steps differ: steps are matched in order.",
+        "Step numbers differ: steps are matched in order.",
     ]
     empty = written("empty", [])
     for sides in ((before, empty), (empty, before)):

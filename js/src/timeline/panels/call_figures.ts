@@ -8,7 +8,7 @@ import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats"
 const LIMITS_OF: Readonly<Record<string, string>> = {
   compute: "of what compute allows",
   memory: "of what memory allows",
-  overhead: "of the roofline: kernels too short for either limit",
+  overhead: "of the roofline: kernels too short to reach either limit",
 };
 /** Certainties that need no remark. */
 const EXACT = new Set(["exact", "stated", "unknown"]);
@@ -34,7 +34,7 @@ export function figureRows(figures: CallFigures, event: Brief): FactRow[] {
   ];
   const rows = [
     factRow("FLOPs", work, reason),
-    factRow("Rate", rates, "FLOPs and minimum bytes, divided by the time of the kernels"),
+    factRow("Rate", rates, "FLOPs and minimum bytes, each divided by the kernel time"),
   ];
   const { roofline_share: share, bound, precision, device, peak_certainty: peak } = figures;
   if (share === null) return rows;

@@ -322,7 +322,7 @@ function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
 }
 
 const BANDWIDTHS =
-  "algorithm bandwidth: bytes divided by the transfer time; bus bandwidth: the same times the factor of the operation, as in nccl-tests";
+  "algorithm bandwidth: bytes divided by the transfer time; bus bandwidth: algorithm bandwidth times the factor of the operation, as in nccl-tests";
 
 function messageText({ size, algbw, busbw }: Collective): string {
   const parts: string[] = [];

@@ -5,14 +5,14 @@ import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
 /** Marks in the lanes that the legend does not list: class of the swatch, and meaning. */
 const LANE_MARKS: readonly [swatch: string, text: string][] = [
-  ["cell", "many events in a pixel: the height is the share of its time"],
-  ["host", "a call of the host: pale with a dark edge"],
-  ["wait", "waiting in a collective for the last rank"],
+  ["cell", "many events in one pixel: the height is the share of time that they cover"],
+  ["host", "a host call: pale with a dark edge"],
+  ["wait", "waiting for the last rank in a collective"],
   [
     "late",
     "from the arrival of the other ranks to the start of a late kernel; red if they wait for it",
   ],
-  ["none", "no data of this rank, or less detail in the page than the view needs"],
+  ["none", "no data of this rank, or less detail stored in the page than the view needs"],
   ["arrival", "below communication: an arrival after the median rank; the later, the stronger"],
   ["step", "start of a step"],
   ["selected", "selected or found; everything else is dimmed"],

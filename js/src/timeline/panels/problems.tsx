@@ -18,7 +18,7 @@ export function ProblemsPanel({ scene, close }: { scene: Scene; close(): void })
       <div class="hta-scroll" tabIndex={0} role="group" aria-label="Problems">
         {lines.length === 0 ? (
           <p class="hta-pad">
-            Nothing was skipped, repaired or guessed: every event of the files is here.
+            Nothing was skipped, repaired or guessed: every event in the files is shown.
           </p>
         ) : (
           <ProblemTable lines={lines} />
