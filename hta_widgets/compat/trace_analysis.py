@@ -101,10 +101,11 @@ _COUNTERS: dict[TimeSeriesTypes, Literal["queue_length", "memory_bandwidth"]] = 
 class TraceAnalysis:
     """The analyses of Holistic Trace Analysis, based on `hta_widgets.analysis`.
 
-    The methods have the parameters, containers, column names and units (µs) of HTA. Times are
-    exact. An empty frame keeps its columns and has ``.attrs["note"]``. `ranks` defaults to rank 0
-    or, without it, the first rank. Figures are shown only in notebooks, and nothing is written next
-    to the traces. docs/differences-from-hta.md lists the numbers that differ.
+    The methods have the parameters, containers, column names and units (µs) of HTA, and follow the
+    rules of HTA 0.5.0, with the launches of 0.6. Times are exact. An empty frame keeps its columns
+    and has ``.attrs["note"]``. `ranks` defaults to rank 0 or, without it, the first rank. Figures
+    are shown only in notebooks, and nothing is written next to the traces.
+    docs/differences-from-hta.md lists the numbers that differ.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Recognizes a changed batch size or sequence length from the input shapes of operators.
 
-The leading size of a call is the first dimension of its first input that has dimensions. For inputs
-``[[32, 512], [512]]`` before and ``[[64, 512], [512]]`` after, it changes from 32 to 64. If the
+The leading size of a call is the first dimension of its first input that changed. For inputs
+``[[512], [32, 512]]`` before and ``[[512], [64, 512]]`` after, it changes from 32 to 64. If the
 leading sizes of most changed calls differ by the same factor, the smallest of them is the batch
 size: an input of 32 · 512 rows is the same batch, flattened.
 
@@ -11,8 +11,6 @@ flattened inputs change with it.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,6 +24,8 @@ from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
+
+_Shapes = list[list[int]]
 
 _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
@@ -58,7 +58,7 @@ def _change_in_step(diff: Comparison, step: int) -> Finding | None:
     is_compared = (partner >= 0) & (before_tree.kind == OPERATOR) & (before_tree.slot == step)
     nodes = np.flatnonzero(is_compared)[:_MAX_CALLS]
     shapes = [
-        _first_shapes(tree.part.trace, tree.rows[of_tree])
+        _input_shapes(tree.part.trace, tree.rows[of_tree])
         for tree, of_tree in ((before_tree, nodes), (after_tree, partner[nodes]))
     ]
     pairs = [pair for pair in zip(*shapes, strict=True) if all(pair)]
@@ -103,32 +103,36 @@ def repetition_factor(diff: Comparison) -> float:
     return factor if is_known else 1.0
 
 
-def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int, int, int] | None:
+def _changed_size(before: _Shapes, after: _Shapes) -> tuple[int, int, int, int] | None:
     """Return the first changed dimension: both sizes, its position, and the number of dimensions.
 
     An inner dimension does not count if the last one also changed: that is the width of the model
     or of an image, or the rows of a transposed input.
     """
-    if len(before) != len(after) or before == after:
+    changed = ((old, new) for old, new in zip(before, after, strict=False) if old != new)
+    old, new = next(changed, ([], []))
+    if not old or len(old) != len(new):
         return None
-    place = next(place for place, size in enumerate(before) if size != after[place])
-    is_width = place > 0 and before[-1] != after[-1]
-    if is_width or min(before[place], after[place]) <= 0:
+    place = next(place for place, size in enumerate(old) if size != new[place])
+    is_width = place > 0 and old[-1] != new[-1]
+    if is_width or min(old[place], new[place]) <= 0:
         return None
-    return before[place], after[place], place, len(before)
+    return old[place], new[place], place, len(old)
 
 
-def _first_shapes(trace: Trace, rows: Rows) -> list[Sequence[int]]:
-    """Return the first shape of each call; () if its file has no shapes or is gone."""
+def _input_shapes(trace: Trace, rows: Rows) -> list[_Shapes]:
+    """Return the shapes of each call's inputs; [] if its file has no shapes or is gone."""
     try:
         shapes_of_calls = event_args(trace, rows, ("Input Dims",))["Input Dims"]
     except TraceError:
-        return [()] * len(rows)
+        return [[] for _ in rows]
+    return [_shapes_of(shapes) for shapes in shapes_of_calls]
+
+
+def _shapes_of(shapes: object) -> _Shapes:
     # Lists of tensors have a list of shapes.
-    shape_lists = (
-        [shape for shape in shapes if isinstance(shape, list) and set(map(type, shape)) == {int}]
-        if isinstance(shapes, list)
-        else []
-        for shapes in shapes_of_calls
-    )
-    return [next(iter(shapes), ()) for shapes in shape_lists]
+    return [
+        shape
+        for shape in (shapes if isinstance(shapes, list) else ())
+        if isinstance(shape, list) and shape and all(type(size) is int for size in shape)
+    ]

@@ -40,6 +40,16 @@ def test_a_batch_of_twice_the_size(tmp_path):
     assert hd.findings(hd.compare(side(32), side(32))) == []
 
 
+def test_the_batch_of_linear_layers_with_a_bias(tmp_path):
+    def side(batch, width=768):
+        return job(tmp_path, *[[[768], [batch, width], [width, 768]]] * 4)
+
+    (text,) = shapes_text(hd.compare(side(12), side(24)))
+    words = "in 4 of 4 calls of operators, as if the batch size changed."
+    assert text == f"Shapes: the first dimension of inputs 12 → 24 {words}"
+    assert shapes_text(hd.compare(side(12), side(12, width=1536))) == []
+
+
 @pytest.mark.parametrize(
     "other",
     [
