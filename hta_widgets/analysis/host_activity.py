@@ -218,7 +218,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
 
 
 def waits_without_recorded_work(trace: Trace) -> Rows:
-    """Return the calls that wait for more than 1 ms while the device mostly runs nothing recorded.
+    """Return the calls that wait for more than 1 ms while most of the device's time is unrecorded.
 
     Unlike `UNRECORDED_WAIT`, they include calls before the first work in the file.
     """

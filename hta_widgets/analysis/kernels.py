@@ -405,7 +405,7 @@ def user_annotation_breakdown(
 
 
 def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
-    """Return statistics of one side's ranges by name, and the numbers on device and host."""
+    """Return statistics by name for one side's ranges, and their counts on device and host."""
     device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
     columns, _ = statistics_by_name(part, device if use_device else host)
     columns["mean_ns"] = columns["sum_ns"] / columns["count"]

@@ -277,7 +277,7 @@ def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_devi
 
 
 def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Floats, Floats]:
-    """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
+    """Return how far whole steps deviate from the median step, in ns and as shares."""
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
     whole_medians = whole_values.groupby(step[is_whole]).transform("median")
     median = whole_medians.reindex(range(len(values))).to_numpy()

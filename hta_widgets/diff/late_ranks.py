@@ -214,7 +214,7 @@ def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int
 
 
 def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
-    """Return `RankTimes.excess_ns` where a rank changed unlike most others, else 0."""
+    """Return the excess of ranks that changed while most others did not; 0 for other ranks."""
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)

@@ -161,7 +161,7 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
     appears = finding.details["appears"]
     late_side, other_side = diff.sides[::-1] if appears else diff.sides
     if finding.ranks[0] not in other_side.traces:
-        return f"{subject}, which only {late_side.label} has, keeps the others waiting there"
+        return f"{subject}, which exists only in {late_side.label}, keeps the others waiting there"
     keep = "keep" if len(finding.ranks) > 1 else "keeps"
     return f"{subject} {'now' if appears else 'no longer'} {keep} the others waiting"
 

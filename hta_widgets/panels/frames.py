@@ -549,7 +549,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     return breakdown
 
 
-#: Device time in selected events: compute, and communication, waits and copies without compute.
+#: Device time in selected events: compute, and exposed communication, waits and copies.
 _SELECTED = (
     *("selected_compute_ns", "selected_communication_ns", "selected_wait_ns"),
     "selected_memory_ns",

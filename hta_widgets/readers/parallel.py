@@ -1,4 +1,4 @@
-"""Reads many files on an executor, and plans how many processes the memory allows."""
+"""Reads many files on an executor. The available memory limits the number of processes."""
 
 from __future__ import annotations
 

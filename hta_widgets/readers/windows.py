@@ -72,7 +72,7 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     """Return one trace per rank and, for each further file of a rank, the rank's first file."""
     by_rank = _group_by_rank(traces)
     several = [files for files in by_rank.values() if len(files) > 1]
-    # A profiler repeats on all ranks; a single further file is left from another run.
+    # A profiler that repeats does so on all ranks. A single further file is from another run.
     if 2 * len(several) < len(by_rank):
         return list(traces), {}
     first_of: dict[str, str] = {}

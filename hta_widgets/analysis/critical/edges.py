@@ -61,7 +61,7 @@ _ENOUGH_WAITS: Final = 8
 _MIN_PAUSE_NS: Final = 1_000_000
 #: Longest time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: How many of the last events to end are tried as what a kernel or thread waited for.
+#: Maximum number of the latest events tested as the cause of a wait.
 _MAX_CANDIDATES: Final = 16
 
 #: Launching calls counted by HTA, which counts ``cuLaunchKernelEx`` since version 0.6.

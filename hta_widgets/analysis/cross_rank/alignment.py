@@ -160,14 +160,14 @@ def align_sequences(
     min_pairs = max(0.75 * pairs, 2) if sure else _MIN_AGREEING
     if pairs_by_time >= min_pairs and pairs_by_time > 1.5 * agreeing:
         return by_time
-    # Ends of one or two events prove nothing.
+    # One or two matching ends may be a coincidence.
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
 
 
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, step_shift: int | None
 ) -> tuple[int | None, int]:
-    """Return the shift at which contents agree (None without one), and how many ends agree."""
+    """Return the shift at which contents match (or None), and the number of matching ends."""
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
         deviations, _, _ = _deviations(other_end_ns - end_ns, end_ns)

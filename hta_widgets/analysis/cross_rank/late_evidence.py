@@ -27,7 +27,7 @@ _MIN_ERROR = 0.01  # of the excess, as a few equal samples do not show the sprea
 class LateEvidence(NamedTuple):
     """By rank, whether its lateness is more than chance."""
 
-    #: Whether it exceeds the typical error of the others' mean lateness by far.
+    #: Whether it far exceeds the standard error of the other ranks' mean lateness.
     is_steady: Bools
     #: Whether so many or so similar samples show it that chance is ruled out.
     is_certain: Bools

@@ -40,7 +40,7 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_HIDDEN_MASK: Final = "if a mask or a window leaves fewer pairs, the arguments do not state it"
+_HIDDEN_MASK: Final = "the arguments do not state whether a mask or a window leaves fewer pairs"
 _HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 

@@ -74,7 +74,7 @@ _NO_LAYER: Final = re.compile(
 )
 _ACCUMULATE: Final = "AccumulateGrad"
 _MAX_NODES_ABOVE: Final = 3
-#: Repetitions that make operators a layer, and the fewest and most operators of a layer.
+#: Limits of a layer: the minimum number of repetitions, and the range of its operator count.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "

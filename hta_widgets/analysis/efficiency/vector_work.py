@@ -268,7 +268,7 @@ def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of 2-D pooling; with a dilation, it also writes indices.
+    """Return the work of 2-D pooling. Operators with a dilation also write indices.
 
     If the flag `ceil` is set, the last window may extend beyond the input.
     """

@@ -443,7 +443,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes process and thread ids of flows the way their events do: as numbers or strings."""
+    """Writes process and thread ids of flows as the events do: as numbers or strings."""
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table

@@ -255,7 +255,7 @@ def requests_of(trace: Trace) -> Requests:
 
 
 def last_push_end(requests: Requests) -> Ints:
-    """Return when the last push of each request's key and iteration ended; -1 if unknown."""
+    """Return the end of the last push for each request's key and iteration; -1 if unknown."""
     done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
     last: Ints = groups.transform("max").to_numpy(np.int64)

@@ -83,7 +83,7 @@ class Recording:
         #: messages of Nsight Systems about lost events, with the process
         self.diagnostics = _diagnostics(database)
         self.rank_of_variables = _rank_of_variables(database)
-        #: names of hosts by machine, which is the highest 16 bits of a global id; None if unknown
+        #: host names by machine id, the highest 16 bits of a global id; None if unknown
         self._hosts = _hosts(database)
         #: devices by machine and number; the first device by None and number
         self._gpus = _gpus(database)

@@ -149,7 +149,7 @@ class _FieldColumns:
 
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
-    """Return the fields of messages between their first bytes and their ends."""
+    """Return the fields of messages, given the bounds of each message."""
     none = np.empty(0, np.int64)
     rounds: list[tuple[Array, ...]] = [(none, none, none, none.astype(np.uint64), none)]
     at = start.copy()

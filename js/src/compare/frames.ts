@@ -41,7 +41,7 @@ export interface DiffFacts {
   /** Whether the kernel computes all frames so fast that one reply can hold them. */
   is_small: boolean;
   tables: string[];
-  /** For a saved page that lacks steps: the steps that can be selected, and a note about them. */
+  /** If a saved page lacks steps: the steps that can be selected, and a note about the others. */
   held_steps?: number[];
   held_words?: string;
   /** For a page without a kernel: the pairs of ranks that can be selected. */

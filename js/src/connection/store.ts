@@ -187,7 +187,8 @@ export class SharedStateStore {
 
   /**
    * Change values from outside the view, for example from a table. This adds one history entry and
-   * is shown like an external change. `together` names an act that also changes other states.
+   * is shown like an external change. `together` is the name of an action that also changes other
+   * states.
    */
   commitPatch(patch: Partial<SharedState>, together: string): void {
     this.flush();

@@ -123,7 +123,9 @@ class GapIndex {
     return { start, end: this.end[gap]!, next: this.next[gap]! };
   }
 
-  /** Return the totals of a window. A gap has the same cause wherever the window cuts it. */
+  /**
+   * Return the totals of a window. The cause of a gap does not depend on where the window cuts it.
+   */
   sumsWithin({ low, high }: RankSelection): CauseSums {
     const sums = emptySums();
     const first = countUpTo(this.end, low);

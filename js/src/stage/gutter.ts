@@ -393,8 +393,9 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
 }
 
 /**
- * Return the space for a track's name, above the next named band. If a stack is at the top, the
- * space is below it, or left of its name if there is no other lane.
+ * Return the free height above the next band with a name, where the name of a track is drawn. For a
+ * stack at the top, the free space below it counts, or to the left of its name if it is the only
+ * lane.
  */
 function trackNameSpace(
   pen: CanvasPen,

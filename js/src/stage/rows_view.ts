@@ -73,7 +73,7 @@ export class RowsView {
     return layoutWith(low);
   }
 
-  /** Lay out the rows in a height, which paired stages share equally. */
+  /** Lay out the rows within a height. Paired stages share it equally. */
   private layoutIn(height: number, state: RowState, thinLanes?: ReadonlySet<number>): RowLayout {
     const share = this.pairing === null ? 1 : 2;
     return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);

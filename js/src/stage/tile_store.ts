@@ -74,7 +74,7 @@ export const EMPTY_TILE: Tile = {
 };
 
 export class TileStore {
-  /** Short names by key. The store assigns its own keys: those of kernel and page differ. */
+  /** Short names by key. The store assigns its own keys, because keys of kernel and page differ. */
   readonly names = new Map<number, string>();
   /** Hashes of the names, for colors. */
   readonly hashes: number[] = [];

@@ -276,7 +276,7 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     texts = {finding.kind: finding.text.replace("\u202f", " ") for finding in hd.findings(diff)}
     # The three other ranks wait 350 µs per step.
     assert texts["straggler"] == (
-        "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
+        "Rank 3, which exists only in four, keeps the others waiting there: slower kernels; "
         "the others wait 350 µs on average a step."
     )
     late = next(finding for finding in hd.findings(diff) if finding.kind == "straggler")

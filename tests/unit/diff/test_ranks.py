@@ -240,7 +240,7 @@ def test_a_late_rank_without_a_file_before_is_in_the_first_sentence(tmp_path):
     )
     without = TraceSet([even[rank] for rank in (0, 1, 3)], like=even)
     first, second, *_ = texts(hd.compare(without, late, labels=("old", "new")))
-    clause = "ank 2, which only new has, keeps the others waiting there"
+    clause = "ank 2, which exists only in new, keeps the others waiting there"
     assert first.endswith(f": r{clause}.")
     assert second.startswith(f"R{clause}: ")
 
@@ -321,7 +321,7 @@ def waiting_job(tmp_path, work_ns, ranks):
 
 @pytest.mark.parametrize(
     ("missing", "text"),
-    [(2, "Rank 2, which only after has, keeps the others"), (0, "Rank 2 changed alone: its comp")],
+    [(2, "Rank 2, which exists only in after, keeps the others"), (0, "Rank 2 changed alone: its comp")],
 )
 def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, text):
     """In "after", rank 2 computes 150 µs longer; in "before", it or rank 0 has no file."""
