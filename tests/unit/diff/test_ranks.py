@@ -321,7 +321,10 @@ def waiting_job(tmp_path, work_ns, ranks):
 
 @pytest.mark.parametrize(
     ("missing", "text"),
-    [(2, "Rank 2, which exists only in after, keeps the others"), (0, "Rank 2 changed alone: its comp")],
+    [
+        (2, "Rank 2, which exists only in after, keeps the others"),
+        (0, "Rank 2 changed alone: its comp"),
+    ],
 )
 def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, text):
     """In "after", rank 2 computes 150 µs longer; in "before", it or rank 0 has no file."""
