@@ -340,7 +340,7 @@ def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
             frame.attrs["note"] = str(error)
             return frame
 
-    return memo(traces, ("panel", panel), derive)
+    return memo(traces, ("panel", panel, traces.clock), derive)
 
 
 def _frame_in_window(

@@ -12,6 +12,7 @@ from support.small import call, event, kernel, load, read, write
 import hta_widgets as hw
 from hta_widgets import charts
 from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.added import WHOLE_JOB_FRAMES, whole_job_frame
 from hta_widgets.panels.frames import ADDED
 from hta_widgets.trace.selection import Selection
 
@@ -193,3 +194,13 @@ def test_operators_with_the_most_to_gain_come_first_with_their_shapes(tmp_path):
     assert frame["roofline_ns"].tolist() == [4116, 16]
     assert frame["saving_ns"].tolist() == [94_120, 19_977]
     assert frame.attrs["device"] == "A100 40 GB"
+
+
+def test_a_panel_of_the_whole_job_follows_the_clock(tmp_path, monkeypatch):
+    def clock_frame(traces):
+        return pd.DataFrame({"clock": [traces.clock]})
+
+    monkeypatch.setitem(WHOLE_JOB_FRAMES, "memory", clock_frame)
+    traces = load(tmp_path, LINEAR, LINEAR)
+    for clock in ("host", "fitted", "host"):
+        assert whole_job_frame(traces.with_clock(clock), "memory")["clock"].tolist() == [clock]
