@@ -272,14 +272,14 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
 def _span_in_window(
     trace: Trace, clock: RankClock, place: int, window: tuple[int, int]
 ) -> _JobSpan | None:
-    """Return a rank's span in a window; `high` is the last end within the window.
+    """Return a rank's span, up to the last end of device work in a window, or else of host events.
 
-    Device work that runs at the end of the window, if any, is the span's `row`.
+    Device work that runs beyond the window, if any, is the span's `row`.
     """
     low, high = clock.to_rank(np.array(window)).tolist()
     table = trace.table
     device, host = _rank_activity(trace)
-    start, end = table.start_ns[device], table.start_ns[device] + table.dur_ns[device]
+    start, end = table.start_ns[device], table.end_ns[device]
     ends = end[(end > low) & (end <= high)]
     if not len(ends):
         ends = table.end_ns[host]
@@ -290,8 +290,8 @@ def _span_in_window(
     last = int(ends.max()) if len(ends) else low
     within = AnalysisRange(_earliest_start(trace, low), high, _NO_ROWS)
     row = int(running[-1]) if len(running) else -1
-    low, last = clock.to_job(np.array([low, last])).tolist()
-    return _JobSpan(low, last, place, within, row)
+    job_low, job_last = clock.to_job(np.array([low, last])).tolist()
+    return _JobSpan(job_low, job_last, place, within, row)
 
 
 def _spans_of_ranges(

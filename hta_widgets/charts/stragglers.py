@@ -348,19 +348,20 @@ def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, in
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
+    """Add the column `fill` to the cells, and return the entries of the legend."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
     # Costly cells start at a clearly darker color, so they need no outline.
     costly = blend(late, theme.late_fill, 0.4)
     if measure == "lost_share":
-        below = np.array(color_ramp((theme.lane, pale), _SHADES))
-        above = np.array(color_ramp((costly, late), _SHADES))
-        low = np.clip(shown / _COSTLY, 0, 1)
-        high = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
+        cheap_shades = np.array(color_ramp((theme.lane, pale), _SHADES))
+        costly_shades = np.array(color_ramp((costly, late), _SHADES))
+        cheap_share = np.clip(shown / _COSTLY, 0, 1)
+        costly_share = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
         data["fill"] = np.where(
             data["is_costly"],
-            above[(high * (_SHADES - 1)).astype(int)],
-            below[(low * (_SHADES - 1)).astype(int)],
+            costly_shades[(costly_share * (_SHADES - 1)).astype(int)],
+            cheap_shades[(cheap_share * (_SHADES - 1)).astype(int)],
         )
         return [
             Bars(0.0, "", late, f"{_percent(_STALL)} or more"),

@@ -162,12 +162,14 @@ def write_demo(
 
 
 def _layers_for(events_per_step: int, model: Model) -> int:
-    """Return the number of layers that gives about this many records per step."""
-    two_layers, three_layers = (
+    """Return the number of layers that gives about `events_per_step` records per step."""
+    records_of_two, records_of_three = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    return max(1, 2 + round((events_per_step - two_layers) / (three_layers - two_layers)))
+    return max(
+        1, 2 + round((events_per_step - records_of_two) / (records_of_three - records_of_two))
+    )
 
 
 def _write(

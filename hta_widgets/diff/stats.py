@@ -64,12 +64,15 @@ def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
 
 
 def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
-    """Return the p-value of each column, by a paired t-test of the logarithms of ratios."""
+    """Return the p-value of each column, by a paired t-test of the logarithms of ratios.
+
+    Rows are steps. The p-value is NaN if a value of the column is not positive.
+    """
     # With logarithms, a change by one factor is equal in all steps, regardless of their duration.
-    count, columns = before.shape
+    steps, columns = before.shape
     is_positive = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(is_positive, after, 1.0) / np.where(is_positive, before, 1.0))
-    group = np.tile(np.arange(columns), count)
+    group = np.tile(np.arange(columns), steps)
     return np.where(is_positive, paired_p_value(group, ratio.ravel(), columns), np.nan)
 
 

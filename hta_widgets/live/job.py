@@ -531,19 +531,20 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     rows = np.flatnonzero(
         is_host & (table.start_ns < gap.end) & (end > gap.start) & (table.dur_ns > 0)
     )
+    if not len(rows):
+        return rows, np.zeros(0, np.int64)
     time_in_gap = np.minimum(end[rows], gap.end) - np.maximum(table.start_ns[rows], gap.start)
     spent = np.zeros(len(table), dtype=np.int64)
     spent[rows] = time_in_gap
+    # The self time of an event excludes its nested events.
     parent = table.parent[rows]
     is_nested = (parent >= 0) & (spent[parent] > 0)
     np.subtract.at(spent, parent[is_nested], time_in_gap[is_nested])
     spent = np.maximum(spent[rows], 0)
-    if not len(rows):
-        return rows, spent
     track = table.track[rows]
     by_track = np.bincount(track, spent, minlength=len(rank.track_lane0))
-    thread = table.track[gap.call]
-    if gap.call < 0 or by_track[thread] == 0:
+    thread = table.track[gap.call] if gap.call >= 0 else -1
+    if thread < 0 or by_track[thread] == 0:
         thread = min(
             np.unique(track), key=lambda number: (-by_track[number], rank.track_lane0[number])
         )

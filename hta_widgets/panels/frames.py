@@ -529,11 +529,11 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     all_events = replace(selection, tracks=None, query=None, ids=None)
     frame = analysis.temporal_breakdown(traces, selection=all_events)
     waits = analysis.exposed_waits(traces, clock=CLOCK, selection=all_events)
+    waits = waits.set_index("rank").loc[frame["rank"]]
     names = [
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
         "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "unrecorded_ns",
     ]  # fmt: skip
-    waits = waits.set_index("rank").loc[frame["rank"]]
     breakdown = take_columns(frame, names)
     breakdown["exposed_wait_ns"] = null_if_negative(waits["exposed_wait_ns"])
     # In a job of one rank, no partners can be missing.
@@ -544,6 +544,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
         parts = rank_parts(traces, replace(selection, ranks=tuple(frame["rank"].tolist())))
         arguments = collective_waits(traces, CLOCK).arguments_by_rank(parts.ranks)
         times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
+    # Without ranks, the array is empty and needs its columns.
     for name, times_ns in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
         breakdown[name] = null_if_negative(times_ns)
     return breakdown

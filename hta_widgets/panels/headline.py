@@ -315,20 +315,20 @@ def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTi
 def _headline_of_formats(traces: TraceSet) -> Headline | None:
     """Return the headline of the job's formats; None unless each of them has one."""
     names = set(traces.formats)
-    if not names or not names <= {
-        format_.name for format_ in all_formats() if format_.views.headline
-    }:
+    with_headline = {format_.name for format_ in all_formats() if format_.views.headline}
+    if not names or not names <= with_headline:
         return None
     findings: list[HeadlineFinding] = []
     details: list[list[Piece]] = []
-    nothing: list[Piece] = []
+    no_findings: list[Piece] = []
     for headline_of in load_references(format_.views.headline for format_ in formats_named(names)):
-        findings_of_format, sentences, without = headline_of(traces)
+        findings_of_format, sentences, no_findings_of_format = headline_of(traces)
         findings += findings_of_format
         details += sentences
-        nothing = without or nothing
+        no_findings = no_findings_of_format or no_findings
     if not findings:
-        details = [*details[:1], nothing, *details[1:]]
+        # The first sentence describes the run.
+        details = [*details[:1], no_findings, *details[1:]]
     sentences = [parts for parts in (*(finding.parts for finding in findings), *details) if parts]
     first, *others = sentences or [[]]
     return Headline(first, others[:MAX_SENTENCES], findings)

@@ -446,6 +446,7 @@ class TraceSet(Mapping[int, Trace]):
         for rank, trace in self.items():
             # Results of individual ranks do not depend on the clock.
             moved[rank].memo.update(trace.memo)
+        # Results of the job that depend on the clock have its name in their key.
         moved.memo = self.memo
         moved._clock, moved.origin_offset_ns = clock, origin_offset_ns
         if moved._origin_ns is not None:

@@ -501,8 +501,10 @@ def drift_error_ns(traces: TraceSet) -> int:
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
     """Return, for each rank of a `Matching`, the line to `clock`, ``"host"`` or ``"fitted"``."""
-    shifts = [trace.shift_ns for trace in match.traces]
-    if clock != traces.clock:
+    if clock == traces.clock:
+        # These shifts may come from a format's own offsets instead of the fit.
+        shifts = [trace.shift_ns for trace in match.traces]
+    else:
         shifts = [recorded_shift(trace) for trace in match.traces]
     if clock != "fitted":
         return [RankClock(shift) for shift in shifts]
@@ -510,6 +512,7 @@ def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock
     if clock != traces.clock:
         moves = (fit.origin_offset_ns - fit.offset_ns).tolist()
         shifts = [shift + move for shift, move in zip(shifts, moves, strict=True)]
+    # The drift is fitted before instant 0 is moved.
     center_ns = drift.center_ns + fit.origin_offset_ns
     lines = zip(shifts, drift.rate.tolist(), drift.ahead_ns.tolist(), strict=True)
     return [RankClock(shift, rate, ahead_ns, center_ns) for shift, rate, ahead_ns in lines]

@@ -198,23 +198,26 @@ def _time_before_arrival_of_rank(
     unmatched_start: Ints,
     unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
-    """Return a rank's values for `_time_before_arrival`, the last one after its arrival."""
-    parts = _idle_intervals(trace)
-    loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
+    """Return a rank's `PARTS`, its communication including transfers, and its exposed wait."""
+    loading, communicating, idle = (
+        CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
+    )
     begin = np.concatenate([arrival, unmatched_start])
     on_host_ns = communicating(arrival) - communicating(waits_since)
-    elsewhere_ns = []
-    for until in (last_arrival, end):
+
+    def exposed_until(until: Ints) -> Ints:
+        """Return the time without compute in collectives, each up to `until`."""
         pieces = union(begin, np.concatenate([until, unmatched_end]))
         covered = CumulativeCoverage(*subtract(pieces, computing_intervals(trace)))
-        elsewhere_ns.append(covered(arrival) - covered(waits_since) + on_host_ns)
-    wait_ns, communicated_ns = elsewhere_ns
+        return covered(arrival) - covered(waits_since) + on_host_ns
+
+    wait_ns, communicated_ns = exposed_until(last_arrival), exposed_until(end)
     compute_ns = compute_time_between(trace, since, arrival)
     other_ns = (
         covered_before(arrival) - covered_before(since)
         for covered_before in (loading, idle, _copy_only_coverage(trace))
     )
-    # Compute may hide a wait, but not the transfer that it delays: the loss is before the end.
+    # The wait delays the end from `on_time_end` to `delayed_end`. Compute in between hides it.
     on_time_end = arrival + np.maximum(end - last_arrival, 0)
     delayed_end = np.maximum(end, last_arrival)
     exposed_wait_ns = delayed_end - on_time_end

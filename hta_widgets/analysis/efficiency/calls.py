@@ -47,7 +47,8 @@ _ASSUMED_IN_LISTS: Final = "float"
 #: Categories that take part in type promotion, and the default type of numbers of each.
 _CATEGORIES: Final = ("bool", "integer", "float", "complex")
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
-_RANKS: Final = {
+#: Category and position of each type; operands are promoted to the type with the highest one.
+_PROMOTION_ORDER: Final = {
     row["name"]: (_CATEGORIES.index(row["category"]), place)
     for place, row in enumerate(_TYPES)
     if row["category"] in _CATEGORIES
@@ -159,13 +160,16 @@ def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
     Numbers and tensors without dims change the type only if they are of a higher category. For
     example, an integer tensor times 1.5 is a tensor of floats.
     """
-    if not types or not _RANKS.keys() >= set(types):
+    if not types or not _PROMOTION_ORDER.keys() >= set(types):
         return types[0] if len(set(types)) == 1 else ""
-    name = max(types, key=_RANKS.__getitem__)
+    name = max(types, key=_PROMOTION_ORDER.__getitem__)
+    # Neither of the 16-bit types holds all values of the other.
     if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
         name = "float"
-    category = max((_RANKS[number][0] for number in numbers if number in _RANKS), default=0)
-    return name if category <= _RANKS[name][0] else _DEFAULT_TYPES[category]
+    category = max(
+        (_PROMOTION_ORDER[number][0] for number in numbers if number in _PROMOTION_ORDER), default=0
+    )
+    return name if category <= _PROMOTION_ORDER[name][0] else _DEFAULT_TYPES[category]
 
 
 def _is_shape(dims: Any) -> bool:

@@ -25,6 +25,8 @@ const GUTTER_PX = 48;
 const [MIN_DIAMETER_PX, MAX_DIAMETER_PX] = [5, 34];
 /** Distance between the labels of limits, in px. */
 const LABEL_PITCH_PX = 13;
+/** A pointer this close to a mark hits it. */
+const HIT_MARGIN_PX = 3;
 
 /** Limits of the device: precision, peak TFLOP/s and memory bandwidth in GB/s. */
 type Roof = readonly [precision: string, peakTflops: number, memoryGbPerS: number];
@@ -186,7 +188,9 @@ export class RooflineDrawing implements Drawing {
     for (const row of [...this.rows].reverse()) {
       const target = this.targetOf(row)!;
       const { left, top, width } = target.box;
-      if (Math.hypot(px - left - width / 2, py - top - width / 2) <= width / 2 + 3) return target;
+      const radius = width / 2;
+      const distance = Math.hypot(px - left - radius, py - top - radius);
+      if (distance <= radius + HIT_MARGIN_PX) return target;
     }
     return null;
   }

@@ -75,6 +75,7 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
   faster: "slower",
 };
 
+/** Return the frame as if the runs were exchanged. Attributes only change their names. */
 export function swapSides(frame: PanelFrame): PanelFrame {
   const columns = Object.entries(frame.columns).map(([name, values]) => {
     const swapped = values.map((value) => swapValue(name, value));

@@ -107,8 +107,8 @@ export class PairHistory {
     const { act, swapChoice } = entry;
     const sides = entry.sides.filter((other) => other !== side);
     // The choice is undone or redone with the first side that reports the move.
-    const left = sides.length > 0 ? [{ act, sides }] : [];
-    source.value = source.value.flatMap((other) => (other === entry ? left : [other]));
+    const rest = sides.length > 0 ? [{ act, sides }] : [];
+    source.value = source.value.flatMap((other) => (other === entry ? rest : [other]));
     swapChoice?.();
     addSide(target, side, { act, swapChoice });
   }

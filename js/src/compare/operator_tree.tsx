@@ -144,7 +144,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { communication } = this.ctx.about.kind_words;
     const deviceText = communication === undefined ? "device time" : `time in ${communication}`;
     const text = attrs.measure === "host" ? "time on the host" : deviceText;
-    return attrs.without_waiting === true ? `${text} without waiting for other ranks,` : `${text},`;
+    return attrs.without_waiting === true ? `${text} without waiting for other ranks,` : text;
   }
 
   private scale() {

@@ -134,6 +134,7 @@ function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | n
   return shown;
 }
 
+/** Return the name of a track: its device, `CPU` or its process, and its label. */
 function trackName(rank: SceneRank, track: SceneTrack): string {
   if (track.role === "stream") {
     const devices = new Set(

@@ -91,7 +91,7 @@ export class RowsController {
     return rows.length > 0;
   }
 
-  /** The ranks that have a row or share one; null if these are all ranks of the job. */
+  /** The ranks that have a row or share one; null if these are all or none of the job. */
   get shownRanks(): readonly number[] | null {
     const only = this.onlyRanks.value;
     const ranks = this.stateSignal.value.flatMap(({ rank, memberRanks = [rank] }) => memberRanks);

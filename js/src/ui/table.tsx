@@ -65,9 +65,9 @@ export function Table<Row>(props: TableProps<Row>) {
   const {
     rowNoun = "name",
     emptyText = "No name matches this filter.",
-    order: first = null,
+    order: givenOrder = null,
   } = props;
-  const order = useSignal<SortOrder | null>(first);
+  const order = useSignal<SortOrder | null>(givenOrder);
   const moreRows = useSignal(0);
   const [wrapperRef, width] = useWidth();
   const columns = props.columns.filter(({ from = 0 }) => width >= from);
@@ -75,10 +75,10 @@ export function Table<Row>(props: TableProps<Row>) {
   const shownRows = rows.filter((row) =>
     namesOf(row).some((name) => name.toLowerCase().includes(filterText)),
   );
-  const { value: by } = order;
-  if (value !== null && by !== null && by !== first) {
-    const sign = by.descending ? -1 : 1;
-    shownRows.sort((a, b) => sign * compareValues(value(a, by.by), value(b, by.by)));
+  const current = order.value;
+  if (value !== null && current !== null && current !== givenOrder) {
+    const sign = current.descending ? -1 : 1;
+    shownRows.sort((a, b) => sign * compareValues(value(a, current.by), value(b, current.by)));
   }
   const drawn = shownRows.slice(0, maxRows + moreRows.value);
   const maxima = columns.map((column) =>
@@ -108,8 +108,12 @@ export function Table<Row>(props: TableProps<Row>) {
               <ColumnHead
                 key={column.by}
                 column={column}
-                order={by?.by === column.by ? by : null}
-                sort={value === null ? null : () => (order.value = nextOrder(by, column, first))}
+                order={current?.by === column.by ? current : null}
+                sort={
+                  value === null
+                    ? null
+                    : () => (order.value = nextOrder(current, column, givenOrder))
+                }
               />
             ))}
           </div>
