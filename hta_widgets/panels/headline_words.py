@@ -163,7 +163,7 @@ def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport)
         text += "compute hides all waits"
     else:
         text += _exposed_waiting_text(times)
-        text += ", as compute hides most waits" if last.hidden_share > 0.5 else ""
+        text += "; compute hides more than half of the waits" if last.hidden_share > 0.5 else ""
     return [rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
 
 

@@ -18,7 +18,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import MIN_AS_LATE, ImposedWa
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 _MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
-_LIKELY_CHANCE = 0.01  # the maximum of a steadily late rank, of more than one step
+_LIKELY_CHANCE = 0.04  # the maximum of a steadily late rank, of more than one step
 #: Below these probabilities, chance is ruled out: for the mean of steps, and for their number.
 _MAX_CHANCE, _MAX_CHANCE_OF_REPEATS = 1e-4, 1e-3
 _MIN_ERROR = 0.01  # of the excess, as a few equal samples do not show the spread

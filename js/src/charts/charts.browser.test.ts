@@ -129,7 +129,7 @@ describe("charts", () => {
 
   test("a click on a bar selects its kinds or its name", async () => {
     const kinds = await mount("kernel_types");
-    press(kinds.plot, 200, (await rowAt(kinds.panel, "compute + memory")).y);
+    press(kinds.plot, 200, (await rowAt(kinds.panel, "compute + copies")).y);
     const names = await mount("kernel_durations", { width: 700 });
     press(names.plot, 300, (await rowAt(names.panel, "add (Half)")).y);
     expect([kinds.brushes, names.brushes]).toEqual([
@@ -229,7 +229,7 @@ describe("charts", () => {
     };
     panel.show({ rows: 1, columns, attrs: {} }, NOTHING);
     await painted();
-    expect((await rowAt(panel, "communication + memory")).x).toBeGreaterThan(0);
+    expect((await rowAt(panel, "communication + copies")).x).toBeGreaterThan(0);
   });
 
   test("nothing is drawn beyond the chart's width, and the table has the frame's numbers", async () => {

@@ -105,7 +105,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 
 test("a choice of host events says why charts of GPU work are empty", async () => {
   const view = await openDashboard();
-  const empty = "No event is GPU work, so charts of GPU work are empty";
+  const empty = "None of the events is GPU work, so charts of GPU work are empty";
   view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
   click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));

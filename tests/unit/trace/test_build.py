@@ -190,7 +190,7 @@ def test_args_of_an_event_that_is_not_there_name_the_ids(make):
 def test_a_record_that_changed_under_our_feet_is_reported(make):
     trace = make(op("a", 1, 2))
     trace.source.texts[0] = b'{"name": '
-    with pytest.raises(TraceError, match=r"rank-0.json: record 0: .*Load it again"):
+    with pytest.raises(TraceError, match=r"rank-0.json: record 0: .*load it again"):
         trace.args(0)
 
 
