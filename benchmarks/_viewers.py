@@ -26,7 +26,7 @@ _POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.
 
 @dataclass(frozen=True)
 class Viewer:
-    """How to start a viewer without a trace, and how to open a trace in it."""
+    """Commands that start a viewer without a trace and open a trace in it."""
 
     name: str
     folder: Path

@@ -147,7 +147,7 @@ class WorkerPool(Executor):
     ) -> subprocess.Popen[bytes] | None:
         """Run a task and return the worker for the next one; None if the worker ended.
 
-        If the worker ends unexpectedly, the task runs once more in a new worker.
+        If the worker ends unexpectedly, the task runs again in a new worker.
         """
         for is_last in (False, True):
             try:

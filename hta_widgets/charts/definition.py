@@ -178,7 +178,7 @@ class HatchSpec(_Spec):
 
 
 class SelectionSpec(_Spec):
-    """What is selected by clicking a mark."""
+    """The selection made by a click on a mark."""
 
     window: tuple[Code, Code] | None = None
     #: Expression for the keys to select. Default: the keys of the row.
@@ -232,7 +232,7 @@ class SpreadSpec(_Spec):
 
 
 class FoldSpec(_Spec):
-    """How several ranks are folded into one item."""
+    """The rule that folds several ranks into one item."""
 
     spread: SpreadSpec
     each: list[str] = []

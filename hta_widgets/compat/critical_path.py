@@ -173,7 +173,7 @@ except ImportError:
 
 
 class CPEdgeType(Enum):
-    """What an edge stands for."""
+    """The kind of an edge."""
 
     OPERATOR_KERNEL = "critical_path_operator"
     DEPENDENCY = "critical_path_dependency"

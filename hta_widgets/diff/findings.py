@@ -417,12 +417,12 @@ def _launch_changes(diff: Comparison) -> list[Finding]:
     graphs = [_graphs_share(side) for side in diff.sides]
     if abs(graphs[1] - graphs[0]) >= _MIN_GRAPHS_CHANGE:
         results.append(Finding("graphs", unit="share", before=graphs[0], after=graphs[1]))
-    beside = [_beside_busiest_stream(side) for side in diff.sides]
-    before, after = (1 - sum(shares.values()) for shares in beside)
+    side_shares = [_beside_busiest_stream(side) for side in diff.sides]
+    before, after = (1 - sum(shares.values()) for shares in side_shares)
     if abs(after - before) >= _MIN_STREAMS_CHANGE:
         moved = {
-            name: abs(beside[1].get(name, 0) - beside[0].get(name, 0))
-            for name in (*beside[0], *beside[1])
+            name: abs(side_shares[1].get(name, 0) - side_shares[0].get(name, 0))
+            for name in (*side_shares[0], *side_shares[1])
         }
         name = max(moved, key=moved.__getitem__)
         results.append(Finding("streams", unit="share", before=before, after=after, name=name))

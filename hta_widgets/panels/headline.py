@@ -129,7 +129,7 @@ class Headline:
 
     @property
     def fact_ranks(self) -> list[int]:
-        """Ranks that are named but for which none waits; panels do not mark them in red."""
+        """Ranks that are named although none waits for them; panels do not mark them in red."""
         pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
         return [
             int(piece["rank"]) for piece in pieces if isinstance(piece, dict) and "fact" in piece

@@ -100,7 +100,7 @@ class SummaryRow:
 
     @property
     def ref(self) -> LaneRef:
-        """What the lane shows."""
+        """The content of the lane."""
         return LaneRef(self.role, self.tracks, annotations=self.annotations)
 
 

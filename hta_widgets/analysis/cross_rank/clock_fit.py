@@ -231,7 +231,7 @@ def _early_leavers_note(match: Matching) -> str:
         return ""
     return (
         "some groups have broadcasts, reductions or messages only, which a rank may leave before"
-        " others arrive: there, a late rank cannot be told from one whose clock is ahead"
+        " others arrive: there, a late rank cannot be distinguished from one whose clock is ahead"
     )
 
 

@@ -1,4 +1,4 @@
-"""How surely a rank is later at collectives than the lateness of ranks varies by chance.
+"""Probability that the lateness of a rank at collectives is due to chance.
 
 If each step has other batches, the lateness of all ranks varies from step to step. For example, a
 rank arrives 10, 12 and 11 ns late in three steps, and three others 1, -1, 0, 0, 1, -1, -1, 0 and 1
@@ -29,7 +29,7 @@ class LateEvidence(NamedTuple):
 
     #: Whether it far exceeds the standard error of the other ranks' mean lateness.
     is_steady: Bools
-    #: Whether so many or so similar samples show it that chance is ruled out.
+    #: Whether the number and similarity of the samples rule out chance.
     is_certain: Bools
 
 

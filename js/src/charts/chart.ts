@@ -24,7 +24,7 @@ import { kindLabel } from "./language";
 import { type GestureTarget, watchGestures } from "./gestures";
 import type { DrawContext } from "./paint";
 
-/** Make the drawing for a frame, or return a sentence that says why there is nothing to draw. */
+/** Make the drawing for a frame, or return a sentence with the reason why there is nothing to draw. */
 export type DrawingFactory = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
 /** Record the calls of `paint` as an SVG document. */

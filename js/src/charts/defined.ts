@@ -508,7 +508,7 @@ function markSelections(
   };
 }
 
-/** Return a function that tells whether a mark is selected; null if all are. */
+/** Return a function that returns whether a mark is selected; null if all are. */
 function markFilter(
   { keysOf, windowOf }: MarkSelections,
   selects: Definition["rows"]["selects"],

@@ -416,7 +416,7 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
 const ROW_PITCH_PX = 16;
 const MAX_HEIGHT_PX = 512;
 const STRIP_WIDTH_PX = 22;
-/** Narrower cells, in px, cannot be told apart. */
+/** Minimum width of distinguishable cells, in px. */
 const MIN_CELL_PX = 5;
 /** Width of the color key and of each of its colors, in px. */
 const COLOR_KEY_PX = 148;

@@ -37,7 +37,7 @@ export interface DiffOptions {
   signal: AbortSignal;
 }
 
-/** What the user has selected in the panels. */
+/** The selection that the user made in the panels. */
 export interface DiffChoice {
   step: number | null;
   /** The row of changes whose events are marked. */

@@ -49,7 +49,7 @@ export function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** How texts name the program that replies, and how to start it again. */
+/** The name of the program that replies, for texts, and the way to start it again. */
 export interface HostTerms {
   /** Subject of a sentence, capitalized. */
   who: string;

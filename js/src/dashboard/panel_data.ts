@@ -50,7 +50,7 @@ export class PanelData<Request> {
   private readonly keptFrames = new Map<string, PanelFrame>();
   private wanted: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
-  /** How often the job has changed. Replies to requests from before a change are discarded. */
+  /** Number of changes of the job. Replies to requests from before a change are discarded. */
   private changeCount = 0;
 
   constructor(

@@ -104,7 +104,7 @@ export interface OverviewHeader extends RankHeader {
 export interface CollectivesHeader {
   /** Why there are no entries, or a note about them. */
   note: string;
-  /** How the clocks of the ranks were aligned; see `ClockFacts`. */
+  /** Alignment of the clocks of the ranks; see `ClockFacts`. */
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;

@@ -184,7 +184,7 @@ class TraceWriter {
     return [`${jsonString(MARKER)}: ${merged}`, ...fields];
   }
 
-  /** Return the field that says which part of the rank and job is in the file; "" if all is. */
+  /** Return the field with the part of the rank and job in the file; "" if all is. */
   private partMarker({ rank, rows }: RankExport, origin: bigint): string {
     const { start_ns: from, end_ns: to } = this.selection;
     const { range, ranks } = this.scene;

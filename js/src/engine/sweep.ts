@@ -1,5 +1,5 @@
 /**
- * Merge sets of intervals into one sequence of states. A state tells which sets cover its time.
+ * Merge sets of intervals into one sequence of states. A state contains the sets that cover its time.
  *
  * Bit k of a state's code is set if set k covers the time. With the sets [0, 6) and [4, 9):
  *

@@ -229,7 +229,7 @@ function compilePlainCall(method: string, operand: RowEvaluator, values: Argumen
 
 const REGEX_SEARCH = /^\/(.*)\/(i?)$/s;
 
-/** Which names match, and the error in the search text, if any. */
+/** The matching names, and the error in the search text, if any. */
 interface NameMatches {
   matching: Uint8Array;
   error: string | null;

@@ -13,7 +13,7 @@ interface PanelKind {
   about: string;
   /** Selection dimensions that the panel writes; they do not filter it. */
   own: readonly SelectionDimension[];
-  /** What the rows are: operators, kernels, or something else. */
+  /** Noun for the rows: operators, kernels, or something else. */
   rows?: string;
   shape: string;
   /** Heading in the menu of panels. */

@@ -71,7 +71,7 @@ function requestsOf(
   );
 }
 
-/** How late a node or worker is with a key or partition. */
+/** Lateness of a node or worker with a key or partition. */
 interface PushLag {
   job: string;
   node: number;
@@ -376,7 +376,7 @@ function workerPulls(tables: ColumnTables, selection: SelectionJson) {
           iteration: pull.step,
           start_ns: pull.start_ns,
           dur: pull.dur_ns,
-          // How much longer it took than the shortest pull of the same partition and step.
+          // Excess over the shortest pull of the same partition and step.
           slack: pull.dur_ns - minDur,
           lag: maxDur - pull.dur_ns,
           isLast: isAlone && pull.dur_ns === minDur,

@@ -59,7 +59,7 @@ export class Camera {
 
 /** A view is at least this long, because times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
-/** How far a view may extend beyond either end of the job, as a share of the job. */
+/** Maximum extent of a view beyond either end of the job, as a share of the job. */
 const OUTER_MARGIN_SHARE = 0.02;
 
 /** Return the span of the job, lengthened if it is too short to divide by. */

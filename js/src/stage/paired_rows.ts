@@ -10,7 +10,7 @@
 
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
 
-/** How the rows of a stage are placed among the rows of another stage. */
+/** Placement of the rows of a stage among the rows of another stage. */
 export interface RowPairing {
   /** Whether this stage is behind the other one. Its rows come first if so. */
   isBehind: boolean;

@@ -30,7 +30,7 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
-/** What the arrow keys do if no event is selected. */
+/** Action of the arrow keys if no event is selected. */
 const ARROW_PANS: Partial<Record<Command, Command>> = { previous: "pan-left", next: "pan-right" };
 
 const BUTTON_ZOOM = 2;

@@ -122,7 +122,7 @@ export class FoldingController {
     return this.clusters.value?.note ?? "";
   }
 
-  /** How many ranks are shown, or a note that the request is running; "" if all are shown. */
+  /** The number of shown ranks, or a note that the request is running; "" if all are shown. */
   get rankCountText(): string {
     if (this.isEnabled.value && this.newest.isPending.value) return " Finding similar ranks …";
     const hidden = this.rankGroups.value?.hidden.size ?? 0;

@@ -37,7 +37,7 @@ export class HeightControl {
 
 export function HeightEdge({ height }: { height: HeightControl }) {
   const userHeight = height.userHeight.value;
-  /** Where a drag started, and the height at that time. */
+  /** Start position of a drag, and the height at that time. */
   const from = useRef<{ y: number; height: number } | null>(null);
   const endDrag = (): void => {
     if (from.current !== null) height.save();
