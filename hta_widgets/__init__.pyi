@@ -20,9 +20,8 @@ from hta_widgets.export.traces.files import (
 from hta_widgets.readers import cache as cache
 from hta_widgets.readers.load import load as load
 from hta_widgets.recording import record as record, trace_handler as trace_handler
-from hta_widgets.trace.selection import Selection as Selection
 from hta_widgets.trace.trace import Trace as Trace
-from hta_widgets.trace.traceset import TraceSet as TraceSet
+from hta_widgets.trace.traceset import Selection as Selection, TraceSet as TraceSet
 from hta_widgets.widgets.dashboard import Dashboard as Dashboard
 from hta_widgets.widgets.timeline import Timeline as Timeline
 from hta_widgets.widgets.trace_diff import TraceDiff as TraceDiff

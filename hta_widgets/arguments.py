@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hta_widgets.errors import TraceError
+from hta_widgets.text import valid_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -117,8 +118,7 @@ def match_pattern(
     ValueError
         If the pattern is invalid.
     """
-    encodable = [text.encode("utf-8", "replace").decode() for text in texts]
-    array = pa.array(encodable, pa.large_string())
+    array = pa.array(map(valid_text, texts), pa.large_string())
     try:
         matches = pc.match_substring_regex(array, pattern, ignore_case=ignore_case)
     except pa.ArrowException as error:

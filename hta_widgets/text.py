@@ -281,3 +281,8 @@ def as_window(window: Any) -> tuple[int, int]:
             remedy="Swap start_ns and end_ns.",
         )
     return start, end
+
+
+def valid_text(text: str) -> str:
+    """Return a string with ``?`` for invalid Unicode, which Arrow rejects."""
+    return text.encode("utf-8", "replace").decode("utf-8")

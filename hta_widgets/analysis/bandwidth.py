@@ -31,8 +31,7 @@ from hta_widgets.analysis.step_series import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.columns import event_args, to_int64
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 

@@ -51,8 +51,8 @@ from hta_widgets.trace.intervals import (
     union,
 )
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.summary import device_word_attrs
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Columns with a rank's mean times per step.
 TIMES: tuple[str, ...] = (

@@ -43,8 +43,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import clip, intersect, subtract, total_length, union
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.summary import device_word_attrs
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: HTA's names of kinds, in the order in which they occur in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}

@@ -26,7 +26,7 @@ import pandas as pd
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import StringPool
-from hta_widgets.trace.trace import categorical_dtype
+from hta_widgets.trace.event_columns import categorical_dtype
 
 #: Pandas dtype of each column of a frame: ``{"rank": "int64", "name": "category"}``.
 Schema = Mapping[str, str]

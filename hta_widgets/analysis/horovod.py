@@ -25,8 +25,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Ints, Rows, last_true_positions
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total_length, union
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Prefix of the phases in which ranks become ready.
 NEGOTIATION = "NEGOTIATE_"

@@ -52,8 +52,9 @@ from hta_widgets.trace.intervals import (
     unite,
 )
 from hta_widgets.trace.memo import iter_ranks, memoize
-from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace_index import trace_index
+from hta_widgets.trace.traceset import Selection
 
 #: Activities of a thread before it launches. Among simultaneous activities, the first listed
 #: applies.

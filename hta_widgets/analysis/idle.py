@@ -63,6 +63,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
+from hta_widgets.trace.event_columns import drop_unused_texts
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
     Intervals,
@@ -72,9 +73,10 @@ from hta_widgets.trace.intervals import (
     unite,
 )
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection, trace_index
-from hta_widgets.trace.trace import Trace, drop_unused_texts
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.summary import device_word_attrs
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace_index import trace_index
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 Columns = dict[str, Array]
 #: Function that takes each gap's cell, the number of cells and each gap's duration; returns

@@ -38,9 +38,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window, plural
 from hta_widgets.trace.arrays import Ints, Rows, distinct_codes, number_in_group
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Type of a segment that the path enters from another rank; other types index `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)

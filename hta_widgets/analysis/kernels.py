@@ -26,6 +26,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import decode_args
+from hta_widgets.trace.event_columns import drop_unused_texts
 from hta_widgets.trace.host_stack import (
     attach_backward_threads,
     category_mask,
@@ -34,9 +35,8 @@ from hta_widgets.trace.host_stack import (
     nested_parents,
     operator_tree,
 )
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace, drop_unused_texts
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _RANGE = "cuda_profiler_range"
 _INT64_END = 1 << 63

@@ -23,6 +23,7 @@ from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, device_w
 from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.event_columns import drop_unused_texts
 from hta_widgets.trace.host_stack import (
     attach_backward_threads,
     backward_parents,
@@ -32,9 +33,8 @@ from hta_widgets.trace.host_stack import (
     nested_parents,
     operator_tree,
 )
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace, drop_unused_texts
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 Text = TypeVar("Text", str, tuple[str, str])
 

@@ -35,9 +35,8 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace import graph_captures
 from hta_widgets.trace.arrays import Ints, Rows, stable_order
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import drop_unused_texts
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.event_columns import drop_unused_texts
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
 _REPLAYS_SCHEMA: Final = {

@@ -21,9 +21,8 @@ import numpy as np
 from hta_widgets.analysis.scope import RankParts, rank_part
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.conditions import format_ranks, normalize_ranks
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection, format_ranks, normalize_ranks
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Anything whose events can be compared.
 DiffSource = TraceSet | Trace | Selection

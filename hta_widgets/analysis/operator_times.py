@@ -50,9 +50,9 @@ from hta_widgets.trace.host_stack import (
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import OverlapIndex, Selection, overlaps_window, trace_index
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.trace_index import OverlapIndex, overlaps_window, trace_index
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _RankResult = tuple[dict[str, Any], dict[str, int]]
 

@@ -36,9 +36,8 @@ from hta_widgets.trace.arrays import Bools, Ints, Rows, edges_by_group
 from hta_widgets.trace.host_stack import autograd_nodes, name_mask, nearest_ancestor, nested_parents
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, total_length, union
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _COMPUTE: Final = KINDS.index("compute")
 _SEND_RECV: Final = OPERATIONS.index("send_recv")

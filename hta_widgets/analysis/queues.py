@@ -32,8 +32,8 @@ from hta_widgets.analysis.step_series import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows, sum_by_group
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.summary import device_word_attrs
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 T = TypeVar("T")
 

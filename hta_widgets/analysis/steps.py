@@ -47,9 +47,8 @@ from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Arg of events that an export clipped at its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"

@@ -24,8 +24,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 if TYPE_CHECKING:
     from hta_widgets.tiles.replies import Totals

@@ -34,8 +34,8 @@ from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.discovery import files_below
 from hta_widgets.text import as_window, cut_text, escape_controls
+from hta_widgets.trace.conditions import resolve_ranks
 from hta_widgets.trace.memo import LRU
-from hta_widgets.trace.selection import resolve_ranks
 
 P = ParamSpec("P")
 Reply = dict[str, Any]

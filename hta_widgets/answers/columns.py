@@ -26,7 +26,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.facts import facts
-from hta_widgets.trace.trace import EVENT_COLUMNS
+from hta_widgets.trace.event_columns import EVENT_COLUMNS
 
 
 class ColumnFacts(TypedDict):

@@ -19,9 +19,9 @@ from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Minimum number of collectives that a rank needs to be marked by `most_often_last`.
 _MIN_COLLECTIVES = 4

@@ -20,7 +20,7 @@ from hta_widgets.cli import print_page, say
 from hta_widgets.diff.compare import compare
 from hta_widgets.diff.efficiency import efficiency_diff
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 
 def diff(options: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder
 from hta_widgets.readers.progress import in_notebook
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
 _OTHERS = "others"

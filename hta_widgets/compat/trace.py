@@ -36,10 +36,9 @@ from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.arrays import Array, Bools, Rows
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import base_time_ns
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace as RankTrace
 from hta_widgets.trace.trace_part import trace_within
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _OWNERS: WeakKeyDictionary[TraceSymbolTable, ref[Trace]] = WeakKeyDictionary()
 

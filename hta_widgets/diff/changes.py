@@ -32,9 +32,9 @@ from hta_widgets.diff.stats import combined_p_value, paired_p_value
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
+from hta_widgets.trace.event_columns import categorical_dtype
 from hta_widgets.trace.host_stack import children_coverage, name_mask
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.trace import categorical_dtype
 
 #: Categories of ``change``, in order.
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")

@@ -28,9 +28,8 @@ from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.intervals import subtract, total_length, union
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Ways to pair ranks.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]

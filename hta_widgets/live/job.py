@@ -76,8 +76,8 @@ from hta_widgets.tiles.search import (
 from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import LRU, memo, raise_if_cancelled, raise_limit_for_pages
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet, device_word_attrs
+from hta_widgets.trace.summary import device_word_attrs
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 MAX_FRAMES = 100
 #: Memory for indexed lanes: bytes per event, enough to index each once, and limits of the total.

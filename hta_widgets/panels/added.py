@@ -25,8 +25,8 @@ from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name, short_operator
-from hta_widgets.trace.selection import Selection, overlaps_window
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.trace_index import overlaps_window
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Maximum number of bars in a chart, and of marks in the roofline.
 MAX_BARS, MAX_MARKS = 12, 40

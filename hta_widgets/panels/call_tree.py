@@ -23,9 +23,8 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Narrower bars are not shown; as a share of the tree's width.
 MIN_SHARE = 0.002

@@ -35,12 +35,11 @@ from hta_widgets.panels.savings import add_call_rates, selected_kernels, selecte
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
+from hta_widgets.trace.event_columns import categorical_dtype
 from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.query import parse_clauses
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import categorical_dtype
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 BaseFrameMaker = Callable[[TraceSet, Selection], pd.DataFrame]

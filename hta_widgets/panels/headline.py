@@ -47,9 +47,8 @@ from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import Intervals, intersect, total_length
 from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 from hta_widgets.trace.query import QueryClauses
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace, contents_text
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: The slowest step gets a sentence from this excess over the median step.
 _MIN_STEP_EXCESS = 0.1

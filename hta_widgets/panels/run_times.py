@@ -30,9 +30,9 @@ from hta_widgets.trace.graph_captures import capture_times
 from hta_widgets.trace.intervals import Intervals, intersect, total_length, union
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.summary import device_word
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, device_word
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Findings and waits are reported from this share of the run.
 MIN_SHARE: float = facts("limits")["wait_share"]

@@ -37,8 +37,7 @@ from hta_widgets.trace.arrays import Ints, Rows, sorted_unique
 from hta_widgets.trace.call_args import short_shapes
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_operator
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Columns added to tables of jobs with shapes.
 RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")

@@ -57,9 +57,9 @@ from hta_widgets.readers.windows import join_windows
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
 from hta_widgets.text import share
+from hta_widgets.trace.conditions import normalize_ranks
 from hta_widgets.trace.graph_captures import graph_replays
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import WorkerPool, require_executor

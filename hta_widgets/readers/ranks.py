@@ -23,8 +23,8 @@ from hta_widgets.text import duration
 from hta_widgets.trace.columns import as_integer
 from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, Problems
 from hta_widgets.trace.shared_clock import clock_groups
+from hta_widgets.trace.summary import most_frequent_size
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import most_frequent_size
 
 #: A global rank; a name may also state the rank on the node, as in ``rank_9_local_rank_1``.
 _RANK = re.compile(r"(?i)(?<!local[-_ ])(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")

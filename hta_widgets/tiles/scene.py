@@ -36,8 +36,9 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
 from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.problems import Problem
+from hta_widgets.trace.summary import device_word, part_of_job, rank_coverage_text
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, device_word, part_of_job, rank_coverage_text
+from hta_widgets.trace.traceset import TraceSet
 
 _ANNOTATION = KINDS.index("annotation")
 

@@ -1,17 +1,11 @@
-"""Events as an Arrow stream with one record batch per rank, and their args as another stream.
-
-polars, pyarrow, DuckDB and other libraries read objects with ``__arrow_c_stream__`` without an
-intermediate DataFrame. Strings are dictionary-encoded: each event has a code into the distinct
-strings of its rank. For a rank without a selection, durations, streams, correlations, steps and
-name codes share the memory of the trace; other columns are built per batch.
-"""
+"""Parquet files of events, and the args of events as an Arrow stream."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,36 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from hta_widgets.files import new_folder, write_atomically
-from hta_widgets.trace.arrays import Rows
+from hta_widgets.text import valid_text
 from hta_widgets.trace.columns import decode_args
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
+from hta_widgets.trace.trace import Trace, event_batch
 
-_PLAIN_TYPES: dict[str, Any] = {"depth": pa.int16(), "stream": pa.int32()}
 #: Number of events whose args are in memory at the same time.
 _EVENTS_PER_BATCH = 1 << 14
-
-
-def event_schema() -> Any:
-    """Return the schema of all batches; time fields state their unit."""
-    strings: Any = pa.dictionary(pa.int32(), pa.string())
-    fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
-    for name in EVENT_COLUMNS:
-        plain = _PLAIN_TYPES.get(name, pa.int64())
-        metadata = {"unit": "ns"} if name.endswith("_ns") else None
-        fields.append(
-            pa.field(name, strings if name in STRING_COLUMNS else plain, metadata=metadata)
-        )
-    return pa.schema(fields)
-
-
-def event_stream(
-    traces: Sequence[Trace], rows_of: Callable[[Trace], Rows | None] = lambda _: None
-) -> Any:
-    """Return a reader that builds a batch per rank when it is read."""
-    schema = event_schema()
-    batches = (_event_batch(trace, rows_of(trace), schema) for trace in iter_ranks(traces))
-    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> str:
@@ -57,27 +28,11 @@ def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> st
     from pyarrow import parquet  # slow to import
 
     target = new_folder(folder)
-    schema = event_schema()
     for trace in iter_ranks(traces):
-        batch = _event_batch(trace, None, schema)
+        events = pa.Table.from_batches([event_batch(trace)])
         with write_atomically(target / f"rank-{trace.rank}.parquet") as file:
-            parquet.write_table(pa.Table.from_batches([batch]), file, compression="zstd")
+            parquet.write_table(events, file, compression="zstd")
     return str(target)
-
-
-def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
-    chosen = slice(None) if rows is None else rows
-    ids = np.arange(len(trace), dtype=np.int64)[chosen]
-    arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]
-    for name in EVENT_COLUMNS:
-        values, texts = event_column(trace, name, chosen)
-        if texts is None:
-            arrays.append(pa.array(values, type=schema.field(name).type))
-        else:
-            codes: Any = pa.array(values.astype(np.int32, copy=False))
-            valid = pa.array(list(map(_valid, texts)), pa.string())
-            arrays.append(pa.DictionaryArray.from_arrays(codes, valid))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _ArgsRecord(msgspec.Struct):
@@ -154,16 +109,11 @@ def _arg_texts(body: bytes) -> dict[str, str]:
     except (ValueError, RecursionError):
         return {}
     return {
-        key: _valid(value if isinstance(value, str) else json.dumps(value))
+        key: valid_text(value if isinstance(value, str) else json.dumps(value))
         for key, value in args.items()
     }
 
 
 def _text_of(value: bytes) -> str:
     """Return the string that a JSON text encodes; other JSON is returned unchanged."""
-    return _valid(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()
-
-
-def _valid(text: str) -> str:
-    """Return a string without invalid Unicode, which Arrow rejects."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return valid_text(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()

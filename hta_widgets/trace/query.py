@@ -13,6 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hta_widgets.text import valid_text
+
 # Only lists of strings in `repr` form become a clause; others stay in `QueryClauses.rest`.
 _TEXT = (
     r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
@@ -253,12 +255,9 @@ def _map_with_arrow(
         codes, values = texts.cat.codes.to_numpy(), texts.cat.categories
     else:
         codes, values = pd.factorize(texts)
-    plain = [
-        value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
-        for value in values
-    ]
+    valid = [valid_text(value) if isinstance(value, str) else None for value in values]
     try:
-        result = function(pa.array(plain, pa.large_string()), pattern, ignore_case=ignore_case)
+        result = function(pa.array(valid, pa.large_string()), pattern, ignore_case=ignore_case)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ValueError(f"not an RE2 regular expression: {error}") from None
     results = np.array([*result.to_pylist(), None], object)

@@ -1,24 +1,27 @@
-"""`Trace`: one rank of a job, and its DataFrames."""
+"""`Trace`: one rank of a job, with its events as DataFrames and as an Arrow stream.
+
+polars, pyarrow, DuckDB and other libraries read objects with ``__arrow_c_stream__`` without an
+intermediate DataFrame. For a whole rank, durations, streams, correlations, steps and name codes
+share the memory of the trace; other columns are built per batch.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import is_bool_dtype
+import pyarrow as pa
 
 from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import count, duration, plural, time_point
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, mask_of_rows
+from hta_widgets.text import count, duration, plural, time_point, valid_text
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -32,21 +35,23 @@ from hta_widgets.trace.columns import (
     as_integer,
     decode_args,
 )
-from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.event_columns import (
+    EVENT_COLUMNS,
+    STRING_COLUMNS,
+    categorical_dtype,
+    concat_categoricals,
+    concat_columns,
+    table_frame,
+    validate_columns,
+)
+from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.merged_format import ExportPart, stated_export_part, stated_windows
-from hta_widgets.trace.query import REGEXES, validate_query
 
 _RowSelector = Rows | slice
 
-EVENT_COLUMNS: tuple[str, ...] = (
-    "start_ns", "dur_ns", "name", "category", "kind", "track", "pid", "tid", "depth", "parent",
-    "stream", "correlation", "step", "phase",
-)  # fmt: skip
-#: Additional columns, computed on request and for queries.
-_ON_DEMAND = ("prelaunched",)
-
 _PHASES = ("X", "B")
-STRING_COLUMNS = ("name", "category", "kind", "track", "pid", "tid", "phase")
+#: Arrow types of columns that are neither strings nor int64.
+_PLAIN_TYPES: dict[str, Any] = {"depth": pa.int16(), "stream": pa.int32()}
 
 
 def _categorical_column(
@@ -80,86 +85,14 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
     return values
 
 
-def event_column(
-    trace: Trace, column: str, rows: _RowSelector
-) -> tuple[Array, Sequence[str] | None]:
-    """Return the values of a column or, for a string column, its codes and strings."""
-    if column in STRING_COLUMNS:
-        return _categorical_column(trace, column, rows)
-    return _plain_column(trace, column, rows), None
-
-
-def _concat_columns(parts: list[Array]) -> Array:
-    """Concatenate columns into new memory, because users may write to frames."""
-    if len(parts) == 1:
-        return parts[0] if parts[0].base is None else parts[0].copy()
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def drop_unused_texts(
-    codes: Array, texts: Sequence[str] | StringPool
-) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the codes renumbered for the strings that occur, and these strings.
-
-    Otherwise, grouping by a categorical would give empty groups for the other strings.
-    """
-    is_used = mask_of_rows(codes, len(texts))
-    new_code = np.cumsum(is_used, dtype=np.int32) - 1
-    return new_code[codes], [texts[code] for code in np.flatnonzero(is_used).tolist()]
-
-
-def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Categorical:
-    if not parts:
-        return pd.Categorical([], categories=[])
-    if column in {"kind", "phase"}:  # all ranks have the same strings
-        codes, values = np.concatenate([part[0] for part in parts]), list(parts[0][1])
-    elif len(parts) == 1:
-        codes, values = drop_unused_texts(*parts[0])
-    else:
-        pool = StringPool()
-        merged = []
-        for part_codes, part_values in parts:
-            used_codes, used_values = drop_unused_texts(part_codes, part_values)
-            new_code = np.array([pool.add(value) for value in used_values], dtype=np.int32)
-            merged.append(new_code[used_codes])
-        codes, values = np.concatenate(merged), pool.values
-    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
-
-
-def categorical_dtype(values: Sequence[str]) -> pd.CategoricalDtype:
-    """Return a categorical dtype for strings."""
-    try:
-        return pd.CategoricalDtype(pd.Index(values))
-    except UnicodeError:
-        # Arrow-backed strings reject invalid Unicode, which files may contain.
-        return pd.CategoricalDtype(pd.Index(values, dtype=object))
-
-
-def _validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
-    if columns is None:
-        return list(EVENT_COLUMNS)
-    if not isinstance(columns, Iterable):
-        raise TraceError(f"columns= must be a list of strings, not {columns!r}")
-    requested = [columns] if isinstance(columns, str) else list(columns)
-    available = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
-    unknown = [name for name in requested if name not in available]
-    if unknown:
-        raise TraceError(
-            f"events have no column {', '.join(map(repr, unknown))}",
-            remedy=f"The columns are {', '.join(available)}.",
-        )
-    return requested
-
-
 def event_frame(
     trace: Trace, rows: _RowSelector | None = None, columns: Iterable[str] | None = None
 ) -> pd.DataFrame:
     """Return `rows` and `columns` of the events of a rank. Default: all."""
-    wanted = _validate_columns(columns)
-    count = len(trace.table)
+    wanted = validate_columns(columns)
     if rows is None:
-        return _frame([(trace, slice(None))], wanted, pd.RangeIndex(count, name="id"))
-    index = pd.Index(np.arange(count, dtype=np.int64)[rows], name="id")
+        return _frame([(trace, slice(None))], wanted, pd.RangeIndex(len(trace), name="id"))
+    index = pd.Index(np.arange(len(trace), dtype=np.int64)[rows], name="id")
     return _frame([(trace, rows)], wanted, index)
 
 
@@ -169,7 +102,7 @@ def events_of(
     rows_of: Callable[[Trace], _RowSelector] = lambda _: slice(None),
 ) -> pd.DataFrame:
     """Return events of several ranks, concatenated, with ``rank`` as the first column."""
-    wanted = [name for name in _validate_columns(columns, ("rank",)) if name != "rank"]
+    wanted = [name for name in validate_columns(columns, ("rank",)) if name != "rank"]
     pairs = [(trace, rows_of(trace)) for trace in traces]
     ids = [np.arange(len(trace.table), dtype=np.int64)[rows] for trace, rows in pairs]
     index = pd.Index(np.concatenate([*ids, np.empty(0, np.int64)]), name="id")
@@ -186,58 +119,49 @@ def _frame(
     for column in columns:
         if column in STRING_COLUMNS:
             parts = [_categorical_column(trace, column, rows) for trace, rows in pairs]
-            data[column] = _categorical(parts, column)
+            data[column] = concat_categoricals(parts, column)
         else:
-            data[column] = _concat_columns(
+            data[column] = concat_columns(
                 [_plain_column(trace, column, rows) for trace, rows in pairs]
             )
     return pd.DataFrame(data, index=index, copy=False)
 
 
-def table_frame(data: dict[str, Any]) -> pd.DataFrame:
-    """Return the frame of a small table; columns that are lists of strings become categorical."""
-    columns = {
-        name: pd.Categorical(values) if isinstance(values, list) else values
-        for name, values in data.items()
-    }
-    return pd.DataFrame(columns, copy=False)
+def event_schema() -> Any:
+    """Return the Arrow schema of events; time fields state their unit."""
+    strings: Any = pa.dictionary(pa.int32(), pa.string())
+    fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
+    for name in EVENT_COLUMNS:
+        kind = strings if name in STRING_COLUMNS else _PLAIN_TYPES.get(name, pa.int64())
+        metadata = {"unit": "ns"} if name.endswith("_ns") else None
+        fields.append(pa.field(name, kind, metadata=metadata))
+    return pa.schema(fields)
 
 
-def columns_in(query: str) -> list[str]:
-    """Return the event columns whose names occur as words in a query."""
-    words = set(re.findall(r"[A-Za-z_]\w*", query))
-    columns = (*EVENT_COLUMNS, *_ON_DEMAND)
-    return [column for column in columns if column in words] or ["start_ns"]
+def event_batch(trace: Trace, rows: Rows | None = None) -> Any:
+    """Return `rows` of the events of a rank as an Arrow record batch. Default: all."""
+    schema = event_schema()
+    selector = slice(None) if rows is None else rows
+    ids = np.arange(len(trace), dtype=np.int64)[selector]
+    arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]
+    for name in EVENT_COLUMNS:
+        if name in STRING_COLUMNS:
+            codes, texts = _categorical_column(trace, name, selector)
+            code_array: Any = pa.array(codes.astype(np.int32, copy=False))
+            text_array = pa.array(list(map(valid_text, texts)), pa.string())
+            arrays.append(pa.DictionaryArray.from_arrays(code_array, text_array))
+        else:
+            values = _plain_column(trace, name, selector)
+            arrays.append(pa.array(values, type=schema.field(name).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def query_mask(frame: pd.DataFrame, query: str) -> Bools:
-    """Return which rows of `frame` satisfy the pandas `query`."""
-    text_columns = frame.select_dtypes(exclude=["number", "bool"]).columns
-    try:
-        safe_query = validate_query(query, text_columns)
-        result: Any = frame.eval(safe_query, engine="python", local_dict=REGEXES, global_dict={})
-    except Exception as cause:  # noqa: BLE001 - users write queries, which may raise anything
-        kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
-        raise _query_error(query, f"{kind}{cause}") from None
-    if isinstance(result, bool | np.bool_):
-        return np.full(len(frame), bool(result))
-    is_column = isinstance(result, pd.Series) and result.index.equals(frame.index)
-    if not is_column or not (result.dtype == object or is_bool_dtype(result.dtype)):
-        raise _query_error(query, "it is not a condition")
-    try:
-        # Missing results, such as comparisons with missing values, count as False.
-        mask: Bools = result.astype("boolean").to_numpy(dtype=bool, na_value=False)
-    except (TypeError, ValueError):
-        raise _query_error(query, "it is not a condition") from None
-    return mask
-
-
-def _query_error(query: str, reason: str) -> TraceError:
-    return TraceError(
-        f"the query {query!r} does not work on events ({reason})",
-        remedy=f"The columns are rank, {', '.join((*EVENT_COLUMNS, *_ON_DEMAND))}; "
-        "for example: kind == 'communication' and dur_ns > 1_000_000.",
-    )
+def event_stream(
+    traces: Sequence[Trace], rows_of: Callable[[Trace], Rows | None] = lambda _: None
+) -> Any:
+    """Return an Arrow reader that builds a batch per rank when it is read."""
+    batches = (event_batch(trace, rows_of(trace)) for trace in iter_ranks(traces))
+    return pa.RecordBatchReader.from_batches(event_schema(), batches)
 
 
 #: Whether to copy frames; since pandas 3 they are copied on write.
@@ -575,8 +499,6 @@ class Trace:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
-        from hta_widgets.trace.arrow import event_stream  # the imported module imports this one
-
         return event_stream([self]).__arrow_c_stream__(requested_schema)
 
     @property

@@ -6,11 +6,12 @@ import numpy as np
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
 from hta_widgets.trace.columns import take_rows
-from hta_widgets.trace.selection import Selection, overlaps_window, window_in_table_time
+from hta_widgets.trace.conditions import Conditions, window_in_table_time
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace_index import overlaps_window
 
 
-def trace_within(trace: Trace, is_member: Bools, window: Selection) -> Trace:
+def trace_within(trace: Trace, is_member: Bools, window: Conditions) -> Trace:
     """Return a trace of the member events, with new ids, and the other records in the window."""
     edges = window_in_table_time(window, trace)
 

@@ -1,13 +1,18 @@
-"""`TraceSet`: the ranks of a job on one time axis, its parts, and its summary."""
+"""`TraceSet`: the ranks of a job on one time axis, and `Selection`: a part of them.
+
+Some methods call functions of higher layers, which import this module. `_MODULE_OF` states where
+these functions are, and a method imports its function when it is called.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from html import escape
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,26 +20,42 @@ import pandas as pd
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.text import Time, count, plural, time_point
-from hta_widgets.trace.arrow import event_stream, write_parquet
+from hta_widgets.text import Time
+from hta_widgets.trace.arrow import write_parquet
+from hta_widgets.trace.conditions import (
+    CONDITIONS,
+    Conditions,
+    check_query,
+    format_ranks,
+    ids_of_frame,
+    resolve_ranks,
+)
 from hta_widgets.trace.event import Event
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import iter_ranks, memo
-from hta_widgets.trace.problems import CompactFrame, Problem, Problems
-from hta_widgets.trace.selection import (
-    Selection,
-    format_ranks,
-    resolve_ranks,
-    select_events,
-)
+from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.shared_clock import common_clock
-from hta_widgets.trace.trace import Trace, contents_text, events_of, profile_value, totals_text
+from hta_widgets.trace.summary import exported_window, facts_line, html, part_text, summary_frame
+from hta_widgets.trace.trace import Trace, event_stream, events_of
 from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
 ClockName = Literal["host", "fitted"]
-#: Key of the result of `_fitted_offsets`, which is the same on each clock of a trace set.
+#: Key of the memoized fitted offsets, which are the same on each clock of a trace set.
 FITTED_OFFSETS = "fitted offsets"
+
+#: Functions of higher layers, and their modules.
+_MODULE_OF = {
+    "export_trace": "hta_widgets.export.traces.files",
+    "fitted_offsets": "hta_widgets.analysis.cross_rank.clock_fit",
+    "run_sql": "hta_widgets.answers.sql",
+    "save_trace_set": "hta_widgets.store.saving",
+}
+
+
+def _higher_function(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(import_module(_MODULE_OF[name]), name)
+    return function
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -79,8 +100,8 @@ class TraceSet(Mapping[int, Trace]):
         else:
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
-        if like is None and (part_text := _part_text(self)):
-            self._problems.add("part", 1, part_text)
+        if like is None and (limits := part_text(self)):
+            self._problems.add("part", 1, limits)
         #: memoized results of analyses; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
         #: runs the analyses of stored ranks; None if this process runs them
@@ -164,11 +185,7 @@ class TraceSet(Mapping[int, Trace]):
     @property
     def window_ns(self) -> tuple[int, int] | None:
         """The window of the job that all files export; None if a file has no window."""
-        windows = [trace.window_ns for trace in self.values() if len(trace)]
-        stated = [window for window in windows if window is not None]
-        if not stated or len(stated) < len(windows):
-            return None
-        return min(low for low, _ in stated), max(high for _, high in stated)
+        return exported_window(self)
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -222,48 +239,7 @@ class TraceSet(Mapping[int, Trace]):
 
         For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
         """
-        ranks = list(self.values())
-
-        def text(values: Iterable[str | None]) -> pd.Series[Any]:
-            return pd.Series(list(values), dtype=object)
-
-        def numbers(values: Iterable[int]) -> Any:
-            return np.array(list(values), dtype=np.int64)
-
-        def times(values: Iterable[int]) -> Any:
-            is_totals = np.array([t.is_totals for t in ranks], dtype=bool)
-            return np.where(is_totals, -1, np.clip(numbers(values), *self.span_ns))
-
-        return CompactFrame(
-            {
-                "rank": numbers(t.rank for t in ranks),
-                "job": text(t.job for t in ranks),
-                "worker": numbers(t.worker for t in ranks),
-                "local_rank": numbers(t.local_rank for t in ranks),
-                "server": numbers(t.server for t in ranks),
-                "host": text(t.host for t in ranks),
-                "file": text(t.path for t in ranks),
-                "format": text(t.format for t in ranks),
-                "events": numbers(len(t) for t in ranks),
-                "start_ns": times(t.start_ns for t in ranks),
-                "end_ns": times(t.end_ns for t in ranks),
-                "stated_rank": numbers(
-                    -1 if t.stated_rank is None else t.stated_rank for t in ranks
-                ),
-                "comm_s": np.array([profile_value(t, "comm_s") for t in ranks], np.float64),
-                "elapsed_s": np.array([profile_value(t, "elapsed_s") for t in ranks], np.float64),
-                "profile": text(t.profile_path for t in ranks),
-                "asyncs": numbers(len(t.async_table) for t in ranks),
-            },
-            optional=(
-                *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
-                *("stated_rank", "comm_s", "elapsed_s", "profile"),
-            ),
-            hidden=(
-                *(["events"] if _has_only_totals(self) else []),
-                *([] if any(len(t.async_table) for t in ranks) else ["asyncs"]),
-            ),
-        )
+        return summary_frame(self, self.span_ns)
 
     def files(self) -> pd.DataFrame:
         """Return one row per file: ``path, format, ranks, events, start_ns, end_ns``.
@@ -333,9 +309,8 @@ class TraceSet(Mapping[int, Trace]):
         ...     "group by name order by ns desc limit 5"
         ... )  # doctest: +SKIP
         """
-        from hta_widgets.answers.sql import run_sql  # a higher layer
-
-        return run_sql(self, query)
+        frame: pd.DataFrame = _higher_function("run_sql")(self, query)
+        return frame
 
     def events(
         self, ranks: Iterable[int] | None = None, columns: Iterable[str] | None = None
@@ -353,7 +328,7 @@ class TraceSet(Mapping[int, Trace]):
         DataFrame
             Rank by rank, ordered by start within a rank; the index ``id`` is unique within a rank.
         """
-        if isinstance(ranks, Selection | str):
+        if isinstance(ranks, Conditions | str):
             raise TraceError(
                 "events() takes ranks; a selection has its own: selection.events(), or"
                 " traces.select(query).events()"
@@ -397,7 +372,7 @@ class TraceSet(Mapping[int, Trace]):
         """
         chosen = [self[rank] for rank in resolve_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
-            window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
+            window = Conditions(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         chosen_ranks = {trace.rank for trace in chosen}
         problems = (p for p in self._problems if p.rank is None or p.rank in chosen_ranks)
@@ -432,7 +407,9 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, origin_offset_ns = [0] * len(self), 0
         if clock == "fitted":
-            offsets, origin_offset_ns = memo(self, FITTED_OFFSETS, lambda: _fitted_offsets(self))
+            offsets, origin_offset_ns = memo(
+                self, FITTED_OFFSETS, lambda: _higher_function("fitted_offsets")(self)
+            )
         moved = TraceSet(
             [
                 trace.replace(
@@ -510,11 +487,23 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If the query fails on events, or a rank is missing.
         """
-        conditions = {
+        conditions: dict[str, Any] = {
             "start_ns": start_ns, "end_ns": end_ns, "ranks": ranks, "tracks": tracks, "ids": ids,
             "launches": launches,
         }  # fmt: skip
-        return select_events(self, query, conditions)
+        stated = {name: value for name, value in conditions.items() if value is not None}
+        if isinstance(query, Selection):
+            # The window of `query` is on the clock of its traces, which may be that of a view.
+            traces = self if query.traces is None else self.with_clock(query.traces.clock)
+            return replace(query, traces=traces, **stated)
+        if isinstance(query, pd.DataFrame):
+            stated.setdefault("ids", ids_of_frame(query, self.ranks))
+            query = None
+        if query is not None:
+            check_query(self, query)
+        if "ranks" in stated:
+            stated["ranks"] = tuple(resolve_ranks(self, stated["ranks"]))
+        return Selection(query=query, traces=self, **stated)
 
     @check_arguments
     def save(self, path: str | os.PathLike[str]) -> str:
@@ -544,21 +533,91 @@ class TraceSet(Mapping[int, Trace]):
         >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
-        from hta_widgets.store.saving import save_trace_set  # a higher layer
-
-        return save_trace_set(self, path)
+        return str(_higher_function("save_trace_set")(self, path))
 
     def __repr__(self) -> str:
-        return f"<TraceSet {_facts_line(self, self._problems)}>"
+        return f"<TraceSet {self._facts_line()}>"
 
     def _repr_html_(self) -> str:
-        return _html(self, self._problems)
+        return html(self._facts_line(), summary_frame(self, self.span_ns), self._problems)
+
+    def _facts_line(self) -> str:
+        return facts_line(self, self.format, self.span_ns, self._problems)
 
 
-def _fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
+@dataclass(frozen=True)
+class Selection(Conditions):
+    """A part of a `TraceSet`; a field of None means "all".
 
-    return fitted_offsets(traces)
+    Parameters
+    ----------
+    start_ns, end_ns : int or str, optional
+        In ns, or a string such as ``"12.3ms"``, which is converted to ns. The window is half-open,
+        and events that overlap it are members. An event without duration is a member if its instant
+        is in the window. An empty window has no members.
+    ranks : iterable of int, optional
+    tracks : iterable of str or of (rank, str), optional
+        Values of the ``track`` column; a pair selects the track on its rank only.
+    query : str, optional
+        A pandas query over event columns.
+    ids : iterable of (rank, id), optional
+    launches : bool, default False
+        Whether to include the device work launched by the selected operators or by operators below
+        them. This work must overlap the window; the operators need not.
+    """
+
+    traces: TraceSet | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.traces, TraceSet | None):
+            raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
+
+    @check_arguments
+    def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the member events, not clipped, with their ``rank``; the index is ``id``."""
+        return events_of(list(self.owner.values()), columns, self.rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
+        stream = event_stream(list(self.owner.values()), self.rows)
+        return stream.__arrow_c_stream__(requested_schema)
+
+    @check_arguments
+    def export(self, path: str | Path, **options: object) -> Any:
+        """Write the member events as a trace file; for options see `hta_widgets.export_trace`."""
+        return _higher_function("export_trace")(self.owner, path, selection=self, **options)
+
+    @property
+    def owner(self) -> TraceSet:
+        """The traces of the selection; raises `TraceError` if it has none."""
+        if self.traces is None:
+            raise TraceError(
+                "this selection is not bound to traces",
+                remedy="Make it with traces.select(...), or bind it with selection.of(traces).",
+            )
+        return self.traces
+
+    @check_arguments
+    def of(self, traces: TraceSet) -> Selection:
+        """Return the same selection for other `traces`."""
+        return replace(self, traces=traces)
+
+    @classmethod
+    @check_arguments
+    def from_json(
+        cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
+    ) -> Selection:
+        """Return the selection described by `to_json`; None and missing keys mean "all"."""
+        fields = dict(value or {})
+        unknown = set(fields).difference(CONDITIONS)
+        if unknown:
+            raise TraceError(
+                f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
+                remedy=f"Its fields are {', '.join(CONDITIONS)}.",
+            )
+        fields["launches"] = bool(fields.get("launches", False))
+        return cls(**fields, traces=traces)
 
 
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
@@ -578,121 +637,3 @@ def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
     """Return the trace set with other traces for some of its ranks."""
     ranks = [changed.get(rank, trace) for rank, trace in traces.items()]
     return TraceSet(ranks, problems=traces.problem_list, like=traces)
-
-
-def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
-    """Return what exported files state about the job; None if a file is not an export."""
-    if traces.window_ns is None:
-        return None
-    parts = [part for trace in traces.values() if (part := trace.export_part) is not None]
-    return {
-        "job_ranks": max(part.job_ranks for part in parts),
-        "all_time": all(part.all_time for part in parts),
-        "all_events": all(part.all_events for part in parts),
-        "cut_events": sum(part.cut_events for part in parts),
-    }
-
-
-_DEVICE_WORD = re.compile(
-    r"\b(ascend|dcu|gcu|hpu|ipu|mlu|mtia|npu|tpu|xpu)\b|\bneuron(?=[ _-]?core)", re.IGNORECASE
-)
-#: Categories of device work that only one kind of device has.
-_CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
-
-
-def device_word(traces: Iterable[Trace]) -> str:
-    """Return the word for the devices of a job, such as ``NPU``. Default: ``GPU``.
-
-    It is derived from names of device tracks and categories of events on the first rank with device
-    work.
-    """
-    for trace in iter_ranks(traces):
-        devices = [track.process for track in trace.tracks if track.stream >= 0]
-        if devices:
-            words = [match[0].upper() for match in map(_DEVICE_WORD.search, devices) if match]
-            words += [_CATEGORY_WORDS.get(name, "") for name in trace.table.categories.values]
-            word = next(filter(None, words), "GPU")
-            return {"ASCEND": "NPU", "NEURON": "NeuronCore"}.get(word, word)
-    return "GPU"
-
-
-def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
-    """Return the frame attribute with the word for charts; empty if the word is ``GPU``."""
-    word = device_word(traces.values())
-    return {} if word == "GPU" else {"device_word": word}
-
-
-def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the most frequent positive size, the largest of several; 0 if there is none."""
-    counts = Counter(size for size in sizes if size > 0)
-    return max(counts, key=lambda size: (counts[size], size), default=0)
-
-
-def rank_coverage_text(traces: TraceSet) -> str:
-    """Return, for example, ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
-    stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
-    stated_ranks = (trace.stated_rank for trace in traces.values())
-    loaded = {
-        rank if stated_rank is None else stated_rank
-        for rank, stated_rank in zip(traces, stated_ranks, strict=True)
-    }
-    return f"{len(loaded)} of {rank_count} ranks" if len(loaded) < rank_count else ""
-
-
-def _part_text(traces: TraceSet) -> str:
-    """Describe which part of the job exported files contain; empty if it is all."""
-    window_ns, part = traces.window_ns, part_of_job(traces)
-    if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
-        return ""
-    limits = []
-    if not part["all_events"]:
-        limits.append("chosen events")
-    if not part["all_time"]:
-        limits.append(time_point(window_ns[1] - window_ns[0]))
-    cut = int(part["cut_events"])
-    cut_text = f"; {count(cut)} events cross the window's edges" if cut else ""
-    return " of ".join([*limits, "a job"]) + cut_text
-
-
-def _facts_line(traces: TraceSet, problems: Problems) -> str:
-    start_ns, end_ns = traces.span_ns
-    contents = [contents_text(traces.values()), time_point(end_ns - start_ns)]
-    note_count = sum(problem.is_note for problem in problems)
-    problem_count = len(problems) - note_count
-    problems_text = plural(problem_count, "problem") if problem_count else "complete"
-    if note_count:
-        problems_text += f", {plural(note_count, 'note')} in .problems"
-    facts = [
-        traces.format,
-        rank_coverage_text(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
-        *([totals_text(traces.values())] if _has_only_totals(traces) else contents),
-        problems_text,
-    ]
-    return " · ".join(facts)
-
-
-def _has_only_totals(traces: TraceSet) -> bool:
-    return bool(traces) and all(trace.is_totals for trace in traces.values())
-
-
-def _html(traces: TraceSet, problems: Problems) -> str:
-    """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
-    total: Any = traces.summary()
-    summary = total.displayed_columns()
-    names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
-    shown = summary.filter(names).head(16)
-    parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]
-    if len(summary) > len(shown):
-        parts.append(f"<p>and {len(summary) - len(shown)} more ranks: .summary()</p>")
-    if len(problems):
-        parts.append("<p>Problems found: .problems</p>" + _table(problems.frame().head(8)))
-    return "".join(parts)
-
-
-def _table(frame: pd.DataFrame) -> str:
-    def row(cells: Iterable[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
-    return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -51,9 +51,8 @@ from hta_widgets.panels.frames import (
 from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.headline import HeadlineFinding, text_of
 from hta_widgets.readers.formats import all_formats
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     MAX_UNFOLDED,

@@ -17,9 +17,8 @@ from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.files import write_text
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time, as_window
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 from hta_widgets.widgets.view import (
     MAX_UNFOLDED,
     Clock,

@@ -34,9 +34,8 @@ from hta_widgets.live.comparison import DiffAnswers, compute_frames_ahead
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.text import Time
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 from hta_widgets.widgets.dashboard import SelectionCache
 from hta_widgets.widgets.pair_history import PairHistory
 from hta_widgets.widgets.timeline import Timeline

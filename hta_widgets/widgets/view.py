@@ -28,9 +28,8 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, RequestError, answer, serve
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import ClockName, TraceSet
+from hta_widgets.trace.traceset import ClockName, Selection, TraceSet
 
 #: Traits shared by linked views. A history entry has a value for each of them.
 SHARED = (

@@ -10,8 +10,8 @@ from hta_widgets import TraceError
 from hta_widgets.analysis.critical.graph import build_graph, critical_path_of
 from hta_widgets.analysis.critical.nodes import HTA_RULES, analysis_range
 from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace_part import trace_within
+from hta_widgets.trace.traceset import Selection
 
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 

@@ -18,7 +18,7 @@ from hta_widgets.analysis import device_idle_gaps
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.tiles.packing import unpack
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
 

@@ -19,7 +19,7 @@ from hta_widgets.analysis import scope
 from hta_widgets.analysis.operator_times import _WindowOperators
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import panels as known_panels
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 SHARED = ("hta_tests/cpu_only", "hta_tests/amd_trace", "hta_tests/mtia_inference_trace",
           "hta_tests/trace_diff__test", "made/ddp_8rank")  # fmt: skip

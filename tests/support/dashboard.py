@@ -11,7 +11,7 @@ from support.browser import click, drag, wait_for_frames, wait_until
 
 import hta_widgets as hw
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 #: Panels whose numbers are compared. The heatmap has a separate test.
 PANELS = (

@@ -26,7 +26,7 @@ from hta_widgets.readers.formats import (
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 
 def sniff(start: FileStart) -> bool:

@@ -85,7 +85,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
 
-GROUND = ["lazy", "facts", "errors", "arguments", "text", "taxonomy", "files", "options", "workers"]
+GROUND = ["lazy", "facts", "errors", "text", "arguments", "taxonomy", "files", "options", "workers"]
 
 ANALYSED = ["trace", "tiles", "store", "readers", "analysis", "panels"]
 
@@ -109,19 +109,6 @@ SHOWN = [
 #: From the bottom up: a layer may only import layers below it.
 LAYERS = [*GROUND, *ANALYSED, *SHOWN]
 
-# Convenience methods in a lower layer that use a higher one when they are called.
-UPWARD = {
-    ("trace/selection.py", "export"),
-    ("trace/traceset.py", "analysis"),
-    ("trace/traceset.py", "answers"),
-    ("trace/traceset.py", "export"),
-    ("trace/traceset.py", "store"),
-}
-
-# Modules that may import each other: selections refer to their set, which creates selections; a
-# rank can be exported as an Arrow stream.
-MUTUAL = {("trace/selection.py", "trace/traceset.py"), ("trace/trace.py", "trace/arrow.py")}
-
 HEADLESS = {*GROUND, *ANALYSED, "diff"}
 
 WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
@@ -136,21 +123,12 @@ def imports(file: str) -> tuple[tuple[str, int], ...]:
 
 
 def _find_imports(file: str) -> Iterator[tuple[str, int]]:
-    tree = ast.parse(MODULES[file].read_text("utf-8"))
-    # Names that a package imports for type checkers are loaded on first access.
-    declared = {
-        id(node)
-        for block in tree.body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in block.body
-        if file.endswith("__init__.py")
-    }
     package = ["hta_widgets", *file.split("/")[:-1]]
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(MODULES[file].read_text("utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
-        elif isinstance(node, ast.ImportFrom) and id(node) not in declared:
+        elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
@@ -166,8 +144,7 @@ def test_imports_point_down():
             target = rest[0] if rest else "__init__"
             if top == "hta_widgets":
                 target = target if target in LAYERS else "__init__"
-                is_up = LAYERS.index(target) > LAYERS.index(layer)
-                if is_up and (file, target) not in UPWARD:
+                if LAYERS.index(target) > LAYERS.index(layer):
                     result.append(f"{file}:{line}: {layer} imports {name}")
             elif layer in HEADLESS and top in WIDGET_LIBRARIES:
                 result.append(f"{file}:{line}: {layer} imports {top}")
@@ -175,16 +152,20 @@ def test_imports_point_down():
 
 
 def test_no_module_is_in_a_circle():
-    of_name = {"hta_widgets." + file[:-3].replace("/", "."): file for file in MODULES}
+    """Imports in functions and for type checkers count as well."""
+    of_name = {
+        "hta_widgets." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file
+        for file in MODULES
+    }
     graph = defaultdict(set)
     for file in MODULES:
-        if file.endswith("__init__.py"):
-            continue
         for name, _ in imports(file):
             target = of_name.get(name) or of_name.get(name.rpartition(".")[0])
-            exceptions = {(file, target), (file, (target or "").split("/")[0])} & (MUTUAL | UPWARD)
-            if target and target != file and not exceptions:
+            if target and target != file:
                 graph[file].add(target)
+    assert ("trace/traceset.py", "trace/conditions.py") in {
+        (file, target) for file, targets in graph.items() for target in targets
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

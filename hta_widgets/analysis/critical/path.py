@@ -23,10 +23,9 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share
 from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.columns import FlowTable, concatenate_tables
+from hta_widgets.trace.event_columns import categorical_dtype, drop_unused_texts
 from hta_widgets.trace.intervals import intersect, total_length, union
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import categorical_dtype, drop_unused_texts
-from hta_widgets.trace.traceset import TraceSet, replace_ranks
+from hta_widgets.trace.traceset import Selection, TraceSet, replace_ranks
 
 #: Kind of the arrows along a path.
 _KIND = "critical_path"

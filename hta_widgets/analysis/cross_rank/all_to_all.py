@@ -34,9 +34,8 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _ALL_TO_ALL: Final = OPERATIONS.index("all_to_all")
 _ARGS: Final = (

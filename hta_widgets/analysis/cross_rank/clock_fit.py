@@ -41,9 +41,8 @@ from hta_widgets.trace.arrays import (
     positions_of_rows,
 )
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",

@@ -38,8 +38,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _OTHER = OPERATIONS.index("other")
 #: Collectives whose members state different sizes; the largest is the size of the message.

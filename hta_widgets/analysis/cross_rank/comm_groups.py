@@ -27,8 +27,8 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     recorded_shift,
     stated_rank,
 )
+from hta_widgets.trace.summary import most_frequent_size
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import most_frequent_size
 
 
 @dataclass(slots=True)

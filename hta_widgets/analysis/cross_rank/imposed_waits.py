@@ -33,8 +33,7 @@ from hta_widgets.analysis.cross_rank.lateness import (
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import iter_ranks, memo
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Smallest own lateness of ranks that are late together, as a share of the last one's.
 MIN_AS_LATE = 0.75

@@ -56,9 +56,8 @@ from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group, positions_by_code
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]

@@ -37,9 +37,8 @@ from hta_widgets.text import consecutive_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")

@@ -61,8 +61,7 @@ from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
 

@@ -41,9 +41,8 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Floats
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _ALL_REDUCE: Final = operation_codes("all_reduce")
 _SHARED: Final = operation_codes("all_gather", "reduce_scatter")

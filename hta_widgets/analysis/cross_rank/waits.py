@@ -35,9 +35,8 @@ from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 
 @check_arguments

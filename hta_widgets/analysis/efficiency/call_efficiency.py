@@ -66,8 +66,8 @@ from hta_widgets.trace.call_args import call_args, decode_arg
 from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage, covered_by_group, union_by_group
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import Selection
 
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
 _MATRIX_WORDS = re.compile(

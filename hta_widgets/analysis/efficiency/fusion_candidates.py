@@ -25,8 +25,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: More than the memory of any device, yet small enough that sums over all chains of a file fit in
 #: 64 bits.

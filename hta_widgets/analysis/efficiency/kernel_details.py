@@ -29,9 +29,8 @@ from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.host_stack import name_mask, operator_tree
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Kernels with a smaller mean duration are short: launching them takes as long as running them.
 _SHORT_NS: Final = 10_000

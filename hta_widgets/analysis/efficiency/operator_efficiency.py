@@ -47,8 +47,7 @@ from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
 from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
 #: The default `group_by`, with one row per signature.

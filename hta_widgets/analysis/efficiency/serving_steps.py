@@ -29,8 +29,7 @@ from hta_widgets.trace.arrays import Floats, Ints, Rows, mask_of_rows
 from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.intervals import covered_by_group
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "

@@ -46,8 +46,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _COMPUTE: Final = KINDS.index("compute")
 #: An MFU is a lower bound if a smaller share of the work is known.

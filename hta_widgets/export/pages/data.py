@@ -34,8 +34,8 @@ from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
-from hta_widgets.trace.selection import device_trace_index
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace_index import device_trace_index
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for grouping similar ones.

@@ -35,13 +35,11 @@ from hta_widgets.export.traces.members import (
 )
 from hta_widgets.export.traces.merging import MergeScope
 from hta_widgets.files import Output, Target
-from hta_widgets.trace import selection as selections
 from hta_widgets.trace.columns import decode_json
 from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY, ExportPart, stated_export_part
 from hta_widgets.trace.record_times import BASE_KEY, base_time_ns, move_record
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 ExportClock = Literal["recorded", "set"]
 ClockName = Literal["recorded", "fitted"]
@@ -567,7 +565,3 @@ def _side_ranks(
     if not ranks:
         raise TraceError(f"nothing to export: no event is selected in the {side!r} run")
     return ranks
-
-
-# `Selection.export` is in a lower-level package, which must not import this one.
-selections.exporter = export_trace

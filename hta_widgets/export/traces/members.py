@@ -20,8 +20,8 @@ from hta_widgets.trace.columns import decode_fields, encode_fields
 from hta_widgets.trace.host_stack import add_enclosing_rows
 from hta_widgets.trace.merged_format import ExportPart
 from hta_widgets.trace.record_times import base_time_ns, micros, nanoseconds_of_text as nanoseconds
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import Selection
 
 DROP, KEEP, ASK = 0, 1, 2
 

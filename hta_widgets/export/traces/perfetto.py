@@ -43,9 +43,8 @@ from hta_widgets.export.traces.files import (
 from hta_widgets.export.traces.members import ExportOptions
 from hta_widgets.files import Target, target_path, write_atomically
 from hta_widgets.trace.record_times import base_time_ns
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 MANIFEST = "perfetto_manifest.json"
 

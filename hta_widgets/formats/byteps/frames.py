@@ -27,8 +27,7 @@ from hta_widgets.panels.frames import (
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import count, duration, share
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 
 def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) -> Selection:

@@ -30,9 +30,8 @@ from hta_widgets.formats.byteps.rows import (
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total_length, union
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 NO_SERVERS = note_text("no_byteps_servers")
 

@@ -22,8 +22,7 @@ from hta_widgets.facts import facts, note_text
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: A worker is a straggler if it is last in at least this share of cases, which is well above
 #: chance.

@@ -23,8 +23,7 @@ from hta_widgets.formats.flight_recorder.states import (
 from hta_widgets.panels.frames import whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Limits of the hang panel: collectives before and after the hang, and ranks, missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64

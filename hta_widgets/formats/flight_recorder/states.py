@@ -31,8 +31,8 @@ from hta_widgets.formats.stack_frames import frame_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.conditions import normalize_ranks
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.traceset import TraceSet
 
 _COMMUNICATION = KINDS.index("communication")

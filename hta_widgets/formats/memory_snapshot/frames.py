@@ -21,8 +21,7 @@ from hta_widgets.panels.frames import whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import size
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _TOP = 20
 #: Fragmentation is mentioned if at least this share of reserved memory is free.

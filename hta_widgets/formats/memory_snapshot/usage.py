@@ -24,7 +24,7 @@ from hta_widgets.formats.memory_snapshot.snapshots import (
     use_of,
 )
 from hta_widgets.formats.stack_frames import frame_text
-from hta_widgets.trace.selection import normalize_ranks
+from hta_widgets.trace.conditions import normalize_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

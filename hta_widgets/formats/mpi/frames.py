@@ -29,8 +29,7 @@ from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import duration, share, size_range
 from hta_widgets.trace.query import parse_clauses
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: For each (job, MPI rank), the keys of its files in the trace set.
 _Keys = dict[tuple[str, int], list[int]]

@@ -31,9 +31,8 @@ from hta_widgets.formats.mpi.model import (
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import event_args, to_int64
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 _NAN = float("nan")
 _CATEGORIES = (MPI_CATEGORY, MPI_IO_CATEGORY)

@@ -14,7 +14,7 @@ from hta_widgets import charts
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.added import WHOLE_JOB_FRAMES, whole_job_frame
 from hta_widgets.panels.frames import ADDED
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 
 def op(name, start, end):

@@ -13,7 +13,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import base_tables, frame_to_json, offered_panels
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from hta_widgets import analysis
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import MAKERS, frame_to_json, panels as known_panels
 from hta_widgets.panels.groupings import GROUPED_FRAMES
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import Selection
 
 pytestmark = pytest.mark.slow
 

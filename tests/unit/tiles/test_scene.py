@@ -20,8 +20,7 @@ from hta_widgets.tiles.layout import counter_label, counter_unit, job_title, num
 from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.scene import data_quality, phase_name
 from hta_widgets.trace.problems import Problem, Problems
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 
 def tracks(scene, rank=0):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.event_columns import query_mask
 from hta_widgets.trace.query import QueryClauses, parse_clauses, validate_query
-from hta_widgets.trace.trace import query_mask
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 

@@ -2,16 +2,16 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.made_ranks import call, kernel, op
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace import selection as room
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import Selection, TraceSet
 
 
 @pytest.fixture
@@ -213,12 +213,23 @@ def test_selections_do_not_change(traces):
         traces.select().start_ns = 5
 
 
-def test_export_goes_through_what_the_package_sets(traces, monkeypatch):
-    calls = []
-    monkeypatch.setattr(room, "exporter", lambda *args, **options: calls.append((args, options)))
-    selection = traces.select(ranks=[0])
-    selection.export("out.json", clip=True)
-    assert calls == [((traces, "out.json"), {"selection": selection, "clip": True})]
+@pytest.mark.parametrize(
+    "call",
+    [
+        'traces.select(ranks=[0]).export("out.json", clip=True).events',
+        'len(traces.sql("select * from events"))',
+        'len(traces.with_clock("fitted").events())',
+        'len(hw.load(traces.save("saved.store")).events())',
+    ],
+)
+def test_methods_import_the_higher_layers_that_they_need(call, tmp_path):
+    """In a new process, `hw.load` has not imported these layers."""
+    event = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 0, "dur": 4}
+    (tmp_path / "one.json").write_text(json.dumps({"traceEvents": [event]}))
+    code = f'import hta_widgets as hw; traces = hw.load("one.json", cache=False); print({call})'
+    run = [sys.executable, "-c", code]
+    result = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("1\n", "")
 
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/words.json").read_text("utf-8"))
