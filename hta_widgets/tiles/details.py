@@ -28,6 +28,7 @@ from hta_widgets.tiles.replies import (
 )
 from hta_widgets.tiles.windows import check_window
 from hta_widgets.trace.arrays import Floats, Ints, Rows
+from hta_widgets.trace.event import launched_rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.short_paths import VerbatimNumber
@@ -250,26 +251,15 @@ MAX_SELECTED: int = facts("limits")["launch_ids"]
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     """Return statistics of the device events launched during a host event on its thread."""
     table = index.rank.table
-    ids, call_start_ns = _launched_by_event(index, row)
+    ids, calls = launched_rows(index.rank.trace, row)
     if not len(ids):
         return None
     return {
         "count": len(ids),
         "dur": int(table.dur_ns[ids].sum()),
-        "delay": float(np.median(table.start_ns[ids] - call_start_ns)),
+        "delay": float(np.median(table.start_ns[ids] - table.start_ns[calls])),
         "ids": ids.tolist() if len(ids) <= MAX_SELECTED else None,
     }
-
-
-def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
-    """Return the device events launched during a host event, and the start times of their calls."""
-    trace, table = index.rank.trace, index.rank.table
-    launched = np.flatnonzero(trace.launch_of >= 0)
-    call = trace.launch_of[launched]
-    call_start, call_end = table.start_ns[call], table.end_ns[call]
-    start, end = table.start_ns[row], table.end_ns[row]
-    is_within = (table.track[call] == table.track[row]) & (call_start >= start) & (call_end <= end)
-    return launched[is_within], call_start[is_within]
 
 
 #: Maximum number of arrows drawn from an event. More would be impossible to follow by eye.
@@ -279,7 +269,7 @@ MAX_ARROWS: int = facts("limits")["launch_arrows"]
 def launches(index: RankIndex, row: int) -> Launches:
     """Answer ``launches``: the call of a device event, or the device events of a host event."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
-    ids, _ = _launched_by_event(index, row)
+    ids, _ = launched_rows(index.rank.trace, row)
     drawn = ids.tolist() if len(ids) <= MAX_ARROWS else []
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,

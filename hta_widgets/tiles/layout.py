@@ -395,7 +395,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     return RankLayout(
         rank=number,
         trace=trace,
-        range_ns=_time_range(trace),
+        range_ns=(trace.start_ns, trace.end_ns),
         table=table,
         lane0=lane0,
         summary=summary,
@@ -457,21 +457,6 @@ def _communicates(row: SummaryRow | TrackRow) -> bool:
     if isinstance(row, SummaryRow):
         return row.role == "comm"
     return row.communication and row.role == "stream"
-
-
-def _time_range(trace: Trace) -> tuple[int, int]:
-    if len(trace):
-        return trace.start_ns, trace.end_ns
-    asyncs = trace.async_table
-    times = [
-        trace.instant_table.time_ns,
-        trace.counter_table.time_ns,
-        asyncs.start_ns,
-        asyncs.start_ns + np.maximum(asyncs.dur_ns, 0),
-    ]
-    low = [int(column.min()) for column in times if len(column)]
-    high = [int(column.max()) for column in times if len(column)]
-    return min(low, default=0) + trace.shift_ns, max(high, default=0) + trace.shift_ns
 
 
 def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:

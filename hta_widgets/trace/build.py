@@ -43,7 +43,15 @@ from hta_widgets.trace.flows import (
 from hta_widgets.trace.implausible import exclude_far_records, repair_durations
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.tracks import TrackNames, assign_lanes, device_streams, find_tracks
+from hta_widgets.trace.tracks import (
+    EventThreads,
+    LaneAssignment,
+    TrackNames,
+    assign_lanes,
+    device_streams,
+    find_tracks,
+    read_track_names,
+)
 
 #: Calls of all vendors that start work on a device; other calls with the same id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
@@ -242,11 +250,7 @@ def build_trace(
     zero_rows = rows if len(rows) else np.concatenate(timed_rows)
     zero_ns = int(columns.start_ns[zero_rows].min()) if len(zero_rows) else 0
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
-    # The paired events come last in the rows that `order` sorts.
-    first_paired = len(order) - len(end_rows)
-    positions = np.flatnonzero(order >= first_paired)
-    end_records = columns.record[end_rows[order[positions] - first_paired]]
-    end_record = dict(zip(positions.tolist(), end_records.tolist(), strict=True))
+    end_record = _end_records(columns, order, end_rows)
     # Unused columns are dropped first, because they take the most memory in large files.
     events, columns, other_rows = _gather_columns(
         columns, rows[order], dur[order], phase[order], other_rows, consume=consume
@@ -254,11 +258,8 @@ def build_trace(
     events["start_ns"] -= zero_ns
     del by_phase, rows, order, dur, phase, end_rows, instant_rows, timed_rows
     flow_rows, instant_rows, async_rows, counter_rows = other_rows
-    is_stop = columns.name[instant_rows] == columns.names.find("Record Window End")
-    stops_ns = columns.start_ns[instant_rows[is_stop]] - zero_ns
-    window_end_ns = max(stops_ns.tolist(), default=None)
+    window_end_ns = _window_end(columns, instant_rows, zero_ns)
     end_record = repair_durations(columns, events, end_record, notes, window_end_ns=window_end_ns)
-
     table, device, of_thread = _event_table(columns, events, notes, names)
     table.end_record = end_record
     del events
@@ -269,7 +270,7 @@ def build_trace(
     _count_early_starts(table, launches, notes)
     _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
-    flows = flow_table(columns, flow_rows, table, finder, launches, notes)
+    flows = flow_table(columns, flow_rows, finder, launches, notes)
     trace = Trace(
         rank=rank,
         path=path,
@@ -288,6 +289,24 @@ def build_trace(
     )
     problems.merge(notes, rank, path)
     return trace
+
+
+def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
+    """Return the end record of each event of two records, by row of the sorted events.
+
+    `order` sorts the results of `_event_rows`, of which the paired events come last.
+    """
+    first_paired = len(order) - len(end_rows)
+    rows = np.flatnonzero(order >= first_paired)
+    records = columns.record[end_rows[order[rows] - first_paired]]
+    return dict(zip(rows.tolist(), records.tolist(), strict=True))
+
+
+def _window_end(columns: RankColumns, instant_rows: Rows, zero_ns: int) -> int | None:
+    """Return when the profiler stopped, on the time axis of the table; None if unknown."""
+    is_stop = columns.name[instant_rows] == columns.names.find("Record Window End")
+    stops_ns = columns.start_ns[instant_rows[is_stop]] - zero_ns
+    return max(stops_ns.tolist(), default=None)
 
 
 def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
@@ -440,7 +459,8 @@ def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
     """Return the event table, a mask of the events on a device, and the track of each thread."""
-    start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
+    start, category = events["start_ns"], events["category"]
+    threads = EventThreads(events.pop("pid"), events.pop("tid"), columns.pids, columns.tids)
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values
     )
@@ -448,30 +468,27 @@ def _event_table(
     # The additional last entry allows indexing for files without categories.
     device = np.array([*is_device, False], dtype=bool)[category]
     works = device & np.isin(kind, [*_DEVICE_WORK_KINDS, _MEMORY])
-    stream = device_streams(events["stream"], device, works, pid, tid, columns, problems)
-    annotates = device & (kind == _ANNOTATION)
+    stream = device_streams(events["stream"], device, works, threads, problems)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
-    calls_mpi = np.isin(category, mpi) & ~device.any()
-    assignment = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
+    assignment = find_tracks(
+        threads,
+        start,
+        stream,
+        read_track_names(columns) if names is None else names,
+        on_device=device,
+        annotates_device=device & (kind == _ANNOTATION),
+        calls_mpi=np.isin(category, mpi) & ~device.any(),
+    )
     lanes = assign_lanes(
         start, events["dur_ns"], assignment.track, len(assignment.tracks), columns.resolution_ns
     )
-    problems.add(
-        "overlap", lanes.overlaps, "events that overlap without nesting; drawn in extra lanes"
-    )
-    problems.add(
-        "rounding",
-        lanes.rounded,
-        f"events that nest only within the time resolution of {columns.resolution_ns} ns",
-    )
-    problems.add("overflow", lanes.too_deep, "events nested deeper than 32 767 levels")
+    _report_lanes(lanes, columns.resolution_ns, problems)
     tracks = [
         replace(track, nested=int(nested), lanes=int(all_lanes))
         for track, nested, all_lanes in zip(
             assignment.tracks, lanes.nested, lanes.lanes, strict=True
         )
     ]
-    del events["pid"], events["tid"]
     events |= {
         "kind": kind,
         "track": assignment.track,
@@ -482,3 +499,15 @@ def _event_table(
     }
     table = EventTable(**events, names=columns.names, categories=columns.categories, tracks=tracks)
     return table, device, assignment.of_thread
+
+
+def _report_lanes(lanes: LaneAssignment, resolution_ns: int, problems: Problems) -> None:
+    problems.add(
+        "overlap", lanes.overlaps, "events that overlap without nesting; drawn in extra lanes"
+    )
+    problems.add(
+        "rounding",
+        lanes.rounded,
+        f"events that nest only within the time resolution of {resolution_ns} ns",
+    )
+    problems.add("overflow", lanes.too_deep, "events nested deeper than 32 767 levels")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace, events_of
 
@@ -58,11 +59,15 @@ class Event:
 
         The columns are as in `TraceSet.events`. The frame is empty for device work.
         """
-        table = self.trace.table
-        launched = np.flatnonzero(self.trace.launch_of >= 0)
-        call = self.trace.launch_of[launched]
-        is_during = table.track[call] == table.track[self.id]
-        is_during &= table.start_ns[call] >= table.start_ns[self.id]
-        is_during &= table.end_ns[call] <= table.end_ns[self.id]
-        rows = launched[is_during]
-        return events_of([self.trace], rows_of=lambda _: rows)
+        return events_of([self.trace], rows_of=lambda trace: launched_rows(trace, self.id)[0])
+
+
+def launched_rows(trace: Trace, row: int) -> tuple[Rows, Rows]:
+    """Return the device work launched during a host event on its thread, and the calls."""
+    table = trace.table
+    work = np.flatnonzero(trace.launch_of >= 0)
+    call = trace.launch_of[work]
+    is_during = table.track[call] == table.track[row]
+    is_during &= table.start_ns[call] >= table.start_ns[row]
+    is_during &= table.end_ns[call] <= table.end_ns[row]
+    return work[is_during], call[is_during]

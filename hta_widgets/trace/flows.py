@@ -52,7 +52,6 @@ _RECORDS_AT_ONCE = 4096
 def flow_table(
     columns: RankColumns,
     rows: Rows,
-    table: EventTable,
     finder: FlowEndpointFinder,
     launches: tuple[Ints, Ints],
     problems: Problems,
@@ -62,6 +61,7 @@ def flow_table(
     Launches are source and target rows found by correlation. A flow between the same two events
     only adds its record numbers to the launch.
     """
+    table = finder.table
     source, target = launches
     kinds = {"launch": 0}
     source_record, target_record = np.full((2, len(source)), -1, dtype=np.int64)
@@ -75,21 +75,12 @@ def flow_table(
     # The records at both ends of each flow, and the events to which they refer.
     tail_rows, head_rows = rows[tail_at], rows[head_at]
     tail, head = finder.rows_at(columns, tail_rows), finder.rows_at(columns, head_rows)
-    # Position in `launches` of the same arrow; -1 if there is none.
-    size = len(table) + 1
-    launch_order = stable_order(source * size + target)
-    launch_keys = (source * size + target)[launch_order]
-
-    def launch_positions(tail: Ints, head: Ints) -> Ints:
-        keys = np.where((tail >= 0) & (head >= 0), tail * size + head, -1)
-        return np.append(launch_order, -1)[positions_in(launch_keys, keys)]
-
-    launch = launch_positions(tail, head)
+    launch = _positions_in_launches(launches, tail, head)
     unmatched = np.flatnonzero((flow_kind == 0) & (launch < 0))
     if len(unmatched) and len(table):
         tail[unmatched] = finder.by_correlation(columns, tail_rows[unmatched], tail[unmatched])
         head[unmatched] = finder.by_correlation(columns, head_rows[unmatched], head[unmatched])
-        launch[unmatched] = launch_positions(tail[unmatched], head[unmatched])
+        launch[unmatched] = _positions_in_launches(launches, tail[unmatched], head[unmatched])
     is_lost = (tail < 0) | (head < 0)
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end outside any event; no arrow is drawn"
@@ -118,6 +109,16 @@ def flow_table(
         source_record=np.concatenate((source_record, tail_record[is_new])),
         target_record=np.concatenate((target_record, head_record[is_new])),
     )
+
+
+def _positions_in_launches(launches: tuple[Ints, Ints], tail: Ints, head: Ints) -> Ints:
+    """Return the position of the launch with the ends of each arrow; -1 if there is none."""
+    source, target = launches
+    size = max(int(target.max(initial=-1)), int(head.max(initial=-1))) + 1
+    launch_keys = source * size + target
+    order = stable_order(launch_keys)
+    keys = np.where((tail >= 0) & (head >= 0), tail * size + head, -1)
+    return np.append(order, -1)[positions_in(launch_keys[order], keys)]
 
 
 def add_bound_arrows(

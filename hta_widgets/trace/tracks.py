@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import (
+    Array,
     Bools,
     Ints,
     distinct_codes,
@@ -31,7 +32,7 @@ from hta_widgets.trace.arrays import (
     narrow,
     order_and_bounds,
 )
-from hta_widgets.trace.columns import RankColumns, StreamIds, Track, TrackRole
+from hta_widgets.trace.columns import RankColumns, StreamIds, StringPool, Track, TrackRole
 from hta_widgets.trace.problems import Problems
 
 
@@ -340,6 +341,25 @@ _DEVICE_SORT = 1 << 24
 _SPANS_SORT = 1 << 29
 
 
+@dataclass(frozen=True, slots=True)
+class EventThreads:
+    """The pid and tid of each event, as codes into `pids` and `tids`."""
+
+    pid: npt.NDArray[np.int32]
+    tid: npt.NDArray[np.int32]
+    pids: StringPool
+    tids: StringPool
+
+    @property
+    def codes(self) -> Ints:
+        """A code of the pid and tid of each event."""
+        return self.pid.astype(np.int64) * len(self.tids) + self.tid
+
+    def pid_and_tid(self, code: int) -> tuple[int, int]:
+        """Return the pid code and the tid code in a code of both."""
+        return divmod(code, len(self.tids))
+
+
 @dataclass(slots=True)
 class TrackNames:
     """Metadata of processes and threads, by pid and by (pid, tid)."""
@@ -392,9 +412,7 @@ def device_streams(
     stream: StreamIds,
     device: Bools,
     works: Bools,
-    pid: npt.NDArray[np.int32],
-    tid: npt.NDArray[np.int32],
-    columns: RankColumns,
+    threads: EventThreads,
     problems: Problems,
 ) -> StreamIds:
     """Return the device stream of each event; -1 for host events.
@@ -409,13 +427,11 @@ def device_streams(
     missing = np.flatnonzero(device & (result < 0))
     if not len(missing):
         return narrow(result)
-    threads = len(columns.tids)
-    pid_and_tid = pid.astype(np.int64) * threads + tid
-    used_threads, thread = distinct_codes(pid_and_tid)
+    used_threads, thread = distinct_codes(threads.codes)
     stream_of_thread = np.full(len(used_threads), -1, dtype=np.int64)
     for number in np.unique(thread[missing]).tolist():
-        tid_text = columns.tids[int(used_threads[number]) % threads]
-        stream_of_thread[number] = _number_of_thread(tid_text, -1)
+        _, tid = threads.pid_and_tid(int(used_threads[number]))
+        stream_of_thread[number] = _number_of_thread(threads.tids[tid], -1)
     with_stream = np.flatnonzero(result >= 0)
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
@@ -456,52 +472,42 @@ def integer_of(text: str) -> int:
 
 
 def find_tracks(
-    pid: npt.NDArray[np.int32],
-    tid: npt.NDArray[np.int32],
-    stream: StreamIds,
-    device: Bools,
-    device_annotation: Bools,
-    calls_mpi: Bools,
+    threads: EventThreads,
     start: Ints,
-    columns: RankColumns,
-    names: TrackNames | None = None,
+    stream: StreamIds,
+    names: TrackNames,
+    *,
+    on_device: Bools,
+    annotates_device: Bools,
+    calls_mpi: Bools,
 ) -> TrackAssignment:
     """Return the tracks of events that are sorted by start.
 
-    A track has the events of a thread. Device annotations are a second track of their thread. The
-    masks select events on a device, device annotations, and MPI calls.
+    A track has the events of a thread. Device annotations are a second track of their thread.
     """
-    threads = len(columns.tids)
-    track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
-    used_keys, track = distinct_codes(track_key)
+    used_keys, track = distinct_codes(threads.codes * 2 + annotates_device)
     count = len(used_keys)
-    # Assigned in reverse order, so that the first event of each track is written last.
-    first_row = np.empty(count, dtype=np.int64)
-    first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
-    track_stream = np.full(count, -1, dtype=np.int64)
-    with_stream = np.flatnonzero(stream >= 0)[::-1]
-    track_stream[track[with_stream]] = stream[with_stream]
-    of_device, of_mpi = mask_of_rows(track[device], count), mask_of_rows(track[calls_mpi], count)
-    names = read_track_names(columns) if names is None else names
-    thread_of_track = [divmod(key // 2, threads) for key in used_keys.tolist()]
-    device_pids = {
-        columns.pids[thread_of_track[number][0]] for number in np.flatnonzero(of_device).tolist()
-    }
+    first_ns = _of_first_event(track, start, count)
+    has_stream = stream >= 0
+    track_stream = _of_first_event(track[has_stream], stream[has_stream], count)
+    of_device, of_mpi = mask_of_rows(track[on_device], count), mask_of_rows(track[calls_mpi], count)
+    thread_of_track = [threads.pid_and_tid(key // 2) for key in used_keys.tolist()]
+    device_pids = {thread_of_track[number][0] for number in np.flatnonzero(of_device).tolist()}
     new_tracks = []
     for number, (pid_code, tid_code) in enumerate(thread_of_track):
-        pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
+        pid, tid = threads.pids[pid_code], threads.tids[tid_code]
         role: TrackRole = "annotation"
         if not used_keys[number] % 2:
             role = _role_of_thread(
-                pid_text,
-                names.thread.get((pid_text, tid_text), ""),
+                pid,
+                names.thread.get((pid, tid), ""),
                 has_work=track_stream[number] >= 0 or of_mpi[number],
                 on_device=of_device[number],
             )
-        stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
-        on_device = pid_text in device_pids
+        is_of_device = pid_code in device_pids
+        sort_ns = int(first_ns[number])
         new_tracks.append(
-            _track(pid_text, tid_text, role, stream_number, names, first_ns, device=on_device)
+            _track(pid, tid, role, int(track_stream[number]), names, sort_ns, device=is_of_device)
         )
     order = sorted(range(count), key=lambda number: new_tracks[number].sort)
     position = np.empty(count, dtype=np.int32)
@@ -515,6 +521,14 @@ def find_tracks(
         disambiguate_tracks([new_tracks[number] for number in order]),
         of_thread,
     )
+
+
+def _of_first_event(track: Array, values: Array, tracks: int) -> Ints:
+    """Return the value of the first event of each track; -1 for tracks without events."""
+    result = np.full(tracks, -1, dtype=np.int64)
+    # Assigned in reverse order, so that the first event of each track is written last.
+    result[track[::-1]] = values[::-1]
+    return result
 
 
 def _role_of_thread(pid: str, name: str, *, has_work: bool, on_device: bool) -> TrackRole:
