@@ -129,9 +129,9 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
             remedy = foreign_remedy(sniffed.foreign)
             if file.named:
                 raise TraceError(contents, path=file.path, remedy=remedy)
-            has_own_remedy = remedy != SUPPORTED_FORMATS_TEXT
-            step = f". {remedy.removesuffix('.')}" if has_own_remedy else ""
-            foreign.append((file.path, contents + step))
+            if remedy != SUPPORTED_FORMATS_TEXT:  # other remedies are specific
+                contents += f". {remedy.removesuffix('.')}"
+            foreign.append((file.path, contents))
         elif is_only:
             reason = _why_empty(file.path).removeprefix("the file ")
             raise TraceError(reason, path=file.path, remedy="Copy the file again.")

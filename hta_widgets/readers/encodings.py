@@ -21,10 +21,9 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-import numpy as np
-
 from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.formats import Outcome
+from hta_widgets.readers.ranks import have_same_events
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -49,9 +48,10 @@ def drop_copies(
             copied = (
                 (original, id(earlier))
                 for original, holder, earlier in similar
-                if id(earlier) not in repeated
+                if any(outline[:2])  # without events, traces are not copies
+                and id(earlier) not in repeated
                 and _may_repeat((original, file), (holder, outcome))
-                and _has_same_events(earlier, trace)
+                and have_same_events(earlier, trace)
             )
             original, number = next(copied, (None, 0))
             if original is None:
@@ -96,16 +96,3 @@ def _encoding(file: FoundFile) -> tuple[str, ...]:
     suffixes = PurePath(file.path).suffixes
     count = 2 if suffixes[-1:] in ([".gz"], [".zst"]) else 1
     return tuple(suffix for suffix in suffixes[-count:] if not suffix[1:].isdecimal())
-
-
-def _has_same_events(first: Trace, other: Trace) -> bool:
-    if not len(first) + len(first.async_table):
-        return False
-    pools = [np.array(trace.table.names.values, dtype=object) for trace in (first, other)]
-    tables = ((first.table, other.table), (first.async_table, other.async_table))
-    return all(
-        np.array_equal(before.start_ns, after.start_ns)
-        and np.array_equal(before.dur_ns, after.dur_ns)
-        and np.array_equal(pools[0][before.name], pools[1][after.name])
-        for before, after in tables
-    )

@@ -136,7 +136,7 @@ class FileReading:
     shortens_paths : bool
         Whether to remove folders, which name users, from paths in names and args.
     shortens_paths_of : (Trace) -> bool
-        The same for individual traces, such as those of another profiler.
+        The same for individual traces, for example of another profiler.
     """
 
     sniff: str

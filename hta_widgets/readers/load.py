@@ -337,18 +337,18 @@ def _read_all(
     cache: bool,
     steps: str | None,
 ) -> list[Outcome]:
+    """Return the outcome of each file: from the cache, else from the file."""
     read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
     to_cache = [False] * len(files)
     if cache:
         to_cache = _files_to_cache(files, sizes, of_any_size=has_other_processes)
-    outcomes: dict[int, Outcome] = {}
-    for index in np.flatnonzero(to_cache).tolist():
-        entry = columnar.fetch(files[index].path, files[index].format)
-        if entry is not None:
-            outcomes[index] = entry
-    missing = [index for index in range(len(files)) if index not in outcomes]
+    outcomes = [
+        columnar.fetch(file.path, file.format) if may_be_cached else None
+        for file, may_be_cached in zip(files, to_cache, strict=True)
+    ]
+    missing = [index for index, outcome in enumerate(outcomes) if outcome is None]
     to_read = []
     for index in missing:
         path, format_name = files[index].path, files[index].format
@@ -373,8 +373,8 @@ def _read_all(
         else:
             read = partial(read, advance=advance, keepalive=keepalive, aside=aside)
             results = [read(file.path, file.format, cache=file.to_cache) for file in to_read]
-    outcomes.update(zip(missing, results, strict=True))
-    return [outcomes[index] for index in range(len(files))]
+    read_outcomes = iter(results)
+    return [next(read_outcomes) if outcome is None else outcome for outcome in outcomes]
 
 
 def _read_in_pool(
@@ -384,6 +384,7 @@ def _read_in_pool(
     aside: Path | None,
     advance: Callable[[float], object],
 ) -> list[Outcome]:
+    """Read files in a pool, and report progress until all are read."""
     outcomes: dict[int, Outcome] = {}
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
@@ -450,6 +451,7 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
+    """Return the trace set of the files: joined windows, with a rank each, as far as `wanted`."""
     files, outcomes = drop_copies(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)

@@ -105,18 +105,9 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        if _is_recorded_as(paths[file], guess):
-            continue
-        count = paths.count(paths[file])
-        named = _rank_of_name(paths[file])
-        reason = "the file states no rank"
-        if count > 1:
-            reason = f"is one of {count} ranks or devices in the file"
-        elif named in used - {guess}:
-            name = _distinct_name(paths[ranks.index(named)], paths[file])
-            reason = f"its name states rank {named}, which is that of {name}"
-        detail = f"{reason}; taken as {guess} {source_text}"
-        problems.add("guessed_rank", 1, detail, guess, paths[file])
+        if not _is_recorded_as(paths[file], guess):
+            detail = f"{_reason_for_guess(file, paths, ranks)}; taken as {guess} {source_text}"
+            problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
         rank = next(rank for rank in itertools.count() if rank not in used)
         ranks[file] = rank
@@ -130,6 +121,18 @@ def assign_ranks(
     for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
         ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
+
+
+def _reason_for_guess(file: int, paths: Sequence[str], ranks: Sequence[int | None]) -> str:
+    """Return why the rank of a file was guessed; `ranks` are the ranks assigned so far."""
+    count = paths.count(paths[file])
+    if count > 1:
+        return f"is one of {count} ranks or devices in the file"
+    named = _rank_of_name(paths[file])
+    if named is not None and named != ranks[file] and named in ranks:
+        name = _distinct_name(paths[ranks.index(named)], paths[file])
+        return f"its name states rank {named}, which is that of {name}"
+    return "the file states no rank"
 
 
 def _assign_stated_ranks(
@@ -179,14 +182,9 @@ def _rank_claims(
     """Return each file's claim; files of one format, job, world size and clock are one run."""
     sizes = [trace.world_size or int(getattr(trace.profile, "ntasks", 0)) for trace in traces]
     usual = most_frequent_size(sizes)
-    timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
+    timed = [trace for trace in traces if len(trace)]
     clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
-    windows: dict[int, int] = {}  # by id: group of traces that overlap directly or through others
-    window, end_ns = -1, -1
-    for trace in timed:
-        window += trace.zero_ns > end_ns
-        windows[id(trace)] = window
-        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
+    windows = _window_numbers(timed)
     claims, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
     run_numbers: dict[Any, int] = {}
@@ -208,6 +206,17 @@ def _rank_claims(
         order = (yields, trace.is_totals, *fewer, run_number, claim.window, claim.is_cut, place)
         claims[place] = replace(claim, agree=agree, order=order)
     return claims
+
+
+def _window_numbers(traces: Sequence[Trace]) -> dict[int, int]:
+    """Return a number by `id`; traces that overlap, directly or through others, share one."""
+    numbers: dict[int, int] = {}
+    window, end_ns = -1, -1
+    for trace in sorted(traces, key=lambda trace: trace.zero_ns):
+        window += trace.zero_ns > end_ns
+        numbers[id(trace)] = window
+        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
+    return numbers
 
 
 def _stated_value(trace: Trace, *keys: str) -> str:
@@ -233,7 +242,7 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
         differs.append(
             f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
         )
-    if not differs and (claim.is_cut or _have_same_events(claim.trace, holder.trace)):
+    if not differs and (claim.is_cut or have_same_events(claim.trace, holder.trace)):
         return f": {POSSIBLE_DUPLICATE}"
     if not differs:
         events, other_events = len(claim.trace), len(holder.trace)
@@ -250,11 +259,14 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
     return f", and is {ANOTHER_RUN}: {', '.join(differs)}{unknown_text}"
 
 
-def _have_same_events(first: Trace, second: Trace) -> bool:
+def have_same_events(first: Trace, second: Trace) -> bool:
+    """Return whether two traces have the same events and async intervals."""
+
     def columns(trace: Trace) -> Iterator[Any]:
-        table = trace.table
-        yield from (trace.zero_ns, table.start_ns, table.dur_ns)
-        yield np.array(table.names.values, dtype=object)[table.name]
+        names = np.array(trace.table.names.values, dtype=object)
+        yield trace.zero_ns
+        for table in (trace.table, trace.async_table):
+            yield from (table.start_ns, table.dur_ns, names[table.name])
 
     pairs = zip(columns(first), columns(second), strict=True)
     return all(np.array_equal(*pair) for pair in pairs)

@@ -171,11 +171,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     event_tables, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
     counter_table = concatenate_tables(counters, series=pools["series"].values)
     order = np.lexsort((counter_table.time_ns, counter_table.series_id))
-    mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
-    stated = first.metadata.get(MARK_KEY)
-    mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
-    # If several windows state a key, the value of the first is used.
-    metadata = dict(ChainMap({MARK_KEY: mark}, *(trace.metadata for trace in windows)))
+    metadata = _joined_metadata(windows)
     return first.replace(
         _table=concatenate_tables(
             event_tables,
@@ -190,9 +186,17 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         async_table=concatenate_tables(asyncs),
         copy_table=concatenate_tables(copies),
         metadata=metadata,
-        source=WindowRecords.of(windows, mark),
+        source=WindowRecords.of(windows, metadata[MARK_KEY]),
         resolution_ns=min(trace.resolution_ns for trace in windows),
     )
+
+
+def _joined_metadata(windows: Sequence[Trace]) -> dict[str, Any]:
+    """Return all top-level keys, each from the first window that states it, with the mark."""
+    times_ns = [(trace.zero_ns, trace.zero_ns + trace.table.last_ns) for trace in windows]
+    stated = windows[0].metadata.get(MARK_KEY)
+    mark = {**(stated if isinstance(stated, Mapping) else {}), **windows_mark(times_ns)}
+    return dict(ChainMap({MARK_KEY: mark}, *(trace.metadata for trace in windows)))
 
 
 def _renumber_tables(
@@ -288,7 +292,7 @@ def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array
 
 
 class WindowRecords(JoinedRecords):
-    """Records of several files, numbered in order, with times relative to those of the first."""
+    """Records of several files, numbered in order, with times relative to the first."""
 
     def __init__(
         self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]

@@ -130,7 +130,7 @@ _LOG_FROM: int = facts("limits")["log_bins_ratio"]
 def duration_figures(durs: Ints) -> SameName:
     """Return the statistics and the histogram of one or more durations.
 
-    The number of bins is about twice that of Sturges' rule, but at most 40. Depending on ``scale``,
+    There are about twice as many bins as by Sturges' rule, but at most 40. Depending on ``scale``,
     bins have equal widths of at least 1 ns, or widths that grow by a constant factor.
     """
     low, high = int(durs.min()), int(durs.max())

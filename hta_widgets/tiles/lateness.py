@@ -110,7 +110,11 @@ class RankLateness:
 
 
 class LatenessIndex:
-    """The matched collectives of a job, by rank and by call."""
+    """The matched collectives of a job, by rank and by call.
+
+    `frame` is the result of `analysis.collectives`, `compute` has the compute intervals of each
+    rank, and `late` has the stragglers of the job.
+    """
 
     def __init__(
         self,
@@ -300,27 +304,27 @@ def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
     wait = frame["wait_ns"].to_numpy(np.int64)
-    order = np.lexsort((arrival, number))
     late, imposed = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
     last_alone = np.full(len(frame), -1, np.int64)
-    if len(frame):
-        sorted_number, sorted_arrival = number[order], arrival[order]
-        first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
-        size = np.diff(np.r_[first, len(order)])
-        several = size > 1
-        # Index of the last arrival in each collective, and the median of the arrivals before it.
-        last = (first + size - 1)[several]
-        low = first[several] + (size[several] - 2) // 2
-        high = first[several] + (size[several] - 1) // 2
-        median = (sorted_arrival[low] + sorted_arrival[high]) // 2
-        alone: Bools = sorted_arrival[last] > sorted_arrival[last - 1]
-        total = np.add.reduceat(wait[order], first)[several]
-        # If a rank alone came last, its `late` is positive. It is 0 for all other ranks.
-        late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
-        imposed[order[last]] = np.where(alone, total, 0)
-        of_call = np.full(len(first), -1, np.int64)
-        of_call[several] = np.where(alone, frame["rank"].to_numpy(np.int64)[order[last]], -1)
-        last_alone[order] = np.repeat(of_call, size)
+    order = np.lexsort((arrival, number))
+    sorted_number, sorted_arrival = number[order], arrival[order]
+    first = np.flatnonzero(np.diff(sorted_number, prepend=sorted_number[:1] - 1))
+    size = np.diff(np.append(first, len(order)))
+    several = size > 1
+    # Index of the last arrival in each collective, and the median of the arrivals before it.
+    last = (first + size - 1)[several]
+    low = first[several] + (size[several] - 2) // 2
+    high = first[several] + (size[several] - 1) // 2
+    median = (sorted_arrival[low] + sorted_arrival[high]) // 2
+    alone: Bools = sorted_arrival[last] > sorted_arrival[last - 1]
+    waits_before = np.append(0, np.cumsum(wait[order]))
+    total = (waits_before[first + size] - waits_before[first])[several]
+    # If a rank alone came last, its `late` is positive. It is 0 for all other ranks.
+    late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
+    imposed[order[last]] = np.where(alone, total, 0)
+    of_call = np.full(len(first), -1, np.int64)
+    of_call[several] = np.where(alone, frame["rank"].to_numpy(np.int64)[order[last]], -1)
+    last_alone[order] = np.repeat(of_call, size)
     return frame.assign(late_ns=late, imposed_ns=imposed, last_alone=last_alone)
 
 
@@ -382,24 +386,24 @@ class Ribbon:
             rows = rows[np.isin(self._arrivals["rank"][rows], np.asarray(ranks, np.int64))]
         arrivals = _take_rows(self._arrivals, rows)
         rank_and_bin = arrivals["rank"] * bins + bin_of(arrivals["time"])
-        arrivals = _take_rows(arrivals, _position_of_largest(rank_and_bin, arrivals["late"]))
+        latest = _take_rows(arrivals, _position_of_largest(rank_and_bin, arrivals["late"]))
         time = self._costs["time"]
         costs = _take_rows(self._costs, np.flatnonzero((time >= start) & (time < end)))
-        costs = _take_rows(costs, _position_of_largest(bin_of(costs["time"]), costs["wait"]))
+        costliest = _take_rows(costs, _position_of_largest(bin_of(costs["time"]), costs["wait"]))
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
-            "rank": ("i32", arrivals["rank"]),
-            "bin": ("u32", bin_of(arrivals["time"])),
-            "late": ("f64", arrivals["late"]),
-            "call": ("u32", arrivals["call"] + 1),
-            "name": ("u32", arrivals["name"]),
-            "id": ("u32", arrivals["id"]),
-            "job_bin": ("u32", bin_of(costs["time"])),
-            "job_time": ("f64", costs["time"]),
-            "job_wait": ("f64", costs["wait"]),
-            "job_rank": ("i32", costs["rank"]),
-            "job_call": ("u32", costs["call"] + 1),
-            "job_name": ("u32", costs["name"]),
-            "job_id": ("u32", costs["id"]),
+            "rank": ("i32", latest["rank"]),
+            "bin": ("u32", bin_of(latest["time"])),
+            "late": ("f64", latest["late"]),
+            "call": ("u32", latest["call"] + 1),
+            "name": ("u32", latest["name"]),
+            "id": ("u32", latest["id"]),
+            "job_bin": ("u32", bin_of(costliest["time"])),
+            "job_time": ("f64", costliest["time"]),
+            "job_wait": ("f64", costliest["wait"]),
+            "job_rank": ("i32", costliest["rank"]),
+            "job_call": ("u32", costliest["call"] + 1),
+            "job_name": ("u32", costliest["name"]),
+            "job_id": ("u32", costliest["id"]),
         }
         header, buffer = pack(columns)
         return {

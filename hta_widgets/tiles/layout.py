@@ -1,10 +1,10 @@
 """Rows and lanes of the timeline: their order, numbers and labels.
 
-Lanes are numbered consecutively across the job, so that an integer identifies a lane in requests.
-The lanes of a rank begin with those of its folded row (device, communication, host), followed by
-those of its tracks and, if the job has several ranks, lanes of waits and late arrivals. For
-example, lanes 0 to 4 belong to a single rank with 3 lanes in its folded row and 2 streams of one
-lane each. The events of a lane are described by its `LaneRef`.
+Lanes are numbered consecutively across the job, so that an integer identifies a lane in requests. A
+rank has the lanes of its folded row (device, communication, host), then the lanes of its tracks
+and, if the job has several ranks, lanes of waits and late arrivals. For example, lanes 0 to 4
+belong to a single rank with 3 lanes in its folded row and 2 streams of one lane each. The events of
+a lane are described by its `LaneRef`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SummaryRow:
 
 @dataclass(slots=True)
 class TrackRow:
-    """A track on the lanes from `lane0` to `lane0 + lanes - 1`. The fields are those of the scene.
+    """A track on the lanes from `lane0` to `lane0 + lanes - 1`. The scene has the same fields.
 
     `lane0`, `wait` and `late` are set once the number of preceding lanes is known.
     """
@@ -161,7 +161,7 @@ class RankLayout:
 
     @property
     def shift_ns(self) -> int:
-        """The clock shift. Public times are those of the table plus the shift."""
+        """The clock shift. Public times are the times of the table plus the shift."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:
@@ -415,6 +415,7 @@ def _track_rows(
     asyncs: list[AsyncGroup],
     instants: Mapping[str, Rows],
 ) -> list[TrackRow]:
+    """Return the rows of a rank: streams, host threads, counters, then all others."""
     process_of = {track.pid: track.process for track in reversed(counts.tracks)}
 
     def process(pid: str) -> str:

@@ -1,7 +1,7 @@
 """Indexes of a rank's lanes, built on first use, and the tables behind them.
 
-`LaneRef` (in `tiles/layout.py`) describes what a lane shows. `RankIndex.lane` builds the index of a
-lane together with those of the lanes shown with it. Indexes and tables are cached in a
+`LaneRef` (in `tiles/layout.py`) describes what a lane shows. `RankIndex.lane` builds the
+indexes of a lane and of the lanes shown with it. Indexes and tables are cached in a
 `LaneBudget`, which all ranks of a job share. The least recently used are evicted and rebuilt on
 demand.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from hta_widgets.tiles.lanes import (
     index_counter,
     index_lane,
 )
+from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.tiles.layout import LaneRef, RankLayout
 from hta_widgets.tiles.stored_lanes import (
     FOLDED_ROLES,
@@ -37,9 +38,6 @@ from hta_widgets.tiles.stored_lanes import (
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import AsyncTable, InstantTable, StringPool
 from hta_widgets.trace.memo import LRU
-
-if TYPE_CHECKING:
-    from hta_widgets.tiles.lateness import LatenessIndex
 
 _OTHER = KINDS.index("other")
 #: Roles of lanes whose rows are in the event table.

@@ -69,7 +69,7 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
 
 
 def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:
-    """Index a folded lane. Parameters are those of `folded_rows`."""
+    """Index a folded lane; for the parameters see `folded_rows`."""
     rows = folded_rows(table, ref, device)
     return index_lane(
         table.start_ns.take(rows),

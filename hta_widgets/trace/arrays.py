@@ -35,7 +35,7 @@ def narrow(values: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Statistics of each group's values; `std` is that of a sample (ddof 1), 0 for one value."""
+    """Statistics of each group's values; `std` has ddof 1 and is 0 for a single value."""
 
     count: Ints
     sum: Ints

@@ -68,6 +68,7 @@ class ArgsStream:
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
+    """Return rank, id, key and value of each arg of some events."""
     table = trace.table
     args: dict[int, dict[str, str]] = {row: {} for row in rows}
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
@@ -86,6 +87,7 @@ def _args_columns(trace: Trace, rows: range) -> list[Any]:
 def _add_args(
     trace: Trace, rows_by_record: Iterable[tuple[int, int]], args: dict[int, dict[str, str]]
 ) -> None:
+    """Add the args of records to `args`, which has the args of each row."""
     rows_of: dict[int, list[int]] = defaultdict(list)
     for record, row in rows_by_record:
         rows_of[record].append(row)
@@ -98,6 +100,7 @@ def _add_args(
 
 
 def _arg_texts(body: bytes) -> dict[str, str]:
+    """Return the args of a record as in `ArgsStream`; empty for an unreadable record."""
     try:
         values: Any = _decoder.decode(body).args or {}
         return {key: _text_of(bytes(value)) for key, value in values.items()}

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
@@ -31,7 +30,7 @@ from hta_widgets.trace.arrays import (
     sorted_unique,
     stable_order,
 )
-from hta_widgets.trace.columns import EventTable, RankColumns, RecordSource, StringPool
+from hta_widgets.trace.columns import EventTable, RankColumns, RecordSource
 from hta_widgets.trace.flows import (
     FlowEndpointFinder,
     add_bound_arrows,
@@ -57,21 +56,21 @@ from hta_widgets.trace.tracks import (
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
-def launch_links(
-    start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
-) -> tuple[Ints, Ints]:
-    """Join host calls and device events by correlation id; return the rows of both."""
-    # One call may launch many events (a CUDA graph). If a runtime call and the driver call within
-    # it have the same id, the innermost call that launches is used. If an id occurs again later in
-    # the file, the last call before the device event is used. Tools write 0 for events without an
-    # id.
-    has_id = (correlation != 0) & (correlation != -1)
+def launch_links(table: EventTable, device: Bools) -> tuple[Ints, Ints]:
+    """Join host calls and device events by correlation id; return the rows of both.
+
+    One call may launch many events (a CUDA graph). If a runtime call and the driver call within it
+    have the same id, the innermost call that launches is used. If an id occurs again later in the
+    file, the last call before the device event is used.
+    """
+    start, correlation = table.start_ns, table.correlation
+    has_id = (correlation != 0) & (correlation != -1)  # tools write 0 for "none"
     work = np.flatnonzero(has_id & device)
     calls = np.flatnonzero(has_id & ~device)
     ids = sorted_unique(correlation[work])
     code = positions_in(ids, correlation[calls])
     calls, code = calls[code >= 0], code[code >= 0]
-    calls, code = _prefer_launching(calls, code, name, names, len(ids))
+    calls, code = _prefer_launching(table, calls, code, len(ids))
     by_code = stable_order(code)
     calls, code = calls[by_code], code[by_code]
     # The calls of id `k` are calls[bounds[k] : bounds[k + 1]], ordered by start.
@@ -88,15 +87,13 @@ def launch_links(
     return calls[chosen].astype(np.int64), work.astype(np.int64)
 
 
-def _prefer_launching(
-    calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
-) -> tuple[Ints, Ints]:
+def _prefer_launching(table: EventTable, calls: Ints, code: Ints, codes: int) -> tuple[Ints, Ints]:
     """Return calls and codes without calls that launch nothing while another with their id does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
-    used = np.unique(name[calls]).tolist()
-    launching_names = [name_code for name_code in used if _LAUNCHING.search(names[name_code])]
-    launches = mask_of_rows(launching_names, len(names))[name[calls]]
+    name, names = table.name[calls], table.names
+    launching = [used for used in np.unique(name).tolist() if _LAUNCHING.search(names[used])]
+    launches = mask_of_rows(launching, len(names))[name]
     is_preferred = launches | ~mask_of_rows(code[launches], codes)[code]
     return calls[is_preferred], code[is_preferred]
 
@@ -264,7 +261,7 @@ def build_trace(
     table.end_record = end_record
     del events
 
-    launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
+    launches = launch_links(table, device)
     table.step = assign_steps(table, device, launches, notes)
     _count_devices(table, notes)
     _count_early_starts(table, launches, notes)

@@ -183,7 +183,7 @@ class EventTable:
     kind: Codes  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 if there is none
+    parent: npt.NDArray[np.int32]  # row; -1 without a parent
     stream: StreamIds
     correlation: Ints
     step: Ints
@@ -603,32 +603,32 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
 def _read_args(
     trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: object = Any
 ) -> dict[str, list[Any]]:
-    if trace.source is None or not len(rows):
+    """Read args of events from their records, as values of `kind`; None if missing."""
+    source, table = trace.source, trace.table
+    if source is None or not len(rows):
         return {key: [None] * len(rows) for key in keys}
-    table = trace.table
     records = table.record[rows]
     # Binary files have their args as columns, so no text is parsed.
-    read_columns = getattr(trace.source, "arg_columns", None)
+    read_columns = getattr(source, "arg_columns", None)
     columns = read_columns(records, keys) if read_columns is not None else None
     if columns is not None:
         return {key: list(columns[key]) for key in keys}
     decoder = _decoder(keys, kind)
-    args_of_record = {
-        record: _selected_args(body, keys, decoder)
-        for record, body in trace.source.records(records)
-    }
-    no_args = [None] * len(keys)  # for unreadable records
-    args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
-    # An event of two records has the args of both.
-    position_of_end = {
-        table.end_record[row]: position
+    ends = {
+        position: table.end_record[row]
         for position, row in enumerate(rows.tolist())
         if row in table.end_record
     }
-    for record, body in trace.source.records(np.array(sorted(position_of_end), dtype=np.int64)):
-        position = position_of_end[record]
-        of_both = zip(args_of_rows[position], _selected_args(body, keys, decoder), strict=True)
-        args_of_rows[position] = [begin if end is None else end for begin, end in of_both]
+    read_records = np.concatenate((records, np.fromiter(ends.values(), np.int64, len(ends))))
+    args_of_record = {
+        record: _selected_args(body, keys, decoder) for record, body in source.records(read_records)
+    }
+    no_args = [None] * len(keys)  # for unreadable records
+    args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
+    for position, end_record in ends.items():  # an event of two records has the args of both
+        end_args = args_of_record.get(end_record, no_args)
+        pairs = zip(args_of_rows[position], end_args, strict=True)
+        args_of_rows[position] = [begin if end is None else end for begin, end in pairs]
     return {key: [args[number] for args in args_of_rows] for number, key in enumerate(keys)}
 
 

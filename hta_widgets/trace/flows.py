@@ -112,7 +112,7 @@ def flow_table(
 
 
 def _positions_in_launches(launches: tuple[Ints, Ints], tail: Ints, head: Ints) -> Ints:
-    """Return the position of the launch with the ends of each arrow; -1 if there is none."""
+    """Return the position of the launch with the ends of each arrow; -1 if none has them."""
     source, target = launches
     size = max(int(target.max(initial=-1)), int(head.max(initial=-1))) + 1
     launch_keys = source * size + target
@@ -274,7 +274,7 @@ class FlowEndpointFinder:
         self.table, self.of_thread, self.zero_ns = table, of_thread, zero_ns
 
     def rows_at(self, columns: RankColumns, rows: Rows) -> Ints:
-        """Return the row of the innermost event at each flow record's time; -1 if there is none.
+        """Return the row of the innermost event at each flow record's time; -1 outside of events.
 
         Records with binding point "next" refer to the next event instead.
         """

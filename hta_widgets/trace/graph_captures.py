@@ -245,13 +245,51 @@ def captured_trace(trace: Trace) -> Trace:
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
     if capture is None or not replays:
         return trace
-    graphs, parent = captured_graphs(capture), _host_parents(capture)
-    blocks: list[EventTable] = []
-    launches: list[tuple[Ints, Ints]] = []
     names = StringPool(trace.table.names.values)
     categories = StringPool(trace.table.categories.values)
+    copies = _copy_graphs(trace, capture, replays, names, categories)
+    track = Track("", "captured", "thread", "captured", "capture", -1, (1 << 30,), 1, 1)
+    table = concatenate_tables(
+        [trace.table, *copies.tables],
+        names=names,
+        categories=categories,
+        tracks=[*trace.tracks, track],
+    )
+    record_sources = [records for records in (trace.source, capture.source) if records is not None]
+    return trace.replace(
+        _table=table,
+        _rules_version=-1,
+        flow_table=_add_launches(trace.flow_table, copies.calls, copies.kernels),
+        source=JoinedRecords(record_sources) if record_sources else None,
+        capture=None,
+    )
+
+
+class _GraphCopies(NamedTuple):
+    """Host events of captured graphs, one table per replay, and the launches by these events."""
+
+    tables: list[EventTable]
+    #: rows after the events of the rank
+    calls: Ints
+    #: the kernel launched by each of `calls`
+    kernels: Ints
+
+
+def _copy_graphs(
+    trace: Trace,
+    capture: Trace,
+    replays: Sequence[GraphReplay],
+    names: StringPool,
+    categories: StringPool,
+) -> _GraphCopies:
+    """Copy the captured host events of each replay, in the order in which replays run.
+
+    The copies begin after all events of the rank, on an additional track.
+    """
+    graphs, parent = captured_graphs(capture), _host_parents(capture)
+    tables: list[EventTable] = []
+    calls, kernels = [], []
     first_record = len(trace.source) if trace.source is not None else 0
-    # Each replay gets a copy of its graph's host events, after all events of the rank.
     first_row, start_ns = len(trace), trace.table.last_ns + 1
     for replay in replays:
         is_copied = mask_of_rows(graphs[replay.capture].calls, len(capture))
@@ -259,38 +297,24 @@ def captured_trace(trace: Trace) -> Trace:
         rows = np.flatnonzero(is_copied)
         position = positions_of_rows(rows, len(capture))
         new_row = np.where(position >= 0, position + first_row, -1)
-        block = _copy_rows(capture, rows, names, categories)
-        captured_ns = int(block.start_ns[0])
-        blocks.append(
+        copy = _copy_rows(capture, rows, names, categories)
+        captured_ns = int(copy.start_ns[0])
+        tables.append(
             replace_columns(
-                block,
-                start_ns=block.start_ns - captured_ns + start_ns,
+                copy,
+                start_ns=copy.start_ns - captured_ns + start_ns,
                 parent=new_row[parent[rows]].astype(np.int32),
                 track=np.full(len(rows), len(trace.tracks), np.int32),
                 step=np.full(len(rows), trace.table.step[replay.launch]),
-                record=block.record + first_record,
+                record=copy.record + first_record,
             )
         )
         is_matched = replay.calls >= 0
-        launches.append((new_row[replay.calls[is_matched]], replay.kernels[is_matched]))
-        start_ns += int(block.end_ns.max()) - captured_ns + 1
+        calls.append(new_row[replay.calls[is_matched]])
+        kernels.append(replay.kernels[is_matched])
+        start_ns += int(copy.end_ns.max()) - captured_ns + 1
         first_row += len(rows)
-    track = Track("", "captured", "thread", "captured", "capture", -1, (1 << 30,), 1, 1)
-    table = concatenate_tables(
-        [trace.table, *blocks],
-        names=names,
-        categories=categories,
-        tracks=[*trace.tracks, track],
-    )
-    source, target = (np.concatenate(ends) for ends in zip(*launches, strict=True))
-    record_sources = [records for records in (trace.source, capture.source) if records is not None]
-    return trace.replace(
-        _table=table,
-        _rules_version=-1,
-        flow_table=_add_launches(trace.flow_table, source, target),
-        source=JoinedRecords(record_sources) if record_sources else None,
-        capture=None,
-    )
+    return _GraphCopies(tables, np.concatenate(calls), np.concatenate(kernels))
 
 
 def _host_parents(capture: Trace) -> Ints:
@@ -302,7 +326,10 @@ def _host_parents(capture: Trace) -> Ints:
 
 
 def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: StringPool) -> EventTable:
-    """Return rows of a capture with codes of other pools, to which their names are added."""
+    """Return rows of a capture with codes of other pools, to which their strings are added.
+
+    The copies have no correlation ids, because these would be ids of the capture.
+    """
     table = capture.table
     columns: dict[str, Any] = {}
     pools = {"name": (table.names, names), "category": (table.categories, categories)}

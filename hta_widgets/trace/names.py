@@ -264,7 +264,7 @@ _LENGTH = re.compile(r"\d+")
 
 
 def _source_names(text: str) -> list[str]:
-    """Return the identifiers in a mangled name; the first is that of the function itself."""
+    """Return the identifiers in a mangled name; the function's own is first."""
     names: list[str] = []
     head: list[str] = []  # qualified name of the function, up to I (arguments) or E (end)
     position = 3 if text.startswith("_ZN") else 2

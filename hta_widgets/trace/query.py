@@ -199,7 +199,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests strings for a pattern; `form` may anchor the pattern."""
 
-    # The parameters are those of pandas.
+    # pandas has these parameters, too.
     def test(
         texts: pd.Series,
         pat: str,

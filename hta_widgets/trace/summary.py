@@ -69,7 +69,7 @@ def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the most frequent positive size, the largest of several; 0 if there is none."""
+    """Return the most frequent positive size, the largest of several; 0 without one."""
     counts = Counter(size for size in sizes if size > 0)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ import pandas as pd
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
+from hta_widgets.lazy import import_name
 from hta_widgets.text import Time
 from hta_widgets.trace.arrow import write_parquet
 from hta_widgets.trace.conditions import (
@@ -54,7 +54,7 @@ _MODULE_OF = {
 
 
 def _higher_function(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = getattr(import_module(_MODULE_OF[name]), name)
+    function: Callable[..., Any] = import_name(_MODULE_OF[name], name)
     return function
 
 
@@ -493,7 +493,7 @@ class TraceSet(Mapping[int, Trace]):
         }  # fmt: skip
         stated = {name: value for name, value in conditions.items() if value is not None}
         if isinstance(query, Selection):
-            # The window of `query` is on the clock of its traces, which may be that of a view.
+            # The window of `query` is on the clock of its traces, which a view may have fitted.
             traces = self if query.traces is None else self.with_clock(query.traces.clock)
             return replace(query, traces=traces, **stated)
         if isinstance(query, pd.DataFrame):

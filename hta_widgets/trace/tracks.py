@@ -71,7 +71,7 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return the last of `rows` before each event that ends at or after the event's `until`.
+    """Return, for each event, the last of `rows` before it that ends at or after its `until`.
 
     The result is -1 for events without such a row. `ends` has the end of each of `rows`.
     """
@@ -172,7 +172,7 @@ class LaneAssignment:
     """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 if there is none
+    parent: npt.NDArray[np.int32]  # row; -1 without a parent
     nested: Ints  # by track: number of lanes with properly nested events
     lanes: Ints  # by track: number of all lanes
     overlaps: int  # events placed in spill lanes
@@ -418,8 +418,8 @@ def device_streams(
     """Return the device stream of each event; -1 for host events.
 
     The arg ``stream`` only applies to events on a `device`, because Triton's operators on the host
-    also have it. Device events without the arg get the stream of other events of their thread. If
-    there are none, the stream is the number in the tid, or a new number if the thread `works`.
+    also have it. Device events without the arg get the stream of other events of their thread, else
+    the number in the tid or, if the thread `works`, a new number.
     """
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
