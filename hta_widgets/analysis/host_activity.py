@@ -42,6 +42,7 @@ from hta_widgets.trace.arrays import (
     positions_by_code,
 )
 from hta_widgets.trace.build import step_numbers
+from hta_widgets.trace.conditions import trace_index
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask, names_match
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
@@ -53,7 +54,6 @@ from hta_widgets.trace.intervals import (
 )
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import trace_index
 from hta_widgets.trace.traceset import Selection
 
 #: Activities of a thread before it launches. Among simultaneous activities, the first listed

@@ -63,6 +63,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
+from hta_widgets.trace.conditions import trace_index
 from hta_widgets.trace.event_columns import drop_unused_texts
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
@@ -75,7 +76,6 @@ from hta_widgets.trace.intervals import (
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import trace_index
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 Columns = dict[str, Array]

@@ -39,6 +39,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.conditions import OverlapIndex, overlaps_window, trace_index
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
@@ -51,7 +52,6 @@ from hta_widgets.trace.host_stack import (
 )
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import OverlapIndex, overlaps_window, trace_index
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _RankResult = tuple[dict[str, Any], dict[str, int]]

@@ -25,13 +25,17 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.conditions import member_rows, resolve_ranks, window_in_table_time
+from hta_widgets.trace.conditions import (
+    device_trace_index,
+    member_rows,
+    resolve_ranks,
+    window_in_table_time,
+)
 from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import Intervals, clip, total_length, union
 from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoize
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import device_trace_index
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 Window = tuple[Time, Time]

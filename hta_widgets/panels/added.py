@@ -23,9 +23,9 @@ from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.layers import layers
 from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
+from hta_widgets.trace.conditions import overlaps_window
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name, short_operator
-from hta_widgets.trace.trace_index import overlaps_window
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Maximum number of bars in a chart, and of marks in the roofline.

@@ -389,7 +389,7 @@ def _read_in_pool(
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
         pool.submit_reporting(
-            partial(_report_file, reports, index),
+            lambda size, index=index: reports.put((index, size)),
             read,
             file.path,
             file.format,
@@ -417,10 +417,6 @@ def _read_in_pool(
         for task in done:
             advance(left_bytes[tasks[task]])
     return [outcomes[index] for index in range(len(files))]
-
-
-def _report_file(reports: queue.SimpleQueue[tuple[int, float]], index: int, size: float) -> None:
-    reports.put((index, size))
 
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bool) -> list[bool]:

@@ -21,8 +21,8 @@ from hta_widgets.tiles.stored_lanes import RowIds
 from hta_widgets.tiles.windows import bin_starts, check_bins, check_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.conditions import trace_index
 from hta_widgets.trace.memo import LRU, raise_if_cancelled
-from hta_widgets.trace.trace_index import trace_index
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")

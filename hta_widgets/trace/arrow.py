@@ -1,9 +1,8 @@
-"""Parquet files of events, and the args of events as an Arrow stream."""
+"""The args of events as an Arrow stream."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,26 +12,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from hta_widgets.files import new_folder, write_atomically
 from hta_widgets.text import valid_text
 from hta_widgets.trace.columns import decode_args
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.trace import Trace, event_batch
+from hta_widgets.trace.trace import Trace
 
 #: Number of events whose args are in memory at the same time.
 _EVENTS_PER_BATCH = 1 << 14
-
-
-def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> str:
-    """Write a file of events per rank; see `TraceSet.to_parquet`."""
-    from pyarrow import parquet  # slow to import
-
-    target = new_folder(folder)
-    for trace in iter_ranks(traces):
-        events = pa.Table.from_batches([event_batch(trace)])
-        with write_atomically(target / f"rank-{trace.rank}.parquet") as file:
-            parquet.write_table(events, file, compression="zstd")
-    return str(target)
 
 
 class _ArgsRecord(msgspec.Struct):

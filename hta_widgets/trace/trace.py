@@ -1,7 +1,7 @@
 """`Trace`: one rank of a job, with its events as DataFrames and as an Arrow stream.
 
 polars, pyarrow, DuckDB and other libraries read objects with ``__arrow_c_stream__`` without an
-intermediate DataFrame. For a whole rank, durations, streams, correlations, steps and name codes
+intermediate DataFrame. For a whole rank, durations, correlations, steps and name codes
 share the memory of the trace; other columns are built per batch.
 """
 
@@ -50,8 +50,6 @@ from hta_widgets.trace.merged_format import ExportPart, stated_export_part, stat
 _RowSelector = Rows | slice
 
 _PHASES = ("X", "B")
-#: Arrow types of columns that are neither strings nor int64.
-_PLAIN_TYPES: dict[str, Any] = {"depth": pa.int16(), "stream": pa.int32()}
 
 
 def _categorical_column(
@@ -132,7 +130,10 @@ def event_schema() -> Any:
     strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
-        kind = strings if name in STRING_COLUMNS else _PLAIN_TYPES.get(name, pa.int64())
+        # Streams are int64, because some ranks have handles of 64 bits as stream ids.
+        kind = pa.int16() if name == "depth" else pa.int64()
+        if name in STRING_COLUMNS:
+            kind = strings
         metadata = {"unit": "ns"} if name.endswith("_ns") else None
         fields.append(pa.field(name, kind, metadata=metadata))
     return pa.schema(fields)

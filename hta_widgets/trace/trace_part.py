@@ -6,9 +6,8 @@ import numpy as np
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
 from hta_widgets.trace.columns import take_rows
-from hta_widgets.trace.conditions import Conditions, window_in_table_time
+from hta_widgets.trace.conditions import Conditions, overlaps_window, window_in_table_time
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import overlaps_window
 
 
 def trace_within(trace: Trace, is_member: Bools, window: Conditions) -> Trace:

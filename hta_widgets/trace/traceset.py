@@ -16,12 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
+from hta_widgets.files import new_folder, write_atomically
 from hta_widgets.lazy import import_name
 from hta_widgets.text import Time
-from hta_widgets.trace.arrow import write_parquet
 from hta_widgets.trace.conditions import (
     CONDITIONS,
     Conditions,
@@ -36,7 +37,7 @@ from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.shared_clock import common_clock
 from hta_widgets.trace.summary import exported_window, facts_line, html, part_text, summary_frame
-from hta_widgets.trace.trace import Trace, event_stream, events_of
+from hta_widgets.trace.trace import Trace, event_batch, event_stream, events_of
 from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
@@ -279,7 +280,14 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If a file cannot be written.
         """
-        return write_parquet(list(self.values()), folder)
+        from pyarrow import parquet  # slow to import
+
+        target = new_folder(folder)
+        for trace in iter_ranks(self.values()):
+            events = pa.Table.from_batches([event_batch(trace)])
+            with write_atomically(target / f"rank-{trace.rank}.parquet") as file:
+                parquet.write_table(events, file, compression="zstd")
+        return str(target)
 
     @check_arguments
     def sql(self, query: str) -> pd.DataFrame:

@@ -32,10 +32,10 @@ from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.scene import device_range
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
+from hta_widgets.trace.conditions import device_trace_index
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.trace_index import device_trace_index
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for grouping similar ones.

@@ -12,7 +12,7 @@ from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
 from hta_widgets.tiles.rank_index import MAX_TABLES, LaneBudget, RankIndex
 from hta_widgets.tiles.tile_reply import NameKeys
 from hta_widgets.trace.columns import AsyncTable, StringPool
-from hta_widgets.trace.trace_index import trace_index
+from hta_widgets.trace.conditions import trace_index
 
 
 def a_lane(starts, durs, kinds=0, *, slices=True):

@@ -48,6 +48,17 @@ def test_durations_and_names_share_the_memory_of_the_trace(traces):
     assert batch["name"].indices.buffers()[1].address == table.name.ctypes.data
 
 
+def test_stream_ids_may_have_64_bits(tmp_path):
+    handle = 0x7F12_3456_7890  # as of HIP
+    ranks = [small.kernel(0, 1, stream=handle)], [small.kernel(0, 1, stream=7)]
+    traces = small.load(tmp_path, *ranks)
+    assert pa.table(traces)["stream"].to_pylist() == [-1, handle, -1, 7]
+    assert pa.table(traces[1])["stream"].to_pylist() == [-1, 7]
+    assert pa.table(traces.select("kind == 'compute'"))["stream"].to_pylist() == [handle, 7]
+    files = traces.to_parquet(tmp_path / "events")
+    assert parquet.read_table(f"{files}/rank-0.parquet")["stream"].to_pylist() == [-1, handle]
+
+
 def test_names_with_invalid_unicode_are_valid_in_arrow(tmp_path):
     trace = small.load(tmp_path, [small.kernel(0, 1)])[0]
     names = trace.table.names.values
