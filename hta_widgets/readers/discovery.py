@@ -161,7 +161,7 @@ def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Remove companions of other files; report those that repeat events."""
+    """Return both lists without companions of readable files; report those that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:

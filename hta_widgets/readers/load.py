@@ -387,9 +387,13 @@ def _read_in_pool(
     """Read files in a pool, and report progress until all are read."""
     outcomes: dict[int, Outcome] = {}
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+
+    def report_bytes(index: int, size: float) -> None:
+        reports.put((index, size))
+
     tasks = {
         pool.submit_reporting(
-            lambda size, index=index: reports.put((index, size)),
+            partial(report_bytes, index),
             read,
             file.path,
             file.format,

@@ -420,6 +420,7 @@ def _take_rows(columns: Mapping[str, Ints], rows: Rows) -> dict[str, Ints]:
 
 
 def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
+    """Return the names that occur, sorted, and the position of each row's name among them."""
     used = column.astype("category").cat.remove_unused_categories()
     names = sorted(map(str, used.cat.categories))
     codes: Ints = used.cat.reorder_categories(names).cat.codes.to_numpy().astype(np.int64)

@@ -184,7 +184,7 @@ def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -
 
     An event without duration overlaps if its instant is in the window.
     """
-    inside = np.full(len(start), low is None or low != high)
+    inside = np.full(len(start), low is None or low != high)  # an empty window has no events
     if high is not None:
         inside &= start < high
     if low is not None:

@@ -76,8 +76,8 @@ def most_frequent_size(sizes: Iterable[int]) -> int:
 
 def rank_coverage_text(traces: Mapping[int, Trace]) -> str:
     """Return, for example, ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
-    stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
+    exported = int((part_of_job(traces) or {}).get("job_ranks", 0))
+    rank_count = max(exported, most_frequent_size(trace.world_size for trace in traces.values()))
     stated_ranks = (trace.stated_rank for trace in traces.values())
     loaded = {
         rank if stated_rank is None else stated_rank

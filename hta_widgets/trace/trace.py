@@ -131,9 +131,8 @@ def event_schema() -> Any:
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
         # Streams are int64, because some ranks have handles of 64 bits as stream ids.
-        kind = pa.int16() if name == "depth" else pa.int64()
-        if name in STRING_COLUMNS:
-            kind = strings
+        plain: Any = pa.int16() if name == "depth" else pa.int64()
+        kind = strings if name in STRING_COLUMNS else plain
         metadata = {"unit": "ns"} if name.endswith("_ns") else None
         fields.append(pa.field(name, kind, metadata=metadata))
     return pa.schema(fields)

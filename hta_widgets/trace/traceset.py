@@ -1,14 +1,14 @@
 """`TraceSet`: the ranks of a job on one time axis, and `Selection`: a part of them.
 
-Some methods call functions of higher layers, which import this module. `_MODULE_OF` states where
-these functions are, and a method imports its function when it is called.
+Some methods call functions of higher layers, which import this module. They are imported by name
+when the method is called.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,19 +44,6 @@ from hta_widgets.workers import require_executor
 ClockName = Literal["host", "fitted"]
 #: Key of the memoized fitted offsets, which are the same on each clock of a trace set.
 FITTED_OFFSETS = "fitted offsets"
-
-#: Functions of higher layers, and their modules.
-_MODULE_OF = {
-    "export_trace": "hta_widgets.export.traces.files",
-    "fitted_offsets": "hta_widgets.analysis.cross_rank.clock_fit",
-    "run_sql": "hta_widgets.answers.sql",
-    "save_trace_set": "hta_widgets.store.saving",
-}
-
-
-def _higher_function(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = import_name(_MODULE_OF[name], name)
-    return function
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -317,8 +304,8 @@ class TraceSet(Mapping[int, Trace]):
         ...     "group by name order by ns desc limit 5"
         ... )  # doctest: +SKIP
         """
-        frame: pd.DataFrame = _higher_function("run_sql")(self, query)
-        return frame
+        run_sql = import_name("hta_widgets.answers.sql", "run_sql")
+        return run_sql(self, query)  # type: ignore[no-any-return]
 
     def events(
         self, ranks: Iterable[int] | None = None, columns: Iterable[str] | None = None
@@ -415,9 +402,9 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, origin_offset_ns = [0] * len(self), 0
         if clock == "fitted":
-            offsets, origin_offset_ns = memo(
-                self, FITTED_OFFSETS, lambda: _higher_function("fitted_offsets")(self)
-            )
+            module = "hta_widgets.analysis.cross_rank.clock_fit"
+            fitted_offsets = import_name(module, "fitted_offsets")
+            offsets, origin_offset_ns = memo(self, FITTED_OFFSETS, lambda: fitted_offsets(self))
         moved = TraceSet(
             [
                 trace.replace(
@@ -541,7 +528,8 @@ class TraceSet(Mapping[int, Trace]):
         >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
-        return str(_higher_function("save_trace_set")(self, path))
+        save_trace_set = import_name("hta_widgets.store.saving", "save_trace_set")
+        return str(save_trace_set(self, path))
 
     def __repr__(self) -> str:
         return f"<TraceSet {self._facts_line()}>"
@@ -594,7 +582,8 @@ class Selection(Conditions):
     @check_arguments
     def export(self, path: str | Path, **options: object) -> Any:
         """Write the member events as a trace file; for options see `hta_widgets.export_trace`."""
-        return _higher_function("export_trace")(self.owner, path, selection=self, **options)
+        export_trace = import_name("hta_widgets.export.traces.files", "export_trace")
+        return export_trace(self.owner, path, selection=self, **options)
 
     @property
     def owner(self) -> TraceSet:

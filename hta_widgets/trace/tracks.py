@@ -352,12 +352,8 @@ class EventThreads:
 
     @property
     def codes(self) -> Ints:
-        """A code of the pid and tid of each event."""
+        """For each event, a code of both: the pid times the number of tids, plus the tid."""
         return self.pid.astype(np.int64) * len(self.tids) + self.tid
-
-    def pid_and_tid(self, code: int) -> tuple[int, int]:
-        """Return the pid code and the tid code in a code of both."""
-        return divmod(code, len(self.tids))
 
 
 @dataclass(slots=True)
@@ -430,8 +426,8 @@ def device_streams(
     used_threads, thread = distinct_codes(threads.codes)
     stream_of_thread = np.full(len(used_threads), -1, dtype=np.int64)
     for number in np.unique(thread[missing]).tolist():
-        _, tid = threads.pid_and_tid(int(used_threads[number]))
-        stream_of_thread[number] = _number_of_thread(threads.tids[tid], -1)
+        tid = threads.tids[int(used_threads[number]) % len(threads.tids)]
+        stream_of_thread[number] = _number_of_thread(tid, -1)
     with_stream = np.flatnonzero(result >= 0)
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
@@ -491,7 +487,7 @@ def find_tracks(
     has_stream = stream >= 0
     track_stream = _of_first_event(track[has_stream], stream[has_stream], count)
     of_device, of_mpi = mask_of_rows(track[on_device], count), mask_of_rows(track[calls_mpi], count)
-    thread_of_track = [threads.pid_and_tid(key // 2) for key in used_keys.tolist()]
+    thread_of_track = [divmod(key // 2, len(threads.tids)) for key in used_keys.tolist()]
     device_pids = {thread_of_track[number][0] for number in np.flatnonzero(of_device).tolist()}
     new_tracks = []
     for number, (pid_code, tid_code) in enumerate(thread_of_track):
