@@ -140,10 +140,15 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[Times, Times] | None = None,
     ) -> None:
-        """Add the records of a slice."""
+        """Add the records of a slice.
+
+        `numbers` are their positions in the file, `bodies` returns their JSON, and `offset_of` the
+        byte at which the record of a row begins. `times` are starts and durations if these are
+        decoded.
+        """
         if not records:
             return
-        batch, first = self._batch, self._batch.count
+        batch, first_row = self._batch, self._batch.count
         phase = _phases(records)
         args = [record.args for record in records]
         stream = _integers([-1 if arg is None else arg.stream for arg in args])
@@ -166,10 +171,10 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        self._take_args(arrays, args, first)
-        self._take_special(records, phase, first)
+        self._take_args(arrays, args, first_row)
+        self._take_special(records, phase, first_row)
         self._take_bindings(records, numbers)
-        batch.first_rows.append(first)
+        batch.first_rows.append(first_row)
         batch.bodies.append(bodies)
         batch.offsets.append(offset_of)
         batch.count += len(records)
@@ -183,8 +188,9 @@ class Columns:
         return _integers([-1 if arg is None else arg.correlation_id for arg in args])
 
     def _take_args(
-        self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
+        self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first_row: int
     ) -> None:
+        """Collect args that become columns; only device work, communication and calls have any."""
         batch = self._batch
         with_args = (arrays["stream"] != -1) | (arrays["name"] == self._names.get(PARAM_COMMS, -1))
         for row in np.flatnonzero(with_args).tolist():
@@ -192,35 +198,36 @@ class Columns:
             if row_args is None:
                 continue
             if row_args.bandwidth or row_args.bytes:
-                batch.copies.append((first + row, row_args))
+                batch.copies.append((first_row + row, row_args))
             if row_args.collective:
-                batch.communication.append((first + row, row_args))
+                batch.communication.append((first_row + row, row_args))
             if row_args.grid:
-                batch.kernels.append((first + row, row_args))
+                batch.kernels.append((first_row + row, row_args))
         names = self._categories.pool.values
         is_operator = np.array([name.lower() in _OPERATORS for name in names])
         for row in np.flatnonzero(is_operator[arrays["category"]]).tolist():
             row_args = args[row]
             if row_args and (row_args.node or row_args.dims or row_args.old_dims):
-                batch.calls.append((first + row, row_args))
+                batch.calls.append((first_row + row, row_args))
 
     def _take_special(
-        self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
+        self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first_row: int
     ) -> None:
+        """Collect ids, ends of flows, scopes of instants and unknown phases."""
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
-        batch.id_rows.append(first + id_rows)
+        batch.id_rows.append(first_row + id_rows)
         with_id = [records[row] for row in id_rows.tolist()]
         batch.ids += [
             _scoped_id(record) if record.scope or record.id2 else record.id for record in with_id
         ]
         flow_ends = np.flatnonzero(phase == _F).tolist()
-        batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
+        batch.ends_at_next += [first_row + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
             if records[row].s not in _THREAD_SCOPE:
-                batch.scoped.append((first + row, records[row].s or ""))
+                batch.scoped.append((first_row + row, records[row].s or ""))
         for row in np.flatnonzero(~_KNOWN_PHASES[phase]).tolist():
-            batch.unknown_phase[first + row] = records[row].ph
+            batch.unknown_phase[first_row + row] = records[row].ph
 
     def _take_bindings(self, records: Sequence[Record], numbers: Ints) -> None:
         if [record.bind_id for record in records].count(_NO_ID) == len(records):
@@ -236,46 +243,44 @@ class Columns:
             return
         parts = {name: np.concatenate(pieces) for name, pieces in batch.parts.items()}
         phase = parts["phase"]
-        start, start_state = _join_times(batch.start)
-        dur, dur_state = _join_times(batch.dur)
+        start_ns, start_state = _join_times(batch.start)
         is_metadata = phase == _M
         keep = _KNOWN_PHASES[phase]
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
-        if not keep.all():
-            is_skipped = ~keep
-            # JAX ends its list with an empty object, and rocprof begins its list with one.
-            for row in (0, -1):
-                if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
-                    is_skipped[row] = False
-            self._note_skipped(batch, phase, start_state, is_skipped)
-        has_dur = np.ones(batch.count, np.bool_)
-        if dur_state is not None:
-            reason = "durations that are not numbers, taken as missing"
-            self._note_rows(batch, (dur_state == BAD) & keep, reason)
-            reason = "durations that do not fit in 64 bits, taken as missing"
-            self._note_rows(batch, (dur_state == TOO_LARGE) & keep, reason, "overflow")
-            has_dur = dur_state == OK
-            dur[~has_dur] = -1
-        is_negative = has_dur & (dur < 0)
-        if is_negative.any():
-            dur[is_negative] = 0
-            self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        keeps_all = bool(keep.all())
+        if not keeps_all:
+            self._note_skipped(batch, phase, start_state, ~keep)
+        dur_ns = self._durations(batch, keep)
         is_timed = keep & ~is_metadata
         if self._resolution_ns > 1:
-            finest_ns = resolution(start[is_timed], dur[is_timed & has_dur])
+            finest_ns = resolution(start_ns[is_timed], dur_ns[is_timed & (dur_ns >= 0)])
             self._resolution_ns = min(self._resolution_ns, finest_ns)
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
         flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
-        parts.update(start_ns=start, dur_ns=dur, flow=flow)
-        keeps_all = bool(keep.all())
+        parts.update(start_ns=start_ns, dur_ns=dur_ns, flow=flow)
         file_row = self._columns["record"].size - 1 + np.cumsum(keep)
         for name, column in self._columns.items():
             column.extend(parts[name] if keeps_all else parts[name][keep])
         self._ends_at_next.extend(int(file_row[row]) for row in batch.ends_at_next if keep[row])
         self._scope.update((int(file_row[row]), scope) for row, scope in batch.scoped if keep[row])
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
+
+    def _durations(self, batch: _Batch, keep: npt.NDArray[np.bool_]) -> Ints:
+        """Return the durations in ns; -1 if missing. Faults in rows of `keep` are reported."""
+        dur_ns, state = _join_times(batch.dur)
+        is_negative = dur_ns < 0
+        dur_ns[is_negative] = 0
+        if state is not None:
+            reason = "durations that are not numbers, taken as missing"
+            self._note_rows(batch, (state == BAD) & keep, reason)
+            reason = "durations that do not fit in 64 bits, taken as missing"
+            self._note_rows(batch, (state == TOO_LARGE) & keep, reason, "overflow")
+            dur_ns[state != OK] = -1
+            is_negative &= state == OK
+        self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        return dur_ns
 
     def _add_args(self, batch: _Batch, record: Ints, keep: npt.NDArray[np.bool_]) -> None:
         for columns, pairs in (
@@ -382,6 +387,10 @@ class Columns:
         start_state: npt.NDArray[np.uint8] | None,
         is_skipped: npt.NDArray[np.bool_],
     ) -> None:
+        # JAX ends its list with an empty object, and rocprof begins its list with one.
+        for row in (0, -1):
+            if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
+                is_skipped[row] = False
         for row in np.flatnonzero(is_skipped).tolist():
             kind: ProblemKind = "skipped"
             if not _KNOWN_PHASES[phase[row]]:

@@ -50,7 +50,10 @@ class EventsStart:
 def find_events(
     text: bytes, more: Callable[[int], bytes], path: str, notes: NoteCounts
 ) -> tuple[EventsStart, bytes]:
-    """Find the list of events at the top level of a JSON text."""
+    """Find the list of events at the top level of a JSON text.
+
+    `more` reads a block, given how much text there is. Returns also the text read so far.
+    """
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
@@ -115,7 +118,11 @@ def _decode_strictly(text: bytes) -> dict[str, bytes] | None:
 def read_tail(
     text: bytes, more: Callable[[int], bytes], notes: NoteCounts, offset: int
 ) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys after the list of events, which ends at byte `offset` of the file."""
+    """Read the keys after the list of events, which ends at byte `offset` of the file.
+
+    Returns their values, the text read so far, and where the object ends in it; None if it does
+    not end.
+    """
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
         trimmed_size = len(text) - len(trimmed)
