@@ -20,6 +20,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -99,10 +100,11 @@ def _rank_frame(
     notes = [selected_scope.note]
     for job in selected_scope.jobs:
         ranks_of_job = [rank for rank in selected_scope.ranks if rank.job == job.name]
-        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(selection, window))
-        rows += of_job
-        if job.profiles and not by_events(selection, window):
-            notes += _missing_files_text(job, of_job)
+        uses_profiles = not by_events(selection, window)
+        rows_of_job = _job_rows(job, ranks_of_job, traces, uses_profiles=uses_profiles)
+        rows += rows_of_job
+        if job.profiles and uses_profiles:
+            notes += _missing_files_text(job, rows_of_job)
     frame = pd.DataFrame(columns_of_rows((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
     matched = {f"from_{source}": sources.count(source) for source in ("table", "file", "trace")}
@@ -111,14 +113,15 @@ def _rank_frame(
 
 
 def _job_rows(
-    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, table: bool
+    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, uses_profiles: bool
 ) -> list[dict[str, Any]]:
     """Return the ranks of a job, from rank 0's table if it has one, else from their files."""
     rows: dict[int, dict[str, Any]] = {}
-    head = job.head if table else None
+    head = job.head if uses_profiles else None
     if head is not None and head.summary is not None:
-        for line in head.summary.ranks:
-            rows[line.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **line._asdict()}
+        for listed in head.summary.ranks:
+            row = {**_UNKNOWN, "job": job.name, "source": "table", **listed._asdict()}
+            rows[listed.rank] = row
     for rank in ranks_of_job:
         row = rows.setdefault(rank.rank, {**_UNKNOWN, "job": job.name, "rank": rank.rank})
         profile = traces[rank.key].profile if rank.is_profile else None
@@ -283,6 +286,7 @@ _IMBALANCE = {
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
+    """Return the columns of `_IMBALANCE` after the job."""
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Rounding removes floating-point errors from differences of printed decimals.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
@@ -293,15 +297,9 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
     is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
-    # If two ranks compute for equally long, the others wait for both.
-    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
-    is_single = bool(2 * comm[second] >= min_s + median)
-    rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
-    elapsed = float((comm + other).mean())
-    lost = _NAN
-    if count > 1 and elapsed > 0:
-        lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
-    stands_out = bool(is_far and is_single)
+    rival = _rival(rank, comm) if is_far else ""
+    stands_out = is_far and not rival
+    lost = _lost_share(comm, float((comm + other).mean()))
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
@@ -330,7 +328,26 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     return {**record, "explanation": _imbalance_cause(record, rival)}
 
 
+def _rival(rank: Ints, comm: Floats) -> str:
+    """Describe the second rank by time in MPI if that is nearer to the least than to the median.
+
+    If two ranks compute for equally long, the others wait for both.
+    """
+    least, second = np.argsort(comm, kind="stable")[:2]
+    is_near = 2 * comm[second] < comm[least] + np.median(comm)
+    return f"rank {rank[second]} ({comm[second]:.2f} s)" if is_near else ""
+
+
+def _lost_share(comm: Floats, elapsed_s: float) -> float:
+    """Return how much less than the median of the others the least time in MPI is, of the run."""
+    if len(comm) < 2 or elapsed_s <= 0:
+        return _NAN
+    least = int(comm.argmin())
+    return float(np.median(np.delete(comm, least)) - comm[least]) / elapsed_s
+
+
 def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
+    """Explain a record of `_imbalance`; `rival` is a rank with nearly the least time in MPI."""
     if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
     min_text = (
