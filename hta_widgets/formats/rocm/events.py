@@ -61,8 +61,8 @@ class RocmRows(EventRows):
         """Add kernels or copies; keywords are those of `EventRows.add`."""
         device, start_ns, end_ns = (columns[name] for name in ("device", "start_ns", "end_ns"))
         stream = np.maximum(columns["stream"], 0)
-        ranks, rank = distinct_rows(columns["process"], device)
-        for number in range(len(ranks)):
+        _, rank = distinct_rows(columns["process"], device)
+        for number in range(rank.max(initial=-1) + 1):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
         place = self.stream_codes("GPU {}", device, stream)
