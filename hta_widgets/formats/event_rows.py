@@ -285,7 +285,7 @@ def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
     return np.where(wanted >= 0, found, -1)
 
 
-def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
+def map_distinct(values: Array, number_of: Callable[[int], int]) -> Ints:
     """Map each value to a number; `number_of` is called once per distinct value."""
     code, distinct = pd.factorize(values)
     return np.array([number_of(value) for value in distinct.tolist()], np.int64)[code]
@@ -294,7 +294,7 @@ def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of columns by first occurrence, and each row's position in them."""
     frame = pd.DataFrame(dict(enumerate(columns)))
-    code = frame.groupby(list(frame), sort=False).ngroup().to_numpy()
+    code = np.asarray(frame.groupby(list(frame), sort=False).ngroup(), np.int64)
     first_rows = np.flatnonzero(~pd.Series(code).duplicated())
     return list(zip(*(column[first_rows].tolist() for column in columns), strict=True)), code
 
@@ -408,10 +408,7 @@ def build_rank(
     device: int = -1,
     **fields: Any,
 ) -> Trace:
-    """Build the trace of some events of `rows`; `fields` are additional fields of the trace.
-
-    The codes in `events` are replaced by those of this trace.
-    """
+    """Build the trace of `events`, whose codes are replaced; `fields` are more fields of it."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
@@ -552,17 +549,16 @@ def _naming_records(
     device_places = set(np.unique(place[device >= 0]).tolist())
     named_pids: set[str] = set()
     for code, (pid, tid, process, thread, sort_index) in enumerate(places):
+        process_id, thread_id = _as_id(pid), _as_id(tid)
         if process and pid not in named_pids:
             named_pids.add(pid)
-            yield _naming_record(_as_id(pid), 0, "process_name", name=process)
+            yield _naming_record(process_id, 0, "process_name", name=process)
             if code in device_places:
-                yield _naming_record(_as_id(pid), 0, "process_labels", labels=pid)
+                yield _naming_record(process_id, 0, "process_labels", labels=pid)
         if thread:
-            yield _naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
+            yield _naming_record(process_id, thread_id, "thread_name", name=thread)
         if sort_index >= 0:
-            yield _naming_record(
-                _as_id(pid), _as_id(tid), "thread_sort_index", sort_index=sort_index
-            )
+            yield _naming_record(process_id, thread_id, "thread_sort_index", sort_index=sort_index)
 
 
 def _naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:

@@ -122,10 +122,7 @@ def _find_steps(
 def _number_steps(
     chosen: Columns, names: Sequence[str], number: re.Pattern[str], rule: str
 ) -> _Steps:
-    """Return the outermost of some ranges as steps; the first group of `number` is the number.
-
-    The steps are numbered in order if a range has no number, or two have the same.
-    """
+    """Return the outermost of some ranges as steps, numbered by name if all numbers differ."""
     # A range is outermost if it begins after all ranges before it have ended.
     last_end_ns = np.maximum.accumulate(chosen["end_ns"])
     is_outermost = np.append(True, chosen["start_ns"][1:] >= last_end_ns[:-1])
@@ -138,10 +135,7 @@ def _number_steps(
 
 
 def _find_tiling(ranges: Columns, names: Sequence[str], span_ns: int) -> _Steps | None:
-    """Return the ranges of the name that tiles most time; None if none tiles half of `span_ns`.
-
-    Ranges of a tiling are repeated and do not overlap.
-    """
+    """Return the ranges of the name that tiles most time; None if none tiles half of `span_ns`."""
     longest_ns, steps = 0, None
     for code in np.unique(ranges["name"]).tolist():
         name_ranges = select_rows(ranges, ranges["name"] == code)

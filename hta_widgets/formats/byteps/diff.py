@@ -12,12 +12,7 @@ from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.causes import StepPiece
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, rank_findings, time_change
-from hta_widgets.diff.sentences import (
-    capitalize,
-    longer_or_less,
-    relative_text,
-    times_text,
-)
+from hta_widgets.diff.sentences import capitalize, longer_or_less, relative_text, times_text
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides

@@ -266,7 +266,6 @@ def _files(traces: TraceSet) -> pd.DataFrame:
 
 
 def _stage_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return the stages of all workers, numbered in pipeline order."""
     order = list(analysis.byteps_stages(traces)["stage"].cat.categories)
     frames = []
     for trace in traces.values():
@@ -342,24 +341,18 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     if "byteps" in traces.formats:
         details += _slowest_gradient(traces)
     if "byteps-server" in traces.formats:
-        details += _busiest_server(traces)
+        servers = analysis.byteps_servers(traces)
+        busy_ns = servers["busy_ns"].to_numpy(float)
+        if len(busy_ns) > 1 and busy_ns.max() >= _UNEVEN_RATIO * busy_ns.mean() > 0:
+            busiest = int(servers["server"].iloc[int(busy_ns.argmax())])
+            text = (
+                f"Server {busiest} works {busy_ns.max() / busy_ns.mean():.2f} times as much as the"
+                " average server: keys are distributed unevenly."
+            )
+            details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
     no_findings: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
     return finding, details, no_findings
-
-
-def _busiest_server(traces: TraceSet) -> list[list[Piece]]:
-    """Return a sentence about a server with far more work than the others, if any."""
-    servers = analysis.byteps_servers(traces)
-    busy_ns = servers["busy_ns"].to_numpy(float)
-    if len(busy_ns) < 2 or not busy_ns.max() >= _UNEVEN_RATIO * busy_ns.mean() > 0:
-        return []
-    server = int(servers["server"].iloc[int(busy_ns.argmax())])
-    text = (
-        f"Server {server} works {busy_ns.max() / busy_ns.mean():.2f} times as much as the average"
-        " server: keys are distributed unevenly."
-    )
-    return [[text]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:

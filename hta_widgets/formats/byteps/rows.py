@@ -227,11 +227,11 @@ def is_key(text: str) -> bool:
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
-    # By name: whether it is a request's name, its operation and its node.
+    # By name: its operation and its node; -1 if it is not the name of a request.
     matches = [REQUEST.fullmatch(name) for name in table.names.values]
-    is_request = np.array([match is not None for match in matches], np.bool_)
     is_push = np.array([match is not None and match[1] == "push" for match in matches], np.bool_)
     node = np.array([int(match[2]) if match else -1 for match in matches], np.int64)
+    is_request = node >= 0
     # By track: whether it has a key, and the key.
     pids = [track.pid for track in table.tracks]
     has_key = np.array([is_key(pid) for pid in pids], np.bool_)
@@ -262,8 +262,7 @@ def last_push_end(requests: Requests) -> Ints:
     """Return the end of the last push for each request's key and iteration; -1 if unknown."""
     done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
-    last: Ints = groups.transform("max").to_numpy(np.int64)
-    return last
+    return np.asarray(groups.transform("max"), np.int64)
 
 
 def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[int, int]]]]:
@@ -279,11 +278,8 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
         raw_keys = [key % stride for key in all_keys]
         if max(raw_keys, default=0) >= _RAW_KEYS or max(all_keys, default=0) // stride >= servers:
             continue
-        first_partition: dict[int, int] = {}  # by tensor
-        for key in raw_keys:
-            tensor, partition = divmod(key, 1 << 16)
-            first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
-        first = first_partition.values()
+        # By tensor, the lowest partition, which is the last one in this order.
+        first = {key >> 16: key & 0xFFFF for key in sorted(raw_keys, reverse=True)}.values()
         # With few files, some partitions are on other servers, but never all first partitions.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]

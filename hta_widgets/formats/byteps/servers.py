@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from hta_widgets.formats.byteps.rows import (
 )
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
 from hta_widgets.formats.event_rows import map_distinct
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -115,8 +115,8 @@ def byteps_requests(
         matched["pull"] += int(is_pull.sum())
         wait_ns = _waits(requests)[positions]
         dur_ns = requests.end_ns[positions] - requests.start_ns[positions]
-        key, raw_key_of = requests.key[positions], raw_keys[trace.rank]
-        raw_key = map_distinct(key, lambda key, raw_key_of=raw_key_of: raw_key_of.get(key, -1))
+        key = requests.key[positions]
+        raw_key = _map_keys(key, raw_keys[trace.rank])
         declared_key = np.where(raw_key >= 0, raw_key >> 16, -1)
         tensors = names.get(trace.job, {})
         blocks.append(
@@ -150,6 +150,10 @@ def byteps_requests(
         note="" if parts else NO_SERVERS,
         open=open_count,
     )
+
+
+def _map_keys(keys: Array, numbers: Mapping[int, int]) -> Ints:
+    return map_distinct(keys, lambda key: numbers.get(key, -1))
 
 
 def _waits(requests: Requests) -> Ints:
@@ -468,14 +472,11 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     rows: list[tuple[object, ...]] = []
     for job in sorted({trace.job or "" for trace in workers}):
         workers_of_job = [trace for trace in workers if (trace.job or "") == job]
-        times_of_server = {
-            trace.rank: _request_times(trace, raw_keys[trace.rank])
-            for trace in servers
-            if (trace.job or "") == job
+        servers_of_job = [trace for trace in servers if (trace.job or "") == job]
+        times = {
+            trace.rank: _request_times(trace, raw_keys[trace.rank]) for trace in servers_of_job
         }
-        for assigned in _assign_nodes(
-            [_fits_of_worker(trace, times_of_server) for trace in workers_of_job]
-        ):
+        for assigned in _assign_nodes([(trace, _fits(trace, times)) for trace in workers_of_job]):
             worker = assigned.worker
             for rank, fits in assigned.fits.items():
                 fit = fits[assigned.place]
@@ -527,9 +528,8 @@ def _request_times(trace: Trace, raw_key_of: dict[int, int]) -> _RequestTimes:
     """Return the times of a server's requests; `raw_key_of` has its keys as sent on the wire."""
     requests = requests_of(trace)
     positions = {key: position for position, key in enumerate(sorted(set(raw_key_of.values())))}
-    key_position = map_distinct(
-        requests.key, lambda key: positions.get(raw_key_of.get(key, -1), -1)
-    )
+    position_of = {key: positions[raw_key] for key, raw_key in raw_key_of.items()}
+    key_position = _map_keys(requests.key, position_of)
     iterations = int(requests.iteration.max(initial=-1)) + 1
     times_of_node = {}
     for node in np.unique(requests.node).tolist():
@@ -545,12 +545,10 @@ def _request_times(trace: Trace, raw_key_of: dict[int, int]) -> _RequestTimes:
     return _RequestTimes(positions, times_of_node)
 
 
-def _fits_of_worker(
-    worker: Trace, times_of_server: dict[int, _RequestTimes]
-) -> tuple[Trace, _Fits]:
-    """Return a worker, and its possible fits at each server with common keys."""
-    fits = {rank: _possible_fits(worker, times) for rank, times in times_of_server.items()}
-    return worker, {rank: fit for rank, fit in fits.items() if fit is not None}
+def _fits(worker: Trace, times: dict[int, _RequestTimes]) -> _Fits:
+    """Return the possible fits of a worker at the servers that have keys of the worker."""
+    fits = {rank: _possible_fits(worker, server) for rank, server in times.items()}
+    return {rank: fit for rank, fit in fits.items() if fit is not None}
 
 
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
@@ -562,7 +560,7 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
     stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
     pull = stages.index("PULL")
     is_sent = np.isin(parts.stage, [stages.index("PUSH"), pull])
-    key_position = map_distinct(parts.key, lambda key: server.positions.get(key, -1))
+    key_position = _map_keys(parts.key, server.positions)
     rows = np.flatnonzero(is_sent & (key_position >= 0))
     if not len(rows):
         return None

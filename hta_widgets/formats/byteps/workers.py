@@ -169,7 +169,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     visit = critical_visit[total_tensor_step]
 
     def of_critical(values: Ints) -> Ints:
-        return np.append(values, -1)[visit]
+        return np.asarray(np.append(values, -1)[visit])
 
     tail_ns = totals.start_ns + totals.dur_ns - of_critical(end_ns)
     return {

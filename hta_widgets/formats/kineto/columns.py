@@ -29,14 +29,7 @@ from hta_widgets.formats.kineto.growing import (
 )
 from hta_widgets.formats.kineto.lenient import BACKSLASHES_KEPT, with_backslashes_of_path
 from hta_widgets.formats.kineto.records import Args, Record
-from hta_widgets.formats.kineto.times import (
-    BAD,
-    OK,
-    TOO_LARGE,
-    Times,
-    nanoseconds,
-    resolution,
-)
+from hta_widgets.formats.kineto.times import BAD, OK, TOO_LARGE, Times, nanoseconds, resolution
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import PARAM_COMMS, Binding, RankColumns, StringPool
 from hta_widgets.trace.problems import NoteCounts, ProblemKind
@@ -66,6 +59,17 @@ _NO_ID = Record().bind_id
 _FALSE = tuple(map(Raw, (b"", b"false", b"null", b"0")))
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
+#: Problems of records by the state of their start, if it is not missing.
+_BAD_TIMES: dict[int, tuple[ProblemKind, str]] = {
+    BAD: ("skipped", "records whose time is not a number"),
+    TOO_LARGE: ("overflow", "records whose time does not fit in 64 bits"),
+}
+#: Types of the columns, which are widened when values do not fit.
+_NARROWEST_TYPES: dict[str, type[np.integer[Any]]] = {
+    "phase": np.uint8, "start_ns": np.int64, "dur_ns": np.int64, "name": np.int32,
+    **dict.fromkeys(("category", "pid", "tid", "stream"), np.int16),
+    **dict.fromkeys(("correlation", "flow", "record"), np.int32),
+}  # fmt: skip
 
 
 class _Batch:
@@ -108,21 +112,7 @@ class Columns:
         self.calls = CallArgColumns()
         self.kernels = LaunchArgColumns()
         self._columns = {
-            name: GrowingColumn(dtype, expected)
-            for name, dtype in (
-                ("phase", np.uint8),
-                ("start_ns", np.int64),
-                ("dur_ns", np.int64),
-                ("name", np.int32),
-                # These are the narrowest types; columns are widened when values do not fit.
-                ("category", np.int16),
-                ("pid", np.int16),
-                ("tid", np.int16),
-                ("stream", np.int16),
-                ("correlation", np.int32),
-                ("flow", np.int32),
-                ("record", np.int32),
-            )
+            name: GrowingColumn(dtype, expected) for name, dtype in _NARROWEST_TYPES.items()
         }
         self._small_args = SmallArgs()
         self._ends_at_next: list[int] = []
@@ -140,12 +130,7 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[Times, Times] | None = None,
     ) -> None:
-        """Add the records of a slice.
-
-        `numbers` are their positions in the file, `bodies` returns their JSON, and `offset_of` the
-        byte at which the record of a row begins. `times` are starts and durations if these are
-        decoded.
-        """
+        """Add the records of a slice; `offset_of` returns the byte at which a record begins."""
         if not records:
             return
         batch, first_row = self._batch, self._batch.count
@@ -392,16 +377,13 @@ class Columns:
             if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
                 is_skipped[row] = False
         for row in np.flatnonzero(is_skipped).tolist():
-            kind: ProblemKind = "skipped"
             if not _KNOWN_PHASES[phase[row]]:
                 letter = batch.unknown_phase[row]
                 reason = f"records of phase {letter!r}" if letter else "records without a phase"
-            elif start_state is not None and start_state[row] == TOO_LARGE:
-                kind, reason = "overflow", "records whose time does not fit in 64 bits"
-            elif start_state is not None and start_state[row] == BAD:
-                reason = "records whose time is not a number"
+                kind: ProblemKind = "skipped"
             else:
-                reason = "records without a time"
+                state = OK if start_state is None else int(start_state[row])
+                kind, reason = _BAD_TIMES.get(state, ("skipped", "records without a time"))
             has_note = self.notes.has(kind, reason)
             self.notes.add(kind, reason, None if has_note else batch.offset_of(row))
 

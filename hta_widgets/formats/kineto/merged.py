@@ -52,7 +52,6 @@ _VERSION = 1
 _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 
-
 #: Placeholder for the rank if the ids of the records were not changed.
 UNSCOPED = -1
 
@@ -158,13 +157,11 @@ def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], 
 def columns_of_rank(
     columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
 ) -> RankColumns:
-    """Return a rank's rows as if they had been read from its own file.
-
-    `pids` has the JSON of the pids that the merge changed, by the pid in the merged file.
-    """
+    """Return a rank's rows as if they had been read from its own file."""
     records = columns.record[rows]
     pid_codes, pid = distinct_codes(columns.pid[rows])
     pid_texts = [columns.pids[code] for code in pid_codes]
+    # `pids` has the JSON of the pids that the merge changed.
     pid_texts = [_pid_text(pids[text]) if text in pids else text for text in pid_texts]
     small_args = {
         position: _unscope_args(args, rank)

@@ -227,12 +227,8 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
 
 def _match_work(threads: Sequence[str]) -> list[re.Match[str] | None]:
     """Match the names of a process's threads with the first pattern of work that one matches."""
-    matches: list[re.Match[str] | None] = []
-    for pattern in _WORK_THREADS:
-        matches = [pattern.fullmatch(name) for name in threads]
-        if any(matches):
-            break
-    return matches
+    tries = ([pattern.fullmatch(name) for name in threads] for pattern in _WORK_THREADS)
+    return next(filter(any, tries), [None] * len(threads))
 
 
 def _repeating_processes(names: TrackNames) -> set[str]:

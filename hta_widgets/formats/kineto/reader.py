@@ -335,15 +335,13 @@ def read_file(
         if not records.columns.rows:
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
         columns = records.columns.finish()
-        comm_args = records.columns.communication.finish()
-        call_args = records.columns.calls.finish()
-        launch_args = records.columns.kernels.finish()
+        source = FileRecords(
+            path, records.slices, records.entries, values, state,
+            records.columns.communication.finish(), records.columns.calls.finish(),
+            records.columns.kernels.finish(), checkpoints, keepalive, moves,
+        )  # fmt: skip
     problems = Problems()
     notes.add_to(problems, path)
-    source = FileRecords(
-        path, records.slices, records.entries, values, state, comm_args, call_args, launch_args,
-        checkpoints, keepalive, moves,
-    )  # fmt: skip
     metadata = decode_values(source.metadata_text)
     return FileContents(columns, metadata, source, problems, documents.documents)
 
@@ -511,7 +509,6 @@ def peek_rank(path: str) -> int | None:
 
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
-
 
 #: Builds the trace of a rank from its records, the path of the file, and the problems to extend.
 _Build = Callable[[RankContents, str, Problems], Trace]

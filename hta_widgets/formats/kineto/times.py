@@ -174,16 +174,13 @@ def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> T
     marks = np.flatnonzero(text < _ZERO)
     commas = np.flatnonzero(text[marks] == _COMMA)
     ends = marks[commas]
-    starts = np.empty_like(ends)
-    starts[0] = _LEAD
-    np.add(ends[:-1], 1, out=starts[1:])
+    starts = np.append(_LEAD, ends[:-1] + 1)
     state = (starts == ends).view(np.uint8)  # an empty value is MISSING, which is 1
 
     # A value's point is the mark before its comma, unless that mark is the previous comma.
-    points = ends.copy()
     before = marks[commas - 1]
     dotted = text[before] == _DOT
-    np.copyto(points, before, where=dotted)
+    points = np.where(dotted, before, ends)
     has_points = bool(dotted.any())
     wholes = points - starts
     value = _integers(text, points, wholes)

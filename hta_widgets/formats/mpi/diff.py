@@ -107,10 +107,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
     """Add the stragglers of jobs to their rows; the candidate of the totals may not be one."""
     stragglers = mpi_stragglers(side.traces)
-    late = [
-        tuple(sorted(rank for job, rank in stragglers if job == row_job))
-        for row_job in table["job"]
-    ]
+    late = [tuple(sorted(rank for job, rank in stragglers if job == name)) for name in table["job"]]
     straggler_rank = [
         candidate if candidate in ranks or not ranks else ranks[0]
         for candidate, ranks in zip(table["straggler_rank"].tolist(), late, strict=True)

@@ -239,10 +239,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 def _suspect_sentences(
     row: dict[Any, Any], costly: tuple[int, float] | None, keys: _Keys, of_job: str
 ) -> list[list[Piece]]:
-    """Return a sentence about a rank that may delay the others; none without such a rank.
-
-    `costly` is the rank of `costly_ranks`, with the share of time lost.
-    """
+    """Return a sentence about the rank that may delay the others, if there is such a rank."""
     if costly is not None:
         rank, lost_share = costly
         cost = share(lost_share)

@@ -270,11 +270,8 @@ class MpiJob:
     @property
     def head(self) -> MpiProfile | None:
         """Rank 0's profile, which lists all ranks."""
-        for trace in self.profiles:
-            if trace.profile.summary is not None and trace.profile.summary.ranks:
-                profile: MpiProfile = trace.profile
-                return profile
-        return None
+        profiles = (trace.profile for trace in self.profiles)
+        return next((p for p in profiles if p.summary is not None and p.summary.ranks), None)
 
     @property
     def ntasks(self) -> int:

@@ -387,8 +387,8 @@ class _Parser:
 
     def _problems(self, profile: MpiProfile, *, is_complete: bool) -> Problems:
         problems = Problems()
-        missing = self._missing_part(profile)
-        missing = missing or ("" if is_complete else "its last line is incomplete")
+        incomplete = "" if is_complete else "its last line is incomplete"
+        missing = self._missing_part(profile) or incomplete
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above

@@ -79,12 +79,14 @@ def mpi_ranks(
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     elapsed = frame["elapsed_s"]
-    columns: dict[Any, Any] = frame.loc[:, :"switches"].to_dict("series")
-    columns["noncomm_s"] = elapsed - frame["comm_s"]
-    columns["comm_share"] = (frame["comm_s"] / elapsed).where(elapsed > 0)
-    used = (frame["user_s"] + frame["system_s"]) / elapsed
-    columns["cpu_utilisation"] = used.where(elapsed > 0)
-    columns |= frame.loc[:, "cpu":].to_dict("series")
+    used_s = frame["user_s"] + frame["system_s"]
+    columns: dict[Any, Any] = {
+        **frame.loc[:, :"switches"].to_dict("series"),
+        "noncomm_s": elapsed - frame["comm_s"],
+        "comm_share": (frame["comm_s"] / elapsed).where(elapsed > 0),
+        "cpu_utilisation": (used_s / elapsed).where(elapsed > 0),
+        **frame.loc[:, "cpu":].to_dict("series"),
+    }
     return result_frame(columns, matched=matched, note=notes)
 
 
@@ -119,9 +121,8 @@ def _job_rows(
     rows: dict[int, dict[str, Any]] = {}
     head = job.head if uses_profiles else None
     if head is not None and head.summary is not None:
-        for listed in head.summary.ranks:
-            row = {**_UNKNOWN, "job": job.name, "source": "table", **listed._asdict()}
-            rows[listed.rank] = row
+        for entry in head.summary.ranks:
+            rows[entry.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **entry._asdict()}
     for rank in ranks_of_job:
         row = rows.setdefault(rank.rank, {**_UNKNOWN, "job": job.name, "rank": rank.rank})
         profile = traces[rank.key].profile if rank.is_profile else None
@@ -299,7 +300,10 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
     rival = _rival(rank, comm) if is_far else ""
     stands_out = is_far and not rival
-    lost = _lost_share(comm, float((comm + other).mean()))
+    elapsed = float((comm + other).mean())
+    lost = _NAN
+    if count > 1 and elapsed > 0:
+        lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
@@ -329,21 +333,10 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
 
 
 def _rival(rank: Ints, comm: Floats) -> str:
-    """Describe the second rank by time in MPI if that is nearer to the least than to the median.
-
-    If two ranks compute for equally long, the others wait for both.
-    """
+    """Describe the rank with nearly the least time in MPI, if any; the others wait for both."""
     least, second = np.argsort(comm, kind="stable")[:2]
     is_near = 2 * comm[second] < comm[least] + np.median(comm)
     return f"rank {rank[second]} ({comm[second]:.2f} s)" if is_near else ""
-
-
-def _lost_share(comm: Floats, elapsed_s: float) -> float:
-    """Return how much less than the median of the others the least time in MPI is, of the run."""
-    if len(comm) < 2 or elapsed_s <= 0:
-        return _NAN
-    least = int(comm.argmin())
-    return float(np.median(np.delete(comm, least)) - comm[least]) / elapsed_s
 
 
 def _imbalance_cause(record: dict[str, Any], rival: str) -> str:

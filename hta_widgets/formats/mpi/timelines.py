@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,12 +112,9 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
     if all(longest[: len(rank_calls.contents)] == rank_calls.contents for rank_calls in calls):
         ranks = tuple(sorted(stated_rank(trace) for trace in traces))
         return [_events_in_one_group(rank_calls, ranks, label) for rank_calls in calls]
-    names = sorted({name for rank_calls in calls for name in rank_calls.routines})
-    equally_often = {
-        name
-        for name in names
-        if len({rank_calls.routines.count(name) for rank_calls in calls}) == 1
-    }
+    counts = [Counter(rank_calls.routines) for rank_calls in calls]
+    names = sorted(set[str]().union(*counts))
+    equally_often = {name for name in names if len({count[name] for count in counts}) == 1}
     events_of_ranks = []
     for rank_calls in calls:
         of_rank = f" of rank {rank_calls.trace.rank}"
@@ -181,7 +179,6 @@ _RECEIVES = frozenset(map(ROUTINES.index, mpi_names("Recv Irecv Recv_init Probe 
 _SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_init")))
 _ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
 _ROOT_RECEIVES = frozenset(map(ROUTINES.index, ROOT_RECEIVES))
-
 
 #: Fields of a record. In file operations, source and target together are the offset, low word first
 #: in either byte order, because the bytes of a file are swapped word by word.
@@ -428,7 +425,6 @@ def _trace(
     state: FileState,
     problems: Problems,
 ) -> Trace:
-    """Build the trace of a rank from its records, which have these numbers in the file."""
     notes, rank_records = Problems(), records[numbers]
     has_io = bool((rank_records["routine"] >= IO_FROM).any())
     name = Path(path).name.removesuffix(".gz").removesuffix(".zst")

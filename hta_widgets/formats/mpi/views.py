@@ -11,15 +11,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, panel_frame, require_columns_of
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.charts.figure import FigureStyle, empty_figure
-from hta_widgets.charts.rows import (
-    Bars,
-    Column,
-    RowsContent,
-    Scale,
-    Tooltip,
-    draw_rows,
-    time_ticks,
-)
+from hta_widgets.charts.rows import Bars, Column, RowsContent, Scale, Tooltip, draw_rows, time_ticks
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.formats.mpi.frames import by_routine, by_size
 from hta_widgets.text import duration, size_range
