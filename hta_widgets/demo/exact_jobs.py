@@ -262,7 +262,7 @@ def _write_pipeline(folder: Path) -> dict[str, Any]:
 def _pipeline_step(
     recorder: Recorder, stage: int, step: int, times: dict[tuple[int, Pass], tuple[int, int]]
 ) -> int:
-    """Record a step of a stage and return its FLOPs; `times` are those of `pass_times`."""
+    """Record a step of a stage, with `times` from `pass_times`; return its FLOPs."""
     begin = recorder.now_ns = step * _STEP_NS
     zero, flops = begin + _HOST_LEAD_NS, 0
     end = zero + max(last for _, last in times.values())
@@ -319,7 +319,7 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         recorder = Recorder()
         tokens = sum(received[rank])
         with recorder.range("ProfilerStep#0", "user_annotation"):
-            # The profiler cut the list of the last rank; those of the receivers are complete.
+            # The profiler cut the list of the last rank; the receivers' lists are complete.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
             widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)

@@ -621,7 +621,7 @@ class ColumnRecords(RecordSource):
         """Return some args of some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        # The records after those of the events name tracks. They get the code -1, for no args.
+        # The last records name tracks. They get the code -1, for no args.
         code_of_record = np.append(self._columns["args"], -1)
         codes = code_of_record[np.minimum(records, len(code_of_record) - 1)]
         distinct, position = np.unique(codes, return_inverse=True)

@@ -204,8 +204,8 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     numbers, start, end = edges_by_group(totals.step[rows], totals.start_ns[rows], ends[rows])
     if len(numbers) > 1:
         numbers, start, end = numbers[:-1], start[:-1], start[1:]
-    rising = end > start
-    return numbers[rising], start[rising], end[rising]
+    is_positive = end > start
+    return numbers[is_positive], start[is_positive], end[is_positive]
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:

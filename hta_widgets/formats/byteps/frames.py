@@ -380,19 +380,17 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
 
 
 def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
+    """Return a finding for each worker whose PULLs are consistently the shortest."""
     if "byteps" not in traces.formats:
         return []
+    workers = [trace for trace in traces.values() if trace.format == "byteps"]
     findings = []
     for _, blame in analysis.byteps_pull_blame(traces).groupby("job", dropna=False):
         cost_ns = int(blame["slack_ns"].sum())
         share_of_pulls = cost_ns / max(int(blame["pull_ns"].sum()), 1)
         for row in blame[blame["straggler"]].to_dict("records"):
-            place = row["worker"], row["job"]
-            ranks = [
-                trace.rank
-                for trace in traces.values()
-                if trace.format == "byteps" and (trace.worker, trace.job) == place
-            ]
+            worker = row["worker"], row["job"]
+            ranks = [trace.rank for trace in workers if (trace.worker, trace.job) == worker]
             times_last = count(round(row["blame"] * row["pulls"]))
             text = (
                 f"{_of_job(row['job'], traces)} is last in {times_last} of"

@@ -399,6 +399,7 @@ def _fill_category(columns: RankColumns, category: str) -> None:
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
+    """Name processes after tensors and threads after partitions, in the order of their keys."""
     names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -408,7 +409,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
         names.process[pid] = pid.removeprefix(PREFIX).removeprefix("byteps.")
         if tid == TOTAL:
             names.thread[pid, tid], names.thread_sort[pid, tid] = "whole", -1
-        elif stage_of(pid, tid, f"{pid}.X") is not None:
+        elif stage_of(pid, tid, f"{pid}.X") is not None:  # the thread may have stages
             key = int(tid)
             names.thread[pid, tid] = f"partition {key & 0xFFFF}"
             names.thread_sort[pid, tid] = key & 0xFFFF

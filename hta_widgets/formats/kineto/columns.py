@@ -411,7 +411,7 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
     """Return the code of each phase; 0 if a phase is not a single letter."""
     letters = [record.ph for record in records]
     count = len(letters)
-    text = ",".join(letters)
+    text = ",".join(letters)  # usually, every second byte is a phase
     if len(text) != 2 * count - 1 or not text.isascii() or text[1::2].strip(","):
         text = ",".join(
             letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters

@@ -198,10 +198,7 @@ def _streams_of_rows(columns: RankColumns, rows: Rows, names: TrackNames) -> Int
 
 
 def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> list[int]:
-    """Return the stream of each (pid, tid) with device work; -1 for others.
-
-    It is the number in the thread's name, the tid, or the next free number of the device.
-    """
+    """Return the stream of each (pid, tid), from its name or tid; -1 without device work."""
     streams = [-1] * len(threads)
     unnumbered = []
     repeating = _repeating_processes(names)

@@ -116,6 +116,7 @@ class RecordList:
                 return closed
 
     def _drop_stray_bracket(self) -> bool:
+        """Return whether the bracket just read does not end the list; skip a comma after it."""
         self.window.fill(_PEEKED_BYTES)
         start = self.window.at
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)

@@ -71,7 +71,7 @@ class RecordSlice(NamedTuple):
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(number, JSON object)`` for records in the slice's text.
 
-        Unreadable records are skipped. An error is raised if the text is not that of the slice.
+        Unreadable records are skipped. Raises an error if the text does not match the slice.
         """
         places = (numbers - self.first_record).tolist()
         if self.spans is None:

@@ -245,7 +245,7 @@ class _SnapshotReader:
     def _add_older_blocks(
         self, memory: DeviceMemory, segments: list[dict[str, Any]], live: Collection[int]
     ) -> None:
-        """Add the blocks in use at the end whose allocation, unlike that of `live`, is unknown."""
+        """Add the blocks in use at the end that precede the ring, and so are not in `live`."""
         for entry in segments:
             after = _address(entry.get("address"))
             for block in dicts_in(entry.get("blocks")):

@@ -200,7 +200,7 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 _MIN_SHARE_OF_TIME = 0.1
 #: and from this ratio of its share of time to its share of bytes.
 _OF_BYTES = 2.0
-#: A rank is named if its time in MPI is below that of the others by this share of the run.
+#: A rank is named if its time in MPI is less than the others' by this share of the run.
 _MIN_LOST_SHARE = 0.01
 
 
@@ -256,14 +256,14 @@ def _suspect_sentences(
     return [[_rank_piece(row["job"], rank, keys), text]]
 
 
-def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
+def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, of_job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
     trace_ranks = keys.get((row["job"], rank), [])
     wait = f"the other {others} wait for it" if others > 1 else "the other rank waits for it"
-    text = f"{job} comes last where it costs most time: {wait}."
+    text = f"{of_job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
         text = (
-            f"{job} spends the least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
+            f"{of_job} spends the least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]

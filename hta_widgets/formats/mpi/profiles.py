@@ -499,13 +499,13 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 def _no_events() -> RankColumns:
-    codes = ("name", "category", "pid", "tid", "stream", "flow")
-    times = ("start_ns", "dur_ns", "correlation")
     columns: dict[str, Any] = {
         "phase": np.empty(0, np.uint8),
         "timed": np.empty(0, np.bool_),
-        **dict.fromkeys(codes, np.empty(0, np.int32)),
-        **dict.fromkeys(times, np.empty(0, np.int64)),
+        **dict.fromkeys(
+            ("name", "category", "pid", "tid", "stream", "flow"), np.empty(0, np.int32)
+        ),
+        **dict.fromkeys(("start_ns", "dur_ns", "correlation"), np.empty(0, np.int64)),
         **{name: StringPool() for name in ("names", "categories", "pids", "tids", "flow_ids")},
     }
     return RankColumns(**columns)

@@ -659,6 +659,7 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, _Means]:
 
 
 def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> list[str]:
+    """Return what the means of two runs cover, followed by `notes`."""
     sentences = []
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
@@ -669,7 +670,7 @@ def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> lis
             sentences.append(
                 f"{name} has routine tables of ranks {listed} of {ranks[0].ntasks} only"
             )
-    sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
-    if len(sizes) > 1 and before and after:
+    job_sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
+    if len(job_sizes) > 1 and before and after:
         sentences.append("the jobs differ in size: figures are per rank")
     return [*sentences, *dict.fromkeys(notes)]

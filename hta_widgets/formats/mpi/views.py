@@ -125,7 +125,7 @@ def mpi_compare(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
-        Number of rows, which are those with the largest differences.
+        Number of rows; the largest differences come first.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         Width in CSS px. Default: the width of the output area.
     **options

@@ -109,7 +109,7 @@ class Recording:
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def take_series(self, database: Database, process: int, device: int) -> list[Series]:
-        """Return the counters of a rank; the first rank also gets those of the host."""
+        """Return the counters of a rank; the first rank also gets the host's."""
         network, self._network = self._network, []
         if device < 0:
             return network
