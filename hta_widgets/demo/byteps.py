@@ -201,16 +201,16 @@ class _BytepsJob:
             self._push_and_pull()
         for worker in range(self.workers):
             self._copy_to_devices(worker)
-        end = begin
+        step_end = begin
         for (worker, gpu, tensor), start in enqueued.items():
             keys = [part.key for part in self._order if part.tensor == tensor]
-            last = max(self._lanes[worker, gpu, key].at for key in keys) + rng.randrange(4)
-            end = max(end, last)
+            end = max(self._lanes[worker, gpu, key].at for key in keys) + rng.randrange(4)
+            step_end = max(step_end, end)
             if traced:
-                self.totals[worker, gpu, tensor].append((start, last - start))
+                self.totals[worker, gpu, tensor].append((start, end - start))
         if traced:
             self._record_stages()
-        return end + 20_000 + rng.randrange(1000)
+        return step_end + 20_000 + rng.randrange(1000)
 
     def _ready_times(self, begin: int, tensors: list[str]) -> dict[tuple[int, str], int]:
         ready: dict[tuple[int, str], int] = {}
@@ -281,8 +281,8 @@ class _BytepsJob:
             arrived = sent_us + _LATENCY_US + rng.randrange(10)
             done = max(arrived, all_pushed_us[part.key]) + 5 + rng.randrange(5)
             self.requests.append(_ServerRequest(part.server, node, part.key, False, arrived, done))
-            data = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
-            lane.add("PULL", sent_us, data)
+            received = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
+            lane.add("PULL", sent_us, received)
 
     def _copy_to_devices(self, worker: int) -> None:
         """Copy to the GPUs and broadcast; GPUs wait for a signal from the root GPU."""
@@ -314,9 +314,9 @@ class _BytepsJob:
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
     """Partition tensors, and assign keys to servers with the default hash of BytePS."""
     parts = []
-    for place, (tensor, size) in enumerate(sizes.items()):
+    for declared_key, (tensor, size) in enumerate(sizes.items(), len(sizes)):
         for number in range(-(-size // _PARTITION_BYTES)):
-            key = (len(sizes) + place) << 16 | number
+            key = declared_key << 16 | number
             length = min(_PARTITION_BYTES, size - number * _PARTITION_BYTES)
             djb2 = 5381
             for character in str(key):
@@ -393,8 +393,8 @@ def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
 def _truth(job: _BytepsJob) -> dict[str, Any]:
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
-        none = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
-        stage_totals = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
+        initial = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
+        stage_totals = stages[f"w{worker}g{gpu}"].setdefault(stage, initial)
         stage_totals["count"] += len(spans)
         stage_totals["sum_us"] += sum(dur for _, dur in spans)
     totals: dict[str, int] = defaultdict(int)

@@ -262,6 +262,7 @@ def _write_pipeline(folder: Path) -> dict[str, Any]:
 def _pipeline_step(
     recorder: Recorder, stage: int, step: int, times: dict[tuple[int, Pass], tuple[int, int]]
 ) -> int:
+    """Record a step of a stage, with `times` from `pass_times`; return its FLOPs."""
     begin = recorder.now_ns = step * _STEP_NS
     zero, flops = begin + _HOST_LEAD_NS, 0
     end = zero + max(last for _, last in times.values())
@@ -293,11 +294,8 @@ def _pipeline_messages(
     zero: int,
 ) -> None:
     """Send the result of a pass to the next stage, and receive the input for a later pass."""
-    forward = done[0] == "forward"
-    for sender, receiver in (
-        (stage, stage + 1 if forward else stage - 1),
-        (stage - 1 if forward else stage + 1, stage),
-    ):
+    forward = 1 if done[0] == "forward" else -1
+    for sender, receiver in ((stage, stage + forward), (stage - forward, stage)):
         if min(sender, receiver) < 0 or max(sender, receiver) >= _STAGES:
             continue
         start = zero + times[sender, done][1]
@@ -321,7 +319,7 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         recorder = Recorder()
         tokens = sum(received[rank])
         with recorder.range("ProfilerStep#0", "user_annotation"):
-            # The profiler cut the list of the last rank; those of the receivers are complete.
+            # The profiler cut the list of the last rank; the receivers' lists are complete.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
             widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)

@@ -163,13 +163,12 @@ def write_demo(
 
 def _layers_for(events_per_step: int, model: Model) -> int:
     """Return the number of layers that gives about `events_per_step` records per step."""
-    records_of_two, records_of_three = (
+    of_two_layers, of_three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    return max(
-        1, 2 + round((events_per_step - records_of_two) / (records_of_three - records_of_two))
-    )
+    records_per_layer = of_three_layers - of_two_layers
+    return max(1, 2 + round((events_per_step - of_two_layers) / records_per_layer))
 
 
 def _write(
@@ -180,6 +179,7 @@ def _write(
     template: StepTemplate,
     truth: Truth,
 ) -> None:
+    """Simulate the job and write the files of some ranks; the first call collects the truth."""
     clock_zero_ns = _JOB_NS + plan.skew_ns  # start of the job, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
@@ -241,26 +241,25 @@ class StepTimes:
         self, program: Program, plan: JobPlan, begin: Floats, rng: np.random.Generator
     ) -> None:
         self.program, self.plan, self.rng = program, plan, rng
-        count = len(begin)
-        pace = (plan.speed * rng.lognormal(0.0, 0.008, count))[:, None]
-        wobble = np.full(len(program.costs), 0.12)
-        wobble[program.noisy] = 0.3
-        noise = rng.standard_normal((count, len(program.costs)))
-        costs = _RECORDING * np.asarray(program.costs) * pace * np.exp(noise * wobble)
+        ranks = len(begin)
+        pace = (plan.speed * rng.lognormal(0.0, 0.008, ranks))[:, None]
+        host_spread = np.full(len(program.costs), 0.12)
+        host_spread[program.noisy] = 0.3
+        host_noise = np.exp(rng.standard_normal((ranks, len(program.costs))) * host_spread)
+        costs = _RECORDING * np.asarray(program.costs) * pace * host_noise
         self.ticks = begin[:, None] + np.cumsum(costs, axis=1)
         work = np.array([event.work.base_ns for event in program.device])
-        noise = rng.standard_normal((count, len(work)))
-        self.work = work * pace * np.exp(noise * 0.02)
+        self.work = work * pace * np.exp(rng.standard_normal((ranks, len(work))) * 0.02)
         self.starts = np.zeros_like(self.work)
         self.ends = np.zeros_like(self.work)
         self.free = {item.stream: begin.copy() for item in program.items}
         self.launches = np.array([event.launch for event in program.device])
         self.collectives: list[int] = []
         self._run_streams(begin)
-        side = np.asarray(program.side_costs) * pace
-        side = side * rng.lognormal(0.0, 0.1, side.shape)
-        side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
-        all_times = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
+        side_noise = rng.lognormal(0.0, 0.1, (ranks, len(program.side_costs)))
+        side_costs = np.asarray(program.side_costs) * pace * side_noise
+        side_ticks = self.ticks[:, [program.side_anchor]] + np.cumsum(side_costs, axis=1)
+        all_times = np.concatenate([self.ticks, side_ticks, self.starts, self.ends], axis=1)
         self.times_ns: Ints = np.rint(all_times).astype(np.int64)
         starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
         self.work_ns = ends - starts
@@ -291,11 +290,11 @@ class StepTimes:
     def _launch(self, stream: int, device: Ints) -> None:
         """Run device events of one stream, one after another."""
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
-        busy_ns = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
-        before = busy_ns - (self.work[:, device] + _STREAM_GAP_NS)
-        slack = self._ready(device) - before
+        occupied_ns = self.work[:, device] + _STREAM_GAP_NS
+        before_ns = np.cumsum(occupied_ns, axis=1) - occupied_ns
+        slack = self._ready(device) - before_ns
         slack[:, 0] = np.maximum(slack[:, 0], self.free[stream] + _STREAM_GAP_NS)
-        self.starts[:, device] = before + np.maximum.accumulate(slack, axis=1)
+        self.starts[:, device] = before_ns + np.maximum.accumulate(slack, axis=1)
         self.ends[:, device] = self.starts[:, device] + self.work[:, device]
         self.free[stream] = self.ends[:, device[-1]]
 

@@ -39,10 +39,10 @@ _BYTES_PER_NS = 1.2
 
 #: mpitrace subtracts float64 seconds since 1970, which have a resolution of 0.24 µs.
 _EPOCH_S = 1_600_000_000.0
-_RECORD = [
+_RECORD = np.dtype([
     ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
     ("target", "i4"), ("bytes", "i4"), ("caller", "u4"), ("callers_caller", "u4"), ("is_io", "i4"),
-]  # fmt: skip
+])  # fmt: skip
 #: Smallest number of ranks for which mpitrace prints a histogram.
 _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
 _WIDE, _NARROW = "-" * 71, "-" * 65
@@ -125,8 +125,7 @@ def write_mpi_job(
         for profile in _profiles(calls, times.spent_s, rows, str(job))
         if files == "all" or profile.rank == 0 or profile.roles
     }
-    byte_order = ">" if swapped else "<"
-    records = _records(calls, times, byte_order).tobytes() if traces else None
+    records = _records(calls, times, ">" if swapped else "<").tobytes() if traces else None
     folder = new_folder(directory).resolve()
     names = _write_files(folder, job, texts, records)
     truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
@@ -318,10 +317,12 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
     }
 
 
-def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[np.void]:
+def _records(
+    calls: _Calls, times: _RankTimes, byte_order: Literal["<", ">"]
+) -> npt.NDArray[np.void]:
+    """Return the records of the timeline; a row has the calls of a rank."""
     rank = np.arange(len(times.zero_ns))[:, None]
-    fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
-    records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
+    records = np.zeros((len(rank), len(calls.routine)), _RECORD.newbyteorder(byte_order))
     sends = np.isin(calls.routine, _routine_numbers(ROOT_SENDS))
     records["begin_s"], records["end_s"] = times.begin_s.T, times.end_s.T
     records["rank"] = rank
@@ -378,14 +379,16 @@ def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[
     routines: list[CallRow] = []
     sizes: list[CallRow] = []
     for number in np.unique(calls.routine).tolist():
-        calls_of_routine = calls.routine == number
-        name, count = ROUTINES[number], int(calls_of_routine.sum())
-        total = int(size[calls_of_routine].clip(0).sum())
-        routines.append(CallRow(name, count, total / count, float(spent_s[calls_of_routine].sum())))
-        for edge in np.unique(high[calls_of_routine]).tolist() if total else ():
-            part = calls_of_routine & (high == edge)
-            mean = int(size[part].sum()) / int(part.sum())
-            sizes.append(CallRow(name, int(part.sum()), mean, float(spent_s[part].sum())))
+        is_of_routine = calls.routine == number
+        name, count = ROUTINES[number], int(is_of_routine.sum())
+        total_bytes = int(size[is_of_routine].clip(0).sum())
+        time_s = float(spent_s[is_of_routine].sum())
+        routines.append(CallRow(name, count, total_bytes / count, time_s))
+        for edge in np.unique(high[is_of_routine]).tolist() if total_bytes else ():
+            is_in_bin = is_of_routine & (high == edge)
+            count = int(is_in_bin.sum())
+            mean_bytes = int(size[is_in_bin].sum()) / count
+            sizes.append(CallRow(name, count, mean_bytes, float(spent_s[is_in_bin].sum())))
     return tuple(routines), tuple(sizes)
 
 

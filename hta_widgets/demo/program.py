@@ -122,7 +122,7 @@ class Program:
     """The events of one step at numbered ticks, in host order."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of the ticks on a second thread, which follow those of the first thread; the second
+    #: costs of the ticks on a second thread, which follow the first thread's; the second
     #: thread starts at the tick `side_anchor`
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0

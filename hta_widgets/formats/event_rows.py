@@ -37,7 +37,16 @@ from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions, narrow
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    distinct_codes,
+    first_positions,
+    narrow,
+)
 from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
@@ -219,17 +228,21 @@ class EventRows:
         ranges; and ``C`` for counter samples, whose values are the args. Events with `is_outer`
         contain other events of the same times.
         """
-        code = self.category.add(category) if isinstance(category, str) else category
-        letter = ord(phase) if isinstance(phase, str) else phase
+        if isinstance(category, str):
+            category = self.category.add(category)
+        if isinstance(phase, str):
+            phase = ord(phase)
         values = (
-            start_ns, end_ns, name, code, place, process, device, target, stream,
-            np.where(np.asarray(correlation) > 0, correlation, -1), size_bytes, args, letter,
+            start_ns, end_ns, name, category, place, process, device, target, stream,
+            np.where(np.asarray(correlation) > 0, correlation, -1), size_bytes, args, phase,
         )  # fmt: skip
+        # Arrays keep their type, so that 32-bit columns are not widened.
         arrays = (np.asarray(value, getattr(value, "dtype", np.int64)) for value in values)
-        block = narrow_columns(dict(zip(_COLUMNS, arrays, strict=True)))
-        count = len(block["start_ns"])
-        columns = {name: np.broadcast_to(column, count) for name, column in block.items()}
-        self._blocks.insert(0 if is_outer else len(self._blocks), columns)
+        columns = narrow_columns(dict(zip(_COLUMNS, arrays, strict=True)))
+        count = len(columns["start_ns"])
+        block = {name: np.broadcast_to(column, count) for name, column in columns.items()}
+        # Of events with the same times, the first contains the others.
+        self._blocks.insert(0 if is_outer else len(self._blocks), block)
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""
@@ -272,26 +285,17 @@ def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
     return np.where(wanted >= 0, found, -1)
 
 
-def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
+def map_distinct(values: Array, number_of: Callable[[int], int]) -> Ints:
     """Map each value to a number; `number_of` is called once per distinct value."""
     code, distinct = pd.factorize(values)
     return np.array([number_of(value) for value in distinct.tolist()], np.int64)[code]
 
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-    """Return the distinct rows of columns, and each row's position among them."""
-    # The codes of the columns are digits of one number; `count` is the place value of the next
-    # digit.
-    code, count = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        digit, values = pd.factorize(column)
-        if count * max(len(values), 1) >= 1 << 62:
-            code, combined = pd.factorize(code)
-            count = len(combined)
-        code = code * len(values) + digit
-        count *= max(len(values), 1)
-    code = pd.factorize(code)[0]
-    _, first_rows = np.unique(code, return_index=True)
+    """Return the distinct rows of columns by first occurrence, and each row's position in them."""
+    frame = pd.DataFrame(dict(enumerate(columns)))
+    code = np.asarray(frame.groupby(list(frame), sort=False).ngroup(), np.int64)
+    first_rows = np.flatnonzero(~pd.Series(code).duplicated())
     return list(zip(*(column[first_rows].tolist() for column in columns), strict=True)), code
 
 
@@ -337,6 +341,7 @@ def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
+    """Yield the process, the device and the rows of each rank."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
@@ -383,10 +388,9 @@ def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) 
 def _devices_of_calls(
     work: Mapping[str, Ints], calls: Mapping[str, Ints], devices: Sequence[int]
 ) -> Ints:
-    """Return the device of each call of a process with several `devices`, in ascending order."""
-    launched = first_positions(work["correlation"], calls["correlation"])
-    device = np.where(calls["correlation"] > 0, np.append(work["device"], -1)[launched], -1)
-    device = np.where(np.isin(calls["target"], devices), calls["target"], device)
+    """Return the device of each call of a process with several `devices`, which ascend."""
+    launch_device = values_by_id(work["correlation"], work["device"], calls["correlation"])
+    device = np.where(np.isin(calls["target"], devices), calls["target"], launch_device)
     # Each call with a known device votes for the device of its thread.
     threads, thread = np.unique(calls["place"], return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)
@@ -404,14 +408,14 @@ def build_rank(
     device: int = -1,
     **fields: Any,
 ) -> Trace:
-    """Build the trace of some events of `rows`; `fields` are additional fields of the trace."""
+    """Build the trace of `events`, whose codes are replaced; `fields` are more fields of it."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
-        used, events[name] = _used_codes(events[name], len(pool))
-        texts[name] = StringPool(pool[code] for code in used)
-    used, events["place"] = _used_codes(events["place"], len(rows.places))
-    places = [rows.places[code] for code in used]
+        used, code = distinct_codes(events[name])
+        texts[name], events[name] = StringPool(pool[code] for code in used), narrow(code)
+    used, place = distinct_codes(events["place"])
+    places, events["place"] = [rows.places[code] for code in used], narrow(place)
     naming = list(_naming_records(places, events["device"], events["place"]))
     ends = select_rows(events, events["phase"] == _ASYNC_BEGIN)
     if len(ends["phase"]):
@@ -441,14 +445,8 @@ def build_rank(
     return trace.replace(counter_table=_counter_table(facts, device, trace, rows))
 
 
-def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
-    used = np.flatnonzero(np.bincount(codes, minlength=count))
-    position = np.zeros(count, np.int64)
-    position[used] = np.arange(len(used))
-    return used.tolist(), narrow(position)[codes]
-
-
 def _assign_steps_of_device(trace: Trace) -> None:
+    """Assign device work without a step to the step's range on the host in which it starts."""
     table = trace.table
     numbers = step_numbers(table.names.values)[table.name]
     ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))
@@ -498,12 +496,8 @@ def _rank_columns(
         extended = np.concatenate([values, np.broadcast_to(naming_values, len(naming))])
         return extended.astype(dtype)
 
-    copies = np.flatnonzero(events["size_bytes"] >= 0)
-    samples = np.flatnonzero(events["phase"] == _SAMPLE)
-    dur_ns = events["end_ns"] - events["start_ns"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gb_per_s = np.where(dur_ns > 0, events["size_bytes"] / dur_ns, np.nan)
-    phase = events["phase"]
+    phase, dur_ns = events["phase"], events["end_ns"] - events["start_ns"]
+    samples = np.flatnonzero(phase == _SAMPLE)
     flow = np.full(total, -1, np.int32)
     async_count = np.count_nonzero(phase == _ASYNC_BEGIN)
     # The ends of asynchronous ranges come last, in the order of their begins.
@@ -535,29 +529,36 @@ def _rank_columns(
             **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},
         },
         record=np.arange(total, dtype=np.int64),
-        copies=CopyTable(
-            record=copies, gb_per_s=gb_per_s[copies], size_bytes=events["size_bytes"][copies]
-        ),
+        copies=_copy_table(events["size_bytes"], dur_ns),
     )
+
+
+def _copy_table(size_bytes: Ints, dur_ns: Ints) -> CopyTable:
+    """Return the copies among events; events without a size are not copies."""
+    copies = np.flatnonzero(size_bytes >= 0)
+    size_bytes, dur_ns = size_bytes[copies], dur_ns[copies]
+    unknown_rates = np.full(len(copies), np.nan)
+    gb_per_s = np.divide(size_bytes, dur_ns, out=unknown_rates, where=dur_ns > 0)
+    return CopyTable(copies, gb_per_s, size_bytes)
 
 
 def _naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
+    """Yield the metadata records that name the places; each event has a device and a place."""
     device_places = set(np.unique(place[device >= 0]).tolist())
     named_pids: set[str] = set()
     for code, (pid, tid, process, thread, sort_index) in enumerate(places):
+        process_id, thread_id = _as_id(pid), _as_id(tid)
         if process and pid not in named_pids:
             named_pids.add(pid)
-            yield _naming_record(_as_id(pid), 0, "process_name", name=process)
+            yield _naming_record(process_id, 0, "process_name", name=process)
             if code in device_places:
-                yield _naming_record(_as_id(pid), 0, "process_labels", labels=pid)
+                yield _naming_record(process_id, 0, "process_labels", labels=pid)
         if thread:
-            yield _naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
+            yield _naming_record(process_id, thread_id, "thread_name", name=thread)
         if sort_index >= 0:
-            yield _naming_record(
-                _as_id(pid), _as_id(tid), "thread_sort_index", sort_index=sort_index
-            )
+            yield _naming_record(process_id, thread_id, "thread_sort_index", sort_index=sort_index)
 
 
 def _naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
@@ -620,12 +621,14 @@ class ColumnRecords(RecordSource):
         """Return some args of some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        # Records after the events' records name tracks: their code of args, -1, stands for none.
-        args = np.append(self._columns["args"], -1)
-        codes, code = np.unique(args[np.minimum(records, len(args) - 1)], return_inverse=True)
-        decoded = [json.loads(self._texts["args"][c]) if c >= 0 else {} for c in codes.tolist()]
-        values_of_code = {key: [args.get(key) for args in decoded] for key in keys}
-        return {key: [values[c] for c in code.tolist()] for key, values in values_of_code.items()}
+        # The last records name tracks. They get the code -1, for no args.
+        code_of_record = np.append(self._columns["args"], -1)
+        codes = code_of_record[np.minimum(records, len(code_of_record) - 1)]
+        distinct, position = np.unique(codes, return_inverse=True)
+        texts = self._texts["args"]
+        decoded = [json.loads(texts[code]) if code >= 0 else {} for code in distinct.tolist()]
+        args_of_record = [decoded[index] for index in position.tolist()]
+        return {key: [args.get(key) for args in args_of_record] for key in keys}
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         events = len(self._columns["start_ns"])

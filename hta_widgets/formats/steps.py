@@ -92,7 +92,7 @@ def _launches_of_rank(events: Columns, process: int, device: int) -> tuple[Ints,
 def _find_steps(
     ranges: Columns, launch_threads: Ints, names: Sequence[str], span_ns: int, pattern: str | None
 ) -> _Steps | None:
-    """Return the steps among the ranges of a rank, which are in order of time; None for none.
+    """Return the steps among a rank's ranges, which are in order of time; None without steps.
 
     `launch_threads` has the thread of each launch of the rank's work.
     """
@@ -105,14 +105,14 @@ def _find_steps(
         if pattern is None
         else match_pattern(pattern, names)
     )
-    codes = np.flatnonzero(is_step)
     for thread_ranges in threads:
-        chosen = select_rows(thread_ranges, np.isin(thread_ranges["name"], codes))
-        if len(chosen["name"]):
-            if pattern is not None:
-                return _number_steps(chosen, names, _LAST_NUMBER, f"that match {pattern!r}")
-            example = names[int(chosen["name"][0])]
-            return _number_steps(chosen, names, _STEP_NAME, f"named like {example!r}")
+        chosen = select_rows(thread_ranges, is_step[thread_ranges["name"]])
+        if not len(chosen["name"]):
+            continue
+        if pattern is not None:
+            return _number_steps(chosen, names, _LAST_NUMBER, f"that match {pattern!r}")
+        example = names[int(chosen["name"][0])]
+        return _number_steps(chosen, names, _STEP_NAME, f"named like {example!r}")
     if pattern is not None:
         return None
     tilings = (_find_tiling(thread_ranges, names, span_ns) for thread_ranges in threads)
@@ -122,7 +122,7 @@ def _find_steps(
 def _number_steps(
     chosen: Columns, names: Sequence[str], number: re.Pattern[str], rule: str
 ) -> _Steps:
-    """Return the outermost of some ranges as steps."""
+    """Return the outermost of some ranges as steps, numbered by name if all numbers differ."""
     # A range is outermost if it begins after all ranges before it have ended.
     last_end_ns = np.maximum.accumulate(chosen["end_ns"])
     is_outermost = np.append(True, chosen["start_ns"][1:] >= last_end_ns[:-1])
@@ -135,7 +135,7 @@ def _number_steps(
 
 
 def _find_tiling(ranges: Columns, names: Sequence[str], span_ns: int) -> _Steps | None:
-    """Return the repeated ranges of one name that tile most time, or None if they tile little."""
+    """Return the ranges of the name that tiles most time; None if none tiles half of `span_ns`."""
     longest_ns, steps = 0, None
     for code in np.unique(ranges["name"]).tolist():
         name_ranges = select_rows(ranges, ranges["name"] == code)

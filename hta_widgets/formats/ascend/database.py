@@ -77,6 +77,7 @@ def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome
         tables.read_calls()
         tables.read_marks()
         tables.read_operators()
+        tables.read_steps()
         database.report(rows.problems)
         record = "Record with torch_npu.profiler and export_type=ExportType.Db."
         return build_traces(rows, "ascend-db", tables.facts, record)
@@ -156,17 +157,15 @@ class _AscendTables:
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", "id name"))
         device = self._devices_of_collectives(columns)
         groups, group = np.unique(columns["groupName"], return_inverse=True)
-        labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
+        labels = [texts.get(code, f"group {number}") for number, code in enumerate(groups.tolist())]
 
         def place_of(device: int, group: int) -> RowPlace:
             npu, thread = _DEVICE_LABEL.format(device), f"{labels[group]} communication"
             return RowPlace(npu, str(_FIRST_GROUP + group), npu, thread)
 
         def args_of(name: int, group_name: int, dtype: int, count: int) -> dict[str, Any]:
-            dtype_name = str(dtypes.get(dtype, ""))
-            return _collective_args(
-                texts.get(name, ""), texts.get(group_name, ""), dtype_name, count
-            )
+            names = (texts.get(name, ""), texts.get(group_name, ""), str(dtypes.get(dtype, "")))
+            return _collective_args(*names, count)
 
         args_columns = (columns[key] for key in ("opName", "groupName", "dataType", "count"))
         self._rows.add(
@@ -203,7 +202,7 @@ class _AscendTables:
         self._add_calls(columns, "cuda_runtime", np.where(is_in_operator, -1, ids))
 
     def read_operators(self) -> None:
-        """Read PyTorch's operators, functions and ranges, and the steps if no range marks them."""
+        """Read PyTorch's operators, functions and ranges."""
         columns = self._database.integers(
             "PYTORCH_API", "startNs endNs globalTid name",
             optional="connectionId sequenceNumber inputShapes inputDtypes type",
@@ -220,13 +219,16 @@ class _AscendTables:
         links = values_by_id(connections["id"], ids, columns["connectionId"])
         categories = map_distinct(columns["type"], category_of)
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
+
+    def read_steps(self) -> None:
+        """Read the steps of each device, unless ranges mark the steps."""
         rows = self._database.rows("STEP_TIME", "id startNs endNs", kinds=(int, int, int))
         if any(name.startswith("ProfilerStep#") for name in self._rows.name.values):
             return
         steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
+        numbers, start_ns, end_ns = np.array(steps, np.int64).reshape(-1, 3).T
         place = self._rows.place("host", "0", "host", "Steps")
         for device in self._devices if steps else []:
-            numbers, start_ns, end_ns = np.array(steps, np.int64).T
             times_ns = {"start_ns": start_ns, "end_ns": end_ns}
             add_profiler_steps(self._rows, numbers, **times_ns, place=place, target=device)
 

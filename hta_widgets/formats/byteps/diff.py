@@ -12,12 +12,7 @@ from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.causes import StepPiece
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, rank_findings, time_change
-from hta_widgets.diff.sentences import (
-    capitalize,
-    longer_or_less,
-    relative_text,
-    times_text,
-)
+from hta_widgets.diff.sentences import capitalize, longer_or_less, relative_text, times_text
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
@@ -63,34 +58,31 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
 @memoize
 def _stage_frame(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
-    keys = dict.fromkeys([*sides[0], *sides[1]])
-    place = {stage: number for number, stage in enumerate(STAGES)}
-    order = sorted(keys, key=lambda key: place.get(key[0], len(place)))
-    nothing = np.zeros((len(_MEASURES), diff.step_count))
+    number_of = {stage: number for number, stage in enumerate(STAGES)}
+    keys = sorted({**sides[0], **sides[1]}, key=lambda key: number_of.get(key[0], len(STAGES)))
     columns: dict[str, object] = {
-        "stage": pd.array([stage for stage, _ in order], dtype="str"),
-        "waits_for_root": np.array([root for _, root in order], dtype=np.bool_),
+        "stage": pd.array([stage for stage, _ in keys], dtype="str"),
+        "waits_for_root": np.array([waits_for_root for _, waits_for_root in keys], dtype=np.bool_),
     }
-    before, after = (
-        np.array([side.get(key, nothing) for key in order])
-        .reshape(-1, *nothing.shape)
-        .swapaxes(0, 1)
-        for side in sides
-    )
-    # Rows are ordered by measure, then by stage and step.
-    steps_of_measure = dict(zip(_MEASURES, zip(before, after, strict=True), strict=True))
-    for name, (old, new) in steps_of_measure.items():
-        mean, new_mean = old.mean(axis=1), new.mean(axis=1)
+    nothing = np.zeros((len(_MEASURES), diff.step_count))
+    p_values: dict[str, object] = {}
+    for number, name in enumerate(_MEASURES):
+        # Rows are stages, columns are steps.
+        before, after = (
+            np.array([side.get(key, nothing)[number] for key in keys]).reshape(-1, diff.step_count)
+            for side in sides
+        )
+        before_mean, after_mean = before.mean(axis=1), after.mean(axis=1)
         columns |= {
-            f"before_{name}": mean, f"after_{name}": new_mean, f"diff_{name}": new_mean - mean,
+            f"before_{name}": before_mean, f"after_{name}": after_mean,
+            f"diff_{name}": after_mean - before_mean,
         }  # fmt: skip
-    for name in ("work", "queue"):
-        old, new = steps_of_measure[f"{name}_ns"]
-        columns[f"{name}_p_value"] = welch_p_value(old.T, new.T)
+        if name != "count":
+            p_values[f"{name.removesuffix('_ns')}_p_value"] = welch_p_value(before.T, after.T)
     return result_frame(
-        columns,
-        matched={"stages": len(order)},
-        note="" if order else "no stages in the compared steps",
+        columns | p_values,
+        matched={"stages": len(keys)},
+        note="" if keys else "no stages in the compared steps",
         steps=diff.step_count,
     )
 
@@ -105,22 +97,19 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
         column = np.zeros(len(stages.step), dtype=np.intp)
         if side.has_steps:
             column = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
-        chosen = part.contains(stages.row) & (column >= 0)
+        is_selected = part.contains(stages.row) & (column >= 0)
         # In a truncated file, queues are known only for complete partitions.
-        queue = np.where(stages.complete, stages.queue_ns, 0)
+        queue_ns = np.where(stages.complete, stages.queue_ns, 0)
+        measures = (np.ones(len(stages.row)), stages.dur_ns, queue_ns)
         for code, stage in enumerate(rows.stages):
-            rows_of_stage = np.flatnonzero(chosen & (stages.stage == code))
-            if len(rows_of_stage):
-                weights = (
-                    np.ones(len(rows_of_stage)),
-                    stages.dur_ns[rows_of_stage],
-                    queue[rows_of_stage],
-                )
-                sums_of_stage = [
-                    np.bincount(column[rows_of_stage], weight, count) for weight in weights
-                ]
-                key = stage, stage == "COPYH2D" and not rows.is_root
-                sums.setdefault(key, []).append(np.stack(sums_of_stage))
+            of_stage = np.flatnonzero(is_selected & (stages.stage == code))
+            if not len(of_stage):
+                continue
+            step_sums = [
+                np.bincount(column[of_stage], values[of_stage], count) for values in measures
+            ]
+            key = stage, stage == "COPYH2D" and not rows.is_root
+            sums.setdefault(key, []).append(np.stack(step_sums))
     return {key: np.mean(sums_of_gpus, axis=0) for key, sums_of_gpus in sums.items()}
 
 
@@ -146,21 +135,21 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
     """Return each worker's mean step in both runs, and the workers for which others wait."""
     sides = []
     for side in diff.sides:
-        lengths: dict[int, list[float]] = {}
+        step_ns: dict[int, list[float]] = {}  # of the GPUs of each worker
         for rank, part in side.parts.items():
-            step = float(np.diff(side.windows[rank], axis=1).mean())
-            lengths.setdefault(part.trace.worker, []).append(step)
+            gpu_step_ns = float(np.diff(side.windows[rank], axis=1).mean())
+            step_ns.setdefault(part.trace.worker, []).append(gpu_step_ns)
         query = f"step in {tuple(side.steps.tolist())}" if side.has_steps else None
-        chosen = None if query is None else side.traces.select(query)
-        blame = byteps_pull_blame(side.traces, selection=chosen, ranks=side.ranks)
+        selection = None if query is None else side.traces.select(query)
+        blame = byteps_pull_blame(side.traces, selection=selection, ranks=side.ranks)
         blame = blame.drop_duplicates("worker").set_index("worker")
-        workers = sorted(lengths)
+        workers = sorted(step_ns)
         straggler = [bool(blame["straggler"][w]) if w in blame.index else None for w in workers]
         sides.append(
             pd.DataFrame(
                 {
                     "worker": np.array(workers, dtype=np.int64),
-                    "step_ns": [float(np.mean(lengths[worker])) for worker in workers],
+                    "step_ns": [float(np.mean(step_ns[worker])) for worker in workers],
                     "blame": blame["blame"].reindex(workers).to_numpy(),
                     "slack_ns": blame["slack_ns"].reindex(workers).to_numpy() / len(side.steps),
                     "straggler": straggler,
@@ -190,6 +179,7 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
+    """Divide columns by `count`, and keep the first row of each key."""
     divisor = frame[count].clip(lower=1)
     return frame.assign(**{name: frame[name] / divisor for name in sums}).drop_duplicates(key)
 
@@ -214,8 +204,8 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     numbers, start, end = edges_by_group(totals.step[rows], totals.start_ns[rows], ends[rows])
     if len(numbers) > 1:
         numbers, start, end = numbers[:-1], start[:-1], start[1:]
-    rising = end > start
-    return numbers[rising], start[rising], end[rising]
+    is_positive = end > start
+    return numbers[is_positive], start[is_positive], end[is_positive]
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
@@ -225,17 +215,17 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
     last stage. They do not overlap. Together with the remaining time, in which the framework
     computes, they add up to the step.
     """
-    chosen = byteps_gradients(side.traces, ranks=[rank])
-    chosen = chosen[chosen["critical"] & (chosen["critical_partition"] >= 0)]
+    gradients = byteps_gradients(side.traces, ranks=[rank])
+    last_gradients = gradients[gradients["critical"] & (gradients["critical_partition"] >= 0)]
     stages = byteps_gradient_stages(side.traces, ranks=[rank])
-    last = chosen.set_index("step")["tensor"].astype(str)
-    stages = stages[stages["tensor"].astype(str) == stages["step"].map(last)]
+    last_tensors = last_gradients.set_index("step")["tensor"].astype(str)
+    stages = stages[stages["tensor"].astype(str) == stages["step"].map(last_tensors)]
     times: dict[tuple[str, str], Ints] = {}
-    place = {step: k for k, step in enumerate(side.steps.tolist())}
     windows = side.windows[rank].tolist()
+    column_of = {step: column for column, step in enumerate(side.steps.tolist())}
 
     def add(cause: str, stage: str, step: int, start: int, end: int) -> None:
-        column = place.get(step)
+        column = column_of.get(step)
         if column is None:
             return
         # Time after the end of the step is excluded.
@@ -252,7 +242,7 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
         if row.stage.startswith("COORDINATE"):
             cause = "coordination"
         add(cause, row.stage, row.step, row.start_ns, row.start_ns + row.dur_ns)
-    for row in iter_rows(chosen):
+    for row in iter_rows(last_gradients):
         end = row.start_ns + row.total_ns
         add("tail", "", row.step, end - row.tail_ns, end)
     return [StepPiece(cause, stage, time_ns) for (cause, stage), time_ns in times.items()]

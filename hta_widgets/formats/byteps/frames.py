@@ -6,6 +6,7 @@ so selecting workers keeps all servers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +77,9 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
         longest = data.groupby(["job", "key", "step"])["dur_ns"].transform("max")
         data["lag_ns"] = longest - data["dur_ns"]
         data = data.rename(columns={"step": "iteration", "worker": "node", "shortest": "last"})
-    groups = data.groupby(["job", "iteration"], sort=True)["start_ns"]
-    data["start"], data["end"] = groups.transform("min"), groups.transform("max") + 1
+    starts = data.groupby(["job", "iteration"], sort=True)["start_ns"]
+    # An iteration extends from the first to the last start, which the interval must contain.
+    data["start"], data["end"] = starts.transform("min"), starts.transform("max") + 1
     iterations = data.groupby(["job", "node", "iteration"], sort=True, as_index=False).agg(
         keys=("lag_ns", "size"),
         lag_ns=("lag_ns", "sum"),
@@ -100,7 +102,7 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ["rank", "key"]
     push = requests["op"] == "push"
-    columns = requests[keys].assign(
+    measures = requests[keys].assign(
         requests=1,
         pushes=push.astype(np.int64),
         push_ns=requests["dur_ns"].where(push, 0),
@@ -109,16 +111,15 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
         service_ns=requests["service_ns"].where(~push, 0),
     )
     first = requests.groupby(keys, sort=True)[["server", "tensor", "partition", "job"]].first()
-    rows = first.join(columns.groupby(keys, sort=True).sum()).reset_index()
+    rows = first.join(measures.groupby(keys, sort=True).sum()).reset_index()
     rows["job"] = rows["job"].fillna("")
-    place = ["job", "server", "key"]
-    nodes = arrivals.groupby([*place, "node"], sort=True, as_index=False).agg(
+    job_key = ["job", "server", "key"]
+    nodes = arrivals.groupby([*job_key, "node"], sort=True, as_index=False).agg(
         last_share=("last", "mean"), last_lag_ns=("lag_ns", "mean")
     )
     nodes = nodes[nodes["last_share"] > 0].rename(columns={"node": "last_node"})
     nodes = nodes.sort_values(["last_share", "last_node"], ascending=[False, True], kind="stable")
-    lag = nodes.drop_duplicates(place)[[*place, "last_node", "last_share", "last_lag_ns"]]
-    rows = rows.merge(lag, how="left", on=place)
+    rows = rows.merge(nodes.drop_duplicates(job_key), how="left", on=job_key)
     rows["last_node"] = rows["last_node"].fillna(-1).astype(np.int64)
     rows.insert(0, "name", pd.Series([str(key) for key in rows.pop("key")], dtype=object))
     order = np.argsort(-rows["wait_ns"].to_numpy(), kind="stable")
@@ -143,11 +144,12 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 
 def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    """Return the sums by iteration, labeled with the worker if its node is certain."""
     iterations = by_iteration(_arrivals_frame(traces, selection))
-    clock = analysis.byteps_clock(traces)
+    clock = analysis.byteps_clock(traces).fillna({"job": ""})
     certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
     for job, node, worker in zip(certain["job"], certain["node"], certain["worker"], strict=True):
-        is_node = (iterations["node"] == node) & (iterations["job"] == (job or ""))
+        is_node = (iterations["node"] == node) & (iterations["job"] == job)
         iterations.loc[is_node, "label"] = f"worker {worker} (node {node})"
     return iterations
 
@@ -176,12 +178,11 @@ def _panel(
         shaped = shape(run(traces, selection))
         if not ranks_of:
             return shaped
-        ranks: dict[tuple[int, str], list[str]] = {}
+        ranks: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         for trace in traces.values():
-            place = getattr(trace, ranks_of), trace.job or ""
-            ranks.setdefault(place, []).append(str(trace.rank))
-        places = zip(shaped[ranks_of], shaped["job"], strict=True)
-        texts = [",".join(ranks.get((number, job or ""), [])) for number, job in places]
+            ranks[getattr(trace, ranks_of), trace.job or ""].append(str(trace.rank))
+        members = zip(shaped[ranks_of], shaped["job"].fillna(""), strict=True)
+        texts = [",".join(ranks[member]) for member in members]
         return shaped.assign(ranks=pd.Series(texts, dtype=object))
 
     def has_format(formats: set[str], _workers: int) -> bool:
@@ -249,16 +250,16 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 
 def _files(traces: TraceSet) -> pd.DataFrame:
-    every = list(traces.values())
+    files = list(traces.values())
     return pd.DataFrame(
         {
-            "rank": [trace.rank for trace in every],
-            "job": pd.Series([trace.job or "" for trace in every], dtype=object),
-            "format": pd.Series([trace.format for trace in every], dtype=object),
-            "worker": [trace.worker for trace in every],
-            "local_rank": [trace.local_rank for trace in every],
-            "server": [trace.server for trace in every],
-            "root": [trace.format == "byteps" and worker_rows(trace).is_root for trace in every],
+            "rank": [trace.rank for trace in files],
+            "job": pd.Series([trace.job or "" for trace in files], dtype=object),
+            "format": pd.Series([trace.format for trace in files], dtype=object),
+            "worker": [trace.worker for trace in files],
+            "local_rank": [trace.local_rank for trace in files],
+            "server": [trace.server for trace in files],
+            "root": [trace.format == "byteps" and worker_rows(trace).is_root for trace in files],
         }
     )
 
@@ -292,21 +293,21 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
 
 
 def _request_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return all requests; those without an end have a ``dur_ns`` of -1."""
-    known = analysis.byteps_requests(traces)
-    waits = known.groupby(["rank", "id"])["wait_ns"].first()
-    names = known.groupby(["rank", "key"])[["tensor", "partition"]].first()
+    """Return all requests; open requests have a ``dur_ns`` of -1."""
+    answered = analysis.byteps_requests(traces)
+    waits = answered.groupby(["rank", "id"])["wait_ns"].first()
+    names = answered.groupby(["rank", "key"])[["tensor", "partition"]].first()
     frames: list[pd.DataFrame] = []
     keys: list[list[Any]] = []
     for trace in traces.values():
         if trace.format != "byteps-server":
             continue
         requests = requests_of(trace)
-        unique, key_index = np.unique(requests.key, return_inverse=True)
+        keys_of_server, key_index = np.unique(requests.key, return_inverse=True)
         requests_frame = pd.DataFrame(
             {
                 "rank": trace.rank,
-                "key": key_index.reshape(-1) + len(keys),
+                "key": key_index + len(keys),
                 "push": requests.push.astype(np.int64),
                 "node": requests.node,
                 "iteration": requests.iteration,
@@ -314,10 +315,10 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
                 "dur_ns": np.where(requests.is_answered, requests.end_ns - requests.start_ns, -1),
             }
         )
-        place = pd.MultiIndex.from_arrays([requests_frame["rank"], requests.row])
-        requests_frame["wait_ns"] = waits.reindex(place, fill_value=0).to_numpy()
+        events = pd.MultiIndex.from_arrays([requests_frame["rank"], requests.row])
+        requests_frame["wait_ns"] = waits.reindex(events, fill_value=0).to_numpy()
         frames.append(requests_frame)
-        for key in unique.tolist():
+        for key in keys_of_server.tolist():
             has_name = (trace.rank, key) in names.index
             tensor, partition = names.loc[(trace.rank, key)] if has_name else ("", -1)
             keys.append([str(key), str(tensor), int(partition)])
@@ -340,55 +341,55 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
         details += _slowest_gradient(traces)
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
-        busy = servers["busy_ns"].to_numpy(float)
-        if len(busy) > 1 and busy.mean() > 0 and busy.max() >= _UNEVEN_RATIO * busy.mean():
-            first = int(servers["server"].iloc[int(busy.argmax())])
+        busy_ns = servers["busy_ns"].to_numpy(float)
+        if len(busy_ns) > 1 and busy_ns.max() >= _UNEVEN_RATIO * busy_ns.mean() > 0:
+            busiest = int(servers["server"].iloc[int(busy_ns.argmax())])
             text = (
-                f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
+                f"Server {busiest} works {busy_ns.max() / busy_ns.mean():.2f} times as much as the"
                 " average server: keys are distributed unevenly."
             )
             details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
-    nothing: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
-    return finding, details, nothing
+    no_findings: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
+    return finding, details, no_findings
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    slowest = by_tensor(analysis.byteps_gradients(traces))
-    if slowest.empty:
+    """Return a sentence about the slowest gradient, and the queues or the stage behind it."""
+    gradients = by_tensor(analysis.byteps_gradients(traces))
+    if gradients.empty:
         return []
-    of_root = bool(slowest["root"].all())
-    part = slowest if of_root else slowest[~slowest["root"]]
-    queue = int(part["queue_ns"].sum()) / max(int(part["total_ns"].sum()), 1)
-    mean = slowest["total_ns"] / slowest["count"]
-    first = int(mean.to_numpy().argmax())
-    longest = f"{slowest['tensor'][first]} takes longest, {duration(float(mean[first]))}"
-    if slowest.groupby(["job", "worker"]).ngroups > 1:
-        longest += f" on worker {slowest['worker'][first]}"
-    if queue >= _MUCH_QUEUE:
-        place_text = "in queues" if of_root else "for the GPU that talks to the servers"
-        return [[f"{share(queue)} of a gradient's time is spent waiting {place_text}; {longest}."]]
+    has_only_roots = bool(gradients["root"].all())
+    queueing = gradients if has_only_roots else gradients[~gradients["root"]]
+    queue_share = int(queueing["queue_ns"].sum()) / max(int(queueing["total_ns"].sum()), 1)
+    mean_ns = gradients["total_ns"] / gradients["count"]
+    slowest = int(mean_ns.to_numpy().argmax())
+    longest = f"{gradients['tensor'][slowest]} takes longest, {duration(float(mean_ns[slowest]))}"
+    if gradients.groupby(["job", "worker"]).ngroups > 1:
+        longest += f" on worker {gradients['worker'][slowest]}"
+    if queue_share >= _MUCH_QUEUE:
+        where = "in queues" if has_only_roots else "for the GPU that talks to the servers"
+        waiting = f"{share(queue_share)} of a gradient's time is spent waiting {where}"
+        return [[f"{waiting}; {longest}."]]
     stages = analysis.byteps_stages(traces)
-    if of_root:
+    if has_only_roots:
         stages = stages[stages["root"]]
-    stage_index = int(stages["mean_ns"].to_numpy().argmax())
-    return [[f"{longest}; the longest stage is {stages['stage'].iloc[stage_index]}."]]
+    longest_stage = stages["stage"].iloc[int(stages["mean_ns"].to_numpy().argmax())]
+    return [[f"{longest}; the longest stage is {longest_stage}."]]
 
 
 def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
+    """Return a finding for each worker whose PULLs are consistently the shortest."""
     if "byteps" not in traces.formats:
         return []
+    workers = [trace for trace in traces.values() if trace.format == "byteps"]
     findings = []
     for _, blame in analysis.byteps_pull_blame(traces).groupby("job", dropna=False):
         cost_ns = int(blame["slack_ns"].sum())
         share_of_pulls = cost_ns / max(int(blame["pull_ns"].sum()), 1)
         for row in blame[blame["straggler"]].to_dict("records"):
-            place = row["worker"], row["job"]
-            ranks = [
-                trace.rank
-                for trace in traces.values()
-                if trace.format == "byteps" and (trace.worker, trace.job) == place
-            ]
+            worker = row["worker"], row["job"]
+            ranks = [trace.rank for trace in workers if (trace.worker, trace.job) == worker]
             times_last = count(round(row["blame"] * row["pulls"]))
             text = (
                 f"{_of_job(row['job'], traces)} is last in {times_last} of"

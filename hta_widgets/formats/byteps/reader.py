@@ -64,13 +64,13 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     used_ranks: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
         job, worker = numbers[_worker_folder(trace.path)]
-        stated = local_rank = _local_rank(trace.path)
         used = used_ranks.setdefault((job, worker), set())
-        if local_rank is None or local_rank in used:
-            local_rank = next(n for n in range(len(used) + 1) if n not in used)
-            if stated is not None:
-                detail = f"states local rank {stated}, as another file does; kept as {local_rank}"
-                problems.add("duplicate_rank", 1, detail, file=trace.path)
+        stated = _local_rank(trace.path)
+        free = next(number for number in range(len(used) + 1) if number not in used)
+        local_rank = free if stated is None or stated in used else stated
+        if stated is not None and local_rank != stated:
+            detail = f"states local rank {stated}, as another file does; kept as {local_rank}"
+            problems.add("duplicate_rank", 1, detail, file=trace.path)
         used.add(local_rank)
         placed.append(trace.replace(job=job, worker=worker, local_rank=local_rank))
     return sorted(placed, key=lambda trace: (trace.job or "", trace.worker, trace.local_rank))
@@ -281,13 +281,12 @@ def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> 
     rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
     return _with_asyncs(
         trace,
-        columns.start_ns[rows] - trace.zero_ns,
-        np.full(len(rows), -1),
-        columns.name[rows],
-        np.full(len(rows), trace.table.categories.add(OPEN_REQUEST)),
-        [str(number) for number in pairs.iteration[rows].tolist()],
-        [columns.pids[code] for code in columns.pid[rows].tolist()],
-        columns.record[rows],
+        OPEN_REQUEST,
+        start_ns=columns.start_ns[rows] - trace.zero_ns,
+        name=columns.name[rows],
+        ids=list(map(str, pairs.iteration[rows].tolist())),
+        pids=[columns.pids[code] for code in columns.pid[rows].tolist()],
+        record=columns.record[rows],
     )
 
 
@@ -349,13 +348,12 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     tracks = table.track[requests.row[pulls]].tolist()
     return _with_asyncs(
         trace,
-        requests.start_ns[pulls],
-        end[pulls] - requests.start_ns[pulls],
-        np.full(len(pulls), table.names.add("waiting for other pushes")),
-        np.full(len(pulls), table.categories.add(_WAIT_CATEGORY)),
-        list(map(str, requests.iteration[pulls].tolist())),
-        [table.tracks[code].pid for code in tracks],
-        np.full(len(pulls), -1),
+        _WAIT_CATEGORY,
+        start_ns=requests.start_ns[pulls],
+        dur_ns=end[pulls] - requests.start_ns[pulls],
+        name=table.names.add("waiting for other pushes"),
+        ids=list(map(str, requests.iteration[pulls].tolist())),
+        pids=[table.tracks[code].pid for code in tracks],
     )
 
 
@@ -401,6 +399,7 @@ def _fill_category(columns: RankColumns, category: str) -> None:
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
+    """Name processes after tensors and threads after partitions, in the order of their keys."""
     names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -410,7 +409,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
         names.process[pid] = pid.removeprefix(PREFIX).removeprefix("byteps.")
         if tid == TOTAL:
             names.thread[pid, tid], names.thread_sort[pid, tid] = "whole", -1
-        elif stage_of(pid, tid, f"{pid}.X") is not None:
+        elif stage_of(pid, tid, f"{pid}.X") is not None:  # the thread may have stages
             key = int(tid)
             names.thread[pid, tid] = f"partition {key & 0xFFFF}"
             names.thread_sort[pid, tid] = key & 0xFFFF
@@ -423,22 +422,22 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
     """Return the async events, including times in which partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
-    copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
-    waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
+    is_copy = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
+    waiting = np.flatnonzero(is_copy & (parts.queue_ns > 0))
     tracks = [table.tracks[code] for code in table.track[parts.row[waiting]].tolist()]
     return _with_asyncs(
         trace,
-        parts.start_ns[waiting] - parts.queue_ns[waiting],
-        parts.queue_ns[waiting],
-        np.full(len(waiting), table.names.add(_WORKER_WAIT)),
-        np.full(len(waiting), table.categories.add(_WAIT_CATEGORY)),
-        [track.tid for track in tracks],
-        [track.pid for track in tracks],
-        np.full(len(waiting), -1),
+        _WAIT_CATEGORY,
+        start_ns=parts.start_ns[waiting] - parts.queue_ns[waiting],
+        dur_ns=parts.queue_ns[waiting],
+        name=table.names.add(_WORKER_WAIT),
+        ids=[track.tid for track in tracks],
+        pids=[track.pid for track in tracks],
     )
 
 
 def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
+    """Return the counters, including the number of partitions that are sent or waited for."""
     parts, waits = rows.parts, trace.async_table
     if rows.is_root:
         start, end = parts.start_ns, parts.start_ns + parts.dur_ns
@@ -468,16 +467,22 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
 
 def _with_asyncs(
     trace: Trace,
-    start: Ints,
-    dur: Ints,
-    name: Array,
-    category: Array,
+    category: str,
+    *,
+    start_ns: Ints,
+    dur_ns: int | Ints = -1,
+    name: int | Array,
     ids: list[str],
     pids: list[str],
-    record: Ints,
+    record: int | Ints = -1,
 ) -> AsyncTable:
-    codes = name.astype(np.int32), category.astype(np.int32)
-    added = AsyncTable(start, dur, *codes, ids, pids, record)
+    """Return the async events, including new ones of a category; scalars apply to all of these."""
+    count = len(start_ns)
+    added = AsyncTable(
+        start_ns, np.full(count, dur_ns, np.int64), np.full(count, name, np.int32),
+        np.full(count, trace.table.categories.add(category), np.int32), ids, pids,
+        np.full(count, record, np.int64),
+    )  # fmt: skip
     table = concatenate_tables([trace.async_table, added])
     return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
@@ -486,23 +491,23 @@ def _with_counters(
     name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
 ) -> CounterTable:
     """Add a counter per label that shows how many of its spans are open."""
-    times, series, values = [others.time_ns], [others.series_id], [others.value]
-    names = list(others.series)
+    times, series_ids, values = [others.time_ns], [others.series_id], [others.value]
+    series = list(others.series)
     for label, start, end in spans:
         if not len(start) or (name, label, "value") in others.series:
             continue
         change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
         edges_ns, edge_index = np.unique(np.concatenate([start, end]), return_inverse=True)
         times.append(edges_ns)
-        values.append(np.cumsum(np.bincount(edge_index.reshape(-1), change)))
-        series.append(np.full(len(edges_ns), len(names), np.int32))
-        names.append((name, label, "value"))
+        values.append(np.cumsum(np.bincount(edge_index, change)))
+        series_ids.append(np.full(len(edges_ns), len(series), np.int32))
+        series.append((name, label, "value"))
     time_ns = np.concatenate(times).astype(np.int64)
     added = np.full(len(time_ns) - len(others.record), -1, np.int64)
     return CounterTable(
         time_ns=time_ns,
-        series_id=np.concatenate(series).astype(np.int32),
+        series_id=np.concatenate(series_ids).astype(np.int32),
         value=np.concatenate(values).astype(np.float64),
-        series=names,
+        series=series,
         record=np.concatenate([others.record, added]),
     )

@@ -116,20 +116,22 @@ def worker_rows(trace: Trace) -> WorkerRows:
     table = trace.table
     tensors: dict[str, int] = {}
     stages: dict[str, int] = {name: code for code, name in enumerate(STAGES)}
-    pair = table.track.astype(np.int64) * max(len(table.names), 1) + table.name
-    unique, inverse = np.unique(pair, return_inverse=True)
-    facts_of_pair = np.full((len(unique), 3), -1, np.int64)  # tensor, stage (`_TOTAL_CODE`), key
-    for place, code in enumerate(unique.tolist()):
-        track = table.tracks[code // len(table.names)]
-        name = stage_of(track.pid, track.tid, table.names[code % len(table.names)])
-        if name is None:
+    pairs, pair_of_row = np.unique(
+        table.track.astype(np.int64) * max(len(table.names), 1) + table.name, return_inverse=True
+    )
+    facts_of_pair = np.full((len(pairs), 3), -1, np.int64)  # tensor, stage (`_TOTAL_CODE`), key
+    for pair_facts, pair in zip(facts_of_pair, pairs.tolist(), strict=True):
+        track = table.tracks[pair // len(table.names)]
+        stage_name = stage_of(track.pid, track.tid, table.names[pair % len(table.names)])
+        if stage_name is None:
             continue
-        number = tensors.setdefault(track.pid.removeprefix(PREFIX), len(tensors))
-        if name == TOTAL:
-            facts_of_pair[place] = number, _TOTAL_CODE, -1
+        tensor_code = tensors.setdefault(track.pid.removeprefix(PREFIX), len(tensors))
+        if stage_name == TOTAL:
+            pair_facts[:] = tensor_code, _TOTAL_CODE, -1
         else:
-            facts_of_pair[place] = number, stages.setdefault(name, len(stages)), int(track.tid)
-    tensor, stage, key = facts_of_pair[inverse.reshape(-1)].T
+            stage_code = stages.setdefault(stage_name, len(stages))
+            pair_facts[:] = tensor_code, stage_code, int(track.tid)
+    tensor, stage, key = facts_of_pair[pair_of_row].T
     step, start, dur = table.step, table.start_ns, table.dur_ns
     total_rows, part = np.flatnonzero(stage == _TOTAL_CODE), np.flatnonzero(stage >= 0)
     totals = TotalRows(
@@ -155,31 +157,33 @@ def worker_rows(trace: Trace) -> WorkerRows:
 
 
 def _add_queues(rows: StageRows, totals: TotalRows) -> None:
+    """Set the queues of stages, and whether these are first and complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
     # A task is ready for a stage at the end of its previous stage, which is in the previous row.
-    ready = np.roll(rows.start_ns + rows.dur_ns, 1)
+    ready_ns = np.roll(rows.start_ns + rows.dur_ns, 1)
+    tensors = int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
-    began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
-    began[totals.tensor * steps + totals.step] = totals.start_ns
-    step_begin = began[(rows.tensor * steps + rows.step)[first]]
+    total_start = np.full((tensors, steps), -1)
+    total_start[totals.tensor, totals.step] = totals.start_ns
+    step_start = total_start[rows.tensor[first], rows.step[first]]
     # A truncated file may lack the total, so the wait before the first stage is unknown.
-    ready[first] = np.where(step_begin >= 0, step_begin, rows.start_ns[first])
-    rows.queue_ns, rows.first = rows.start_ns - ready, first
-    count = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
-    count["size"] = count.groupby("visit")["visit"].transform("size")
-    max_parts = count.groupby(["tensor", "key"])["size"].transform("max")
-    rows.complete = (count["size"] == max_parts).to_numpy()
+    ready_ns[first] = np.where(step_start >= 0, step_start, rows.start_ns[first])
+    rows.queue_ns, rows.first = rows.start_ns - ready_ns, first
+    visits = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
+    visits["stages"] = visits.groupby("visit")["visit"].transform("size")
+    most_stages = visits.groupby(["tensor", "key"])["stages"].transform("max")
+    rows.complete = (visits["stages"] == most_stages).to_numpy()
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
     """Insert unknown stages after the stages that precede them, and renumber the rows."""
-    place = np.arange(len(names), dtype=np.float64)
+    position = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
-        positions = np.flatnonzero((rows.stage == code) & ~rows.first)
-        before = rows.stage[positions - 1]
-        place[code] = before[before < len(STAGES)].max(initial=-1) + 0.5
-    order = np.argsort(place, kind="stable")
+        rows_of_stage = np.flatnonzero((rows.stage == code) & ~rows.first)
+        before = rows.stage[rows_of_stage - 1]
+        position[code] = before[before < len(STAGES)].max(initial=-1) + 0.5
+    order = np.argsort(position, kind="stable")
     rows.stage = np.argsort(order)[rows.stage]
     return [names[code] for code in order.tolist()]
 
@@ -223,11 +227,11 @@ def is_key(text: str) -> bool:
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
-    # By name: whether it is a request's name, its operation and its node.
+    # By name: its operation and its node; -1 if it is not the name of a request.
     matches = [REQUEST.fullmatch(name) for name in table.names.values]
-    is_request = np.array([match is not None for match in matches], np.bool_)
     is_push = np.array([match is not None and match[1] == "push" for match in matches], np.bool_)
     node = np.array([int(match[2]) if match else -1 for match in matches], np.int64)
+    is_request = node >= 0
     # By track: whether it has a key, and the key.
     pids = [track.pid for track in table.tracks]
     has_key = np.array([is_key(pid) for pid in pids], np.bool_)
@@ -241,16 +245,16 @@ def requests_of(trace: Trace) -> Requests:
     open_rows = np.array(open_requests, np.int64)
     name = np.concatenate([table.name[rows], asyncs.name[open_rows]])
     start = np.concatenate([table.start_ns[rows], asyncs.start_ns[open_rows]]).astype(np.int64)
-    none = np.full(len(open_rows), -1)
+    missing = np.full(len(open_rows), -1)
     order = np.argsort(start, kind="stable")
     return Requests(
-        row=np.concatenate([rows, none]).astype(np.int64)[order],
+        row=np.concatenate([rows, missing]).astype(np.int64)[order],
         key=np.concatenate([key[table.track[rows]], open_key])[order],
         push=is_push[name][order],
         node=node[name][order],
         iteration=np.concatenate([table.step[rows], iteration]).astype(np.int64)[order],
         start_ns=start[order],
-        end_ns=np.concatenate([table.end_ns[rows], none]).astype(np.int64)[order],
+        end_ns=np.concatenate([table.end_ns[rows], missing]).astype(np.int64)[order],
     )
 
 
@@ -258,8 +262,7 @@ def last_push_end(requests: Requests) -> Ints:
     """Return the end of the last push for each request's key and iteration; -1 if unknown."""
     done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
-    last: Ints = groups.transform("max").to_numpy(np.int64)
-    return last
+    return np.asarray(groups.transform("max"), np.int64)
 
 
 def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[int, int]]]]:
@@ -275,11 +278,8 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
         raw_keys = [key % stride for key in all_keys]
         if max(raw_keys, default=0) >= _RAW_KEYS or max(all_keys, default=0) // stride >= servers:
             continue
-        first_partition: dict[int, int] = {}  # by tensor
-        for key in raw_keys:
-            tensor, partition = divmod(key, 1 << 16)
-            first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
-        first = first_partition.values()
+        # By tensor, the lowest partition, which is the last one in this order.
+        first = {key >> 16: key & 0xFFFF for key in sorted(raw_keys, reverse=True)}.values()
         # With few files, some partitions are on other servers, but never all first partitions.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,8 @@ from hta_widgets.formats.byteps.rows import (
     worker_rows,
 )
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.formats.event_rows import map_distinct
+from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
@@ -42,7 +43,7 @@ def _server_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, Requests, Bools]]:
-    """Return the servers, their requests, and which requests are selected.
+    """Return the servers, their requests, and a mask of the selected requests.
 
     Requests that were never answered have no event. They are selected if all events are, or if they
     begin in a given window.
@@ -52,10 +53,10 @@ def _server_parts(
         if part.trace.format != "byteps-server":
             continue
         requests = requests_of(part.trace)
-        picked = requests.is_answered & part.contains(requests.row)
+        is_selected = requests.is_answered & part.contains(requests.row)
         if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
-            picked |= ~requests.is_answered & part.is_in_window(requests.start_ns)
-        parts.append((part, requests, picked))
+            is_selected |= ~requests.is_answered & part.is_in_window(requests.start_ns)
+        parts.append((part, requests, is_selected))
     return parts
 
 
@@ -104,33 +105,32 @@ def byteps_requests(
     blocks: list[dict[str, Any]] = []
     open_count = 0
     matched = {"push": 0, "pull": 0}
-    for part, requests, chosen in parts:
+    for part, requests, is_selected in parts:
         trace = part.trace
-        open_count += int((chosen & ~requests.is_answered).sum())
-        positions = np.flatnonzero(chosen & requests.is_answered)
-        push = requests.push[positions]
-        wait = _waits(requests)[positions]
-        dur = requests.end_ns[positions] - requests.start_ns[positions]
-        keys, key_index = np.unique(requests.key[positions], return_inverse=True)
-        raw_of_key = raw_keys[trace.rank]
-        raw_key = np.array([raw_of_key.get(key, -1) for key in keys.tolist()], np.int64)[key_index]
-        declared = np.where(raw_key >= 0, raw_key >> 16, -1)
+        open_count += int((is_selected & ~requests.is_answered).sum())
+        positions = np.flatnonzero(is_selected & requests.is_answered)
+        is_pull = ~requests.push[positions]
+        matched["push"] += int((~is_pull).sum())
+        matched["pull"] += int(is_pull.sum())
+        wait_ns = _waits(requests)[positions]
+        dur_ns = requests.end_ns[positions] - requests.start_ns[positions]
+        key = requests.key[positions]
+        raw_key = _map_keys(key, raw_keys[trace.rank])
+        declared_key = np.where(raw_key >= 0, raw_key >> 16, -1)
         tensors = names.get(trace.job, {})
-        matched["push"] += int(push.sum())
-        matched["pull"] += int((~push).sum())
         blocks.append(
             {
                 "server": trace.server,
-                "key": requests.key[positions],
-                "op": ~push,
+                "key": key,
+                "op": is_pull,
                 "node": requests.node[positions],
                 "iteration": requests.iteration[positions],
                 "start_ns": requests.start_ns[positions] + trace.shift_ns,
-                "dur_ns": dur,
-                "wait_ns": wait,
-                "service_ns": dur - wait,
-                "tensor": [tensors.get(key, "") for key in declared.tolist()],
-                "declared_key": declared,
+                "dur_ns": dur_ns,
+                "wait_ns": wait_ns,
+                "service_ns": dur_ns - wait_ns,
+                "tensor": [tensors.get(number, "") for number in declared_key.tolist()],
+                "declared_key": declared_key,
                 "partition": np.where(raw_key >= 0, raw_key & 0xFFFF, -1),
                 "rank": trace.rank,
                 "id": requests.row[positions],
@@ -151,6 +151,10 @@ def byteps_requests(
     )
 
 
+def _map_keys(keys: Array, numbers: Mapping[int, int]) -> Ints:
+    return map_distinct(keys, lambda key: numbers.get(key, -1))
+
+
 def _waits(requests: Requests) -> Ints:
     """Return how long each pull waited for the last push of its iteration; 0 for pushes."""
     until = np.minimum(last_push_end(requests), requests.end_ns)
@@ -159,19 +163,21 @@ def _waits(requests: Requests) -> Ints:
 
 
 def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
-    by_job: dict[str | None, list[Trace]] = {}
+    """Return, for the rank of each server, the raw keys by the keys sent on the wire."""
+    servers_of_job: dict[str | None, list[Trace]] = {}
     for trace in traces.values():
         if trace.format == "byteps-server":
-            by_job.setdefault(trace.job, []).append(trace)
-    raw: dict[int, dict[int, int]] = {}
-    for servers in by_job.values():
+            servers_of_job.setdefault(trace.job, []).append(trace)
+    raw_keys: dict[int, dict[int, int]] = {}
+    for servers in servers_of_job.values():
         keys = [np.unique(requests_of(trace).key) for trace in servers]
         for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
-            raw[trace.rank] = {key: of_server for key, (_, of_server) in meaning.items()}
-    return raw
+            raw_keys[trace.rank] = {key: raw_key for key, (_, raw_key) in meaning.items()}
+    return raw_keys
 
 
 def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
+    """Return the tensors of each job by declared key."""
     names: dict[str | None, dict[int, str]] = {}
     for trace in traces.values():
         if trace.format == "byteps":
@@ -211,26 +217,26 @@ def byteps_servers(
     parts = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
-    for part, requests, chosen in parts:
-        closed = chosen & requests.is_answered
-        push, pull = closed & requests.push, closed & ~requests.push
+    for part, requests, is_selected in parts:
+        answered = is_selected & requests.is_answered
+        push, pull = answered & requests.push, answered & ~requests.push
         matched["push"] += int(push.sum())
         matched["pull"] += int(pull.sum())
-        dur, wait = requests.end_ns - requests.start_ns, _waits(requests)
-        pushed = requests.push & chosen
+        dur_ns, wait_ns = requests.end_ns - requests.start_ns, _waits(requests)
+        pushed = requests.push & is_selected
         nodes = pd.Series(requests.node[pushed])
-        sizes = nodes.groupby([requests.key[pushed], requests.iteration[pushed]]).size()
+        pushes = nodes.groupby([requests.key[pushed], requests.iteration[pushed]]).size()
         rows.append(
             (
                 part.trace.server,
-                int(closed.sum()),
-                int((chosen & ~requests.is_answered).sum()),
-                len(np.unique(requests.key[chosen])),
-                int((sizes == nodes.nunique()).sum()),
+                int(answered.sum()),
+                int((is_selected & ~requests.is_answered).sum()),
+                len(np.unique(requests.key[is_selected])),
+                int((pushes == nodes.nunique()).sum()),
                 total_length(union(requests.start_ns[push], requests.end_ns[push])),
-                int(dur[push].sum()),
-                int(wait[pull].sum()),
-                int((dur - wait)[pull].sum()),
+                int(dur_ns[push].sum()),
+                int(wait_ns[pull].sum()),
+                int((dur_ns - wait_ns)[pull].sum()),
                 part.trace.job,
             )
         )
@@ -323,31 +329,14 @@ def byteps_arrivals(
     selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []
     matched = 0
-    group, place = ["key", "iteration"], ["key", "iteration", "node"]
-    for part, requests, chosen in selected_parts:
-        arrivals_of_server = _requests_frame(part.trace, requests)
-        pushes = arrivals_of_server[requests.push & chosen]
+    for part, requests, is_selected in selected_parts:
+        frame = _requests_frame(part.trace, requests)
+        pushes = frame[requests.push & is_selected]
         matched += len(pushes)
         nodes = pushes["node"].nunique()
-        if nodes < 2:
-            continue
-        is_complete = pushes.groupby(group)["node"].transform("size") == nodes
-        pushes = pushes[is_complete].sort_values(place, ignore_index=True)
-        pulls = (
-            arrivals_of_server[~requests.push & requests.is_answered & chosen]
-            .groupby(place)["wait_ns"]
-            .last()
-        )
-        pushes["wait_ns"] = pulls.reindex(
-            pd.MultiIndex.from_frame(pushes[place]), fill_value=0
-        ).to_numpy()
-        groups = pushes.groupby(group)
-        pushes["lag_ns"] = pushes["start_ns"] - groups["start_ns"].transform("min")
-        pushes["last"] = pushes["lag_ns"] == groups["lag_ns"].transform("max")
-        pushes["last"] &= groups["last"].transform("sum") == 1
-        waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
-        pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
-        blocks.append(pushes)
+        if nodes > 1:
+            pulls = frame[~requests.push & requests.is_answered & is_selected]
+            blocks.append(_lags_of_pushes(pushes, pulls))
     schema = {
         "job": "object", "server": "int64", "key": "uint64",
         **int64("iteration node start_ns lag_ns"), "last": "bool", "imposed_wait_ns": "int64",
@@ -364,6 +353,23 @@ def byteps_arrivals(
         note=note if selected_parts else NO_SERVERS,
         dropped=matched - rows,
     )
+
+
+def _lags_of_pushes(pushes: pd.DataFrame, pulls: pd.DataFrame) -> pd.DataFrame:
+    """Return the pushes of iterations that every node pushed, with the columns of the lag."""
+    iteration, sender = ["key", "iteration"], ["key", "iteration", "node"]
+    is_complete = pushes.groupby(iteration)["node"].transform("size") == pushes["node"].nunique()
+    lags = pushes[is_complete].sort_values(sender, ignore_index=True)
+    pull_waits = pulls.groupby(sender)["wait_ns"].last()
+    senders = pd.MultiIndex.from_frame(lags[sender])
+    lags["wait_ns"] = pull_waits.reindex(senders, fill_value=0).to_numpy()
+    iterations = lags.groupby(iteration)
+    lags["lag_ns"] = lags["start_ns"] - iterations["start_ns"].transform("min")
+    lags["last"] = lags["lag_ns"] == iterations["lag_ns"].transform("max")
+    lags["last"] &= iterations["last"].transform("sum") == 1
+    waits_of_others = iterations["wait_ns"].transform("sum") - lags["wait_ns"]
+    lags["imposed_wait_ns"] = waits_of_others.where(lags["last"], 0)
+    return lags
 
 
 def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
@@ -461,20 +467,15 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
         if trace.format == "byteps" and "PULL" in worker_rows(trace).recorded_stages
     ]
     servers = [trace for trace in chosen if trace.format == "byteps-server"]
-    raw = _raw_keys(traces)
+    raw_keys = _raw_keys(traces)
     rows: list[tuple[object, ...]] = []
     for job in sorted({trace.job or "" for trace in workers}):
-        times = {t.rank: _request_times(t, raw[t.rank]) for t in servers if (t.job or "") == job}
-        options: list[tuple[Trace, _Fits]] = []
-        for worker in workers:
-            if (worker.job or "") == job:
-                fits_of_server = {
-                    rank: fits
-                    for rank, times_of_server in times.items()
-                    if (fits := _possible_fits(worker, times_of_server)) is not None
-                }
-                options.append((worker, fits_of_server))
-        for assigned in _assign_nodes(options):
+        workers_of_job = [trace for trace in workers if (trace.job or "") == job]
+        servers_of_job = [trace for trace in servers if (trace.job or "") == job]
+        times = {
+            trace.rank: _request_times(trace, raw_keys[trace.rank]) for trace in servers_of_job
+        }
+        for assigned in _assign_nodes([(trace, _fits(trace, times)) for trace in workers_of_job]):
             worker = assigned.worker
             for rank, fits in assigned.fits.items():
                 fit = fits[assigned.place]
@@ -507,14 +508,14 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
     clocks = byteps_clock(traces)
     offsets: dict[int, int] = {}
     certain = clocks[clocks["alternatives"] == 0]
-    for _, of_job in certain.groupby(certain["job"].fillna(""), sort=False):
-        first = of_job[of_job["worker"] == of_job["worker"].min()]
-        of_server = first.set_index("server_rank")["offset_ns"]
-        offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
-        shared = of_job[of_job["server_rank"].isin(of_server.index)]
+    for _, clocks_of_job in certain.groupby(certain["job"].fillna(""), sort=False):
+        first_worker = clocks_of_job[clocks_of_job["worker"] == clocks_of_job["worker"].min()]
+        server_offset_ns = first_worker.set_index("server_rank")["offset_ns"]
+        offsets |= {int(rank): int(offset) for rank, offset in server_offset_ns.items()}
+        shared = clocks_of_job[clocks_of_job["server_rank"].isin(server_offset_ns.index)]
         # Offset of a worker's clock to the first worker's, from each server that both use.
-        ahead_ns = shared["server_rank"].map(of_server) - shared["offset_ns"]
-        job = of_job["job"].iloc[0]
+        ahead_ns = shared["server_rank"].map(server_offset_ns) - shared["offset_ns"]
+        job = clocks_of_job["job"].iloc[0]
         for worker, ahead_of_worker in ahead_ns.groupby(shared["worker"]):
             for rank, trace in traces.items():
                 if trace.format == "byteps" and (trace.worker, trace.job) == (worker, job):
@@ -522,11 +523,12 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
     return offsets
 
 
-def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
+def _request_times(trace: Trace, raw_key_of: dict[int, int]) -> _RequestTimes:
+    """Return the times of a server's requests; `raw_key_of` has its keys as sent on the wire."""
     requests = requests_of(trace)
-    positions = {key: position for position, key in enumerate(sorted(set(raw.values())))}
-    raw_keys = (raw.get(key, -1) for key in requests.key.tolist())
-    key_position = np.array([positions.get(key, -1) for key in raw_keys], np.int64)
+    positions = {key: position for position, key in enumerate(sorted(set(raw_key_of.values())))}
+    position_of = {key: positions[raw_key] for key, raw_key in raw_key_of.items()}
+    key_position = _map_keys(requests.key, position_of)
     iterations = int(requests.iteration.max(initial=-1)) + 1
     times_of_node = {}
     for node in np.unique(requests.node).tolist():
@@ -542,6 +544,12 @@ def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
     return _RequestTimes(positions, times_of_node)
 
 
+def _fits(worker: Trace, times: dict[int, _RequestTimes]) -> _Fits:
+    """Return the possible fits of a worker at the servers that have keys of the worker."""
+    fits = {rank: _possible_fits(worker, server) for rank, server in times.items()}
+    return {rank: fit for rank, fit in fits.items() if fit is not None}
+
+
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
     """Return the possible clock offsets of a server, by place; None without common keys.
 
@@ -551,7 +559,7 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
     stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
     pull = stages.index("PULL")
     is_sent = np.isin(parts.stage, [stages.index("PUSH"), pull])
-    key_position = np.array([server.positions.get(key, -1) for key in parts.key.tolist()], np.int64)
+    key_position = _map_keys(parts.key, server.positions)
     rows = np.flatnonzero(is_sent & (key_position >= 0))
     if not len(rows):
         return None

@@ -36,17 +36,18 @@ def _worker_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
+    """Return the selected GPUs of workers, their rows, and the columns that identify them."""
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
         if trace.format == "byteps":
-            numbers = {
+            identity = {
                 "rank": part.rank,
                 "worker": trace.worker,
                 "local_rank": trace.local_rank,
                 "job": trace.job,
             }
-            parts.append((part, worker_rows(trace), numbers))
+            parts.append((part, worker_rows(trace), identity))
     return parts
 
 
@@ -105,27 +106,24 @@ def byteps_gradients(
     blocks: list[dict[str, Any]] = []
     matched = {"totals": 0, "stages": 0}
     unfinished = incomplete = 0
-    for part, rows, numbers in selected_parts:
+    for part, rows, identity in selected_parts:
         totals = rows.totals
-        is_shown = part.contains(totals.row) & (totals.dur_ns > 0)
-        unfinished += int((part.contains(totals.row) & (totals.dur_ns == 0)).sum())
-        matched["totals"] += int(is_shown.sum())
+        is_selected, is_finished = part.contains(totals.row), totals.dur_ns > 0
+        unfinished += int((is_selected & ~is_finished).sum())
+        order = np.lexsort((totals.tensor, totals.start_ns, totals.step))  # by step first
+        shown = order[(is_selected & is_finished)[order]]
+        matched["totals"] += len(shown)
         matched["stages"] += int(part.contains(rows.parts.row).sum())
-        # Ordered by step, then by start, then by tensor.
-        order = np.lexsort((totals.tensor, totals.start_ns, totals.step))
-        selected_totals = order[is_shown[order]]
-        critical = {
-            name: values[selected_totals] for name, values in _critical_partitions(rows).items()
-        }
+        critical = {name: values[shown] for name, values in _critical_partitions(rows).items()}
         incomplete += int(critical["incomplete"].sum())
         blocks.append(
             {
-                **numbers,
+                **identity,
                 **critical,
-                "tensor": (totals.tensor[selected_totals], rows.tensors),
-                "step": totals.step[selected_totals],
-                "start_ns": totals.start_ns[selected_totals] + part.trace.shift_ns,
-                "total_ns": totals.dur_ns[selected_totals],
+                "tensor": (totals.tensor[shown], rows.tensors),
+                "step": totals.step[shown],
+                "start_ns": totals.start_ns[shown] + part.trace.shift_ns,
+                "total_ns": totals.dur_ns[shown],
                 "root": rows.is_root,
             }
         )
@@ -154,24 +152,13 @@ def byteps_gradients(
 def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     """Return the columns of each total's critical partition; -1 for totals without partitions."""
     totals, parts = rows.totals, rows.parts
-    names = ("busy_ns", "queue_ns", "tail_ns", "critical_partition", "critical_key")
-    columns = {name: np.full(len(totals.row), -1, np.int64) for name in names}
-    columns["incomplete"] = np.zeros(len(totals.row), np.int64)
-    columns["critical"] = _last_of_step(totals)
     # Stages are sorted by partition and step, so a visit extends from one first stage to the next.
     first_stages = np.flatnonzero(parts.first)
-    if not len(first_stages) or not len(totals.row):
-        return columns
     end_ns = np.maximum.reduceat(parts.start_ns + parts.dur_ns, first_stages)
-    busy_ns, queue_ns = (
-        np.add.reduceat(times_ns, first_stages) for times_ns in (parts.dur_ns, parts.queue_ns)
-    )
     key, is_complete = parts.key[first_stages], parts.complete[first_stages]
-    steps = int(max(totals.step.max(), parts.step.max())) + 1
+    steps = int(max(totals.step.max(initial=0), parts.step.max(initial=0))) + 1
     tensor_step = parts.tensor[first_stages] * steps + parts.step[first_stages]
     total_tensor_step = totals.tensor * steps + totals.step
-    incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
-    columns["incomplete"] = incomplete.astype(np.int64)
     # The partition that ends last is critical; in a tie, the one with the lowest key. It comes last
     # in this order, so its assignment remains.
     order = np.lexsort((-key, end_ns, tensor_step))
@@ -179,14 +166,20 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
     critical_visit[tensor_step[order]] = order
     visit = critical_visit[total_tensor_step]
-    has_visit = visit >= 0
-    visit = visit[has_visit]
-    columns["busy_ns"][has_visit] = busy_ns[visit]
-    columns["queue_ns"][has_visit] = queue_ns[visit]
-    columns["tail_ns"][has_visit] = (totals.start_ns + totals.dur_ns)[has_visit] - end_ns[visit]
-    columns["critical_key"][has_visit] = key[visit]
-    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF  # the lower bits of a key
-    return columns
+
+    def of_critical(values: Ints) -> Ints:
+        return np.asarray(np.append(values, -1)[visit])
+
+    tail_ns = totals.start_ns + totals.dur_ns - of_critical(end_ns)
+    return {
+        "busy_ns": of_critical(np.add.reduceat(parts.dur_ns, first_stages)),
+        "queue_ns": of_critical(np.add.reduceat(parts.queue_ns, first_stages)),
+        "tail_ns": np.where(visit >= 0, tail_ns, -1),
+        "critical_partition": of_critical(key & 0xFFFF),  # the lower bits of a key
+        "critical_key": of_critical(key),
+        "incomplete": np.isin(total_tensor_step, tensor_step[~is_complete]).astype(np.int64),
+        "critical": _last_of_step(totals),
+    }
 
 
 def _last_of_step(totals: TotalRows) -> Ints:
@@ -228,7 +221,7 @@ def byteps_gradient_stages(
     selected_parts = _worker_parts(traces, selection, window, ranks)
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
     blocks: list[dict[str, Any]] = []
-    for part, rows, numbers in selected_parts:
+    for part, rows, identity in selected_parts:
         gradients_of_rank = gradients[
             (gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)
         ]
@@ -240,7 +233,7 @@ def byteps_gradient_stages(
         is_copy = parts.stage[positions] == rows.stages.index("COPYH2D")
         blocks.append(
             {
-                **numbers,
+                **identity,
                 "tensor": (parts.tensor[positions], rows.tensors),
                 "step": parts.step[positions],
                 "stage": (parts.stage[positions], rows.stages),
@@ -343,43 +336,41 @@ def byteps_pulls(
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
-    for part, rows, numbers in selected_parts:
-        pulls_table = rows.parts
+    for part, rows, identity in selected_parts:
+        parts = rows.parts
         positions = np.flatnonzero(
-            (pulls_table.stage == rows.stages.index("PULL")) & part.contains(pulls_table.row)
+            (parts.stage == rows.stages.index("PULL")) & part.contains(parts.row)
         )
         blocks.append(
             {
-                **numbers,
+                **identity,
                 "job": part.trace.job or "",
-                "key": pulls_table.key[positions],
-                "step": pulls_table.step[positions],
-                "id": pulls_table.row[positions],
-                "start_ns": pulls_table.start_ns[positions] + part.trace.shift_ns,
-                "dur_ns": pulls_table.dur_ns[positions],
+                "key": parts.key[positions],
+                "step": parts.step[positions],
+                "id": parts.row[positions],
+                "start_ns": parts.start_ns[positions] + part.trace.shift_ns,
+                "dur_ns": parts.dur_ns[positions],
             }
         )
     schema = {"job": "object", **int64("key step worker rank id start_ns dur_ns")}
-    every = pd.DataFrame(stack_blocks(blocks, schema))
-    every["workers"] = every.groupby("job")["worker"].transform("nunique")
-    several = every[every["workers"] > 1]
+    all_pulls = pd.DataFrame(stack_blocks(blocks, schema))
+    workers_of_job = all_pulls.groupby("job")["worker"].transform("nunique")
+    comparable = all_pulls[workers_of_job > 1]
     keys = ["job", "key", "step"]
-    workers_of_pull = several.groupby(keys)["worker"]
-    is_complete = workers_of_pull.transform("size") == several["workers"]
-    is_complete &= workers_of_pull.transform("nunique") == several["workers"]
-    pulls = several[is_complete].sort_values([*keys, "worker"], ignore_index=True)
+    workers_of_pull = comparable.groupby(keys)["worker"]
+    is_complete = workers_of_pull.transform("size") == workers_of_job[comparable.index]
+    is_complete &= workers_of_pull.transform("nunique") == workers_of_job[comparable.index]
+    pulls = comparable[is_complete].sort_values([*keys, "worker"], ignore_index=True)
     pulls["slack_ns"] = pulls["dur_ns"] - pulls.groupby(keys)["dur_ns"].transform("min")
-    shortest = pulls["slack_ns"] == 0
-    pulls["shortest"] = shortest & (
-        shortest.groupby([pulls[k] for k in keys]).transform("sum") == 1
-    )
-    note = "" if len(several) else "PULLs of at least two workers are needed"
-    columns: dict[Any, Any] = pulls.drop(columns="workers").to_dict("series")
+    pulls["shortest"] = pulls["slack_ns"] == 0
+    pulls["shortest"] &= pulls.groupby(keys)["shortest"].transform("sum") == 1
+    note = "" if len(comparable) else "PULLs of at least two workers are needed"
+    columns: dict[Any, Any] = pulls.to_dict("series")
     return result_frame(
         columns,
-        matched={"PULL": len(every)},
+        matched={"PULL": len(all_pulls)},
         note=note if selected_parts else NO_WORKERS,
-        dropped=len(several) - len(pulls),
+        dropped=len(comparable) - len(pulls),
     )
 
 
@@ -433,33 +424,23 @@ def byteps_stages(
     gpu_stages: list[tuple[object, ...]] = []
     matched = dict.fromkeys(STAGES, 0)
     others = 0
-    for part, rows, numbers in selected_parts:
+    for part, rows, _ in selected_parts:
+        trace, parts = part.trace, rows.parts
         others += rows.others
-        *gpu, job = numbers.values()
         for code, name in enumerate(rows.stages):
-            positions = np.flatnonzero((rows.parts.stage == code) & part.contains(rows.parts.row))
+            positions = np.flatnonzero((parts.stage == code) & part.contains(parts.row))
             matched[name] = matched.get(name, 0) + len(positions)
             if not len(positions):
                 continue
-            start, end = part.clip_rows(rows.parts.row[positions])
-            dur = end - start
-            queue = int(rows.parts.queue_ns[positions][rows.parts.complete[positions]].sum())
-            waits_for_root = name == "COPYH2D" and not rows.is_root
-            gpu_stages.append(
-                (
-                    *gpu,
-                    order.index(name),
-                    len(positions),
-                    int(dur.sum()),
-                    total_length(union(start, end)),
-                    float(dur.mean()),
-                    int(dur.max()),
-                    queue,
-                    rows.is_root,
-                    waits_for_root,
-                    job,
-                )
-            )
+            start_ns, end_ns = part.clip_rows(parts.row[positions])
+            dur_ns = end_ns - start_ns
+            gpu_stages.append((
+                part.rank, trace.worker, trace.local_rank, order.index(name), len(positions),
+                int(dur_ns.sum()), total_length(union(start_ns, end_ns)),
+                float(dur_ns.mean()), int(dur_ns.max()),
+                int(parts.queue_ns[positions][parts.complete[positions]].sum()),
+                rows.is_root, name == "COPYH2D" and not rows.is_root, trace.job,
+            ))  # fmt: skip
     schema = {
         **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",
         **int64("max_ns queue_ns"), "root": "bool", "waits_for_root": "bool", "job": "object",
@@ -512,14 +493,15 @@ def byteps_steps(
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
     rows = []
     keys = ["rank", "worker", "local_rank", "step"]
-    for place, group in gradients.groupby(keys, sort=True):
+    for gpu_step, group in gradients.groupby(keys, sort=True):
         start = group["start_ns"].to_numpy()
         end = start + group["total_ns"].to_numpy()
         critical = group["critical"].to_numpy()
         last = group.iloc[int(critical.argmax() if critical.any() else end.argmax())]
-        time, covered = int((end - start).sum()), total_length(union(start, end))
-        span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
-        rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
+        sum_ns, union_ns = int((end - start).sum()), total_length(union(start, end))
+        span = int(start.min()), int(end.max() - start.min())
+        times = *span, sum_ns, union_ns, sum_ns / union_ns
+        rows.append((*gpu_step, *times, str(last["tensor"]), int(last["critical_key"])))
     schema = {
         **int64("rank worker local_rank step start_ns span_ns sum_ns union_ns"),
         "concurrency": "float64", "tensor": "object", "critical_key": "int64",
@@ -565,12 +547,11 @@ def byteps_bandwidth(
     if not sizes:
         raise TraceError("no sizes given", remedy="Give the bytes of each partition by its key.")
     stages = ("PUSH", "PULL")
-    lines: list[tuple[object, ...]] = []
+    transfers: list[tuple[object, ...]] = []
     matched = dict.fromkeys(stages, 0)
     selected_parts = _worker_parts(traces, selection, window, ranks)
-    for part, rows, numbers in selected_parts:
-        *gpu, _job = numbers.values()
-        parts = rows.parts
+    for part, rows, _ in selected_parts:
+        trace, parts = part.trace, rows.parts
         size_bytes = np.array([int(sizes.get(key, -1)) for key in parts.key.tolist()], np.int64)
         for code, stage in enumerate(stages):
             is_transfer = (parts.stage == rows.stages.index(stage)) & part.contains(parts.row)
@@ -583,12 +564,13 @@ def byteps_bandwidth(
             total_bytes = int(size_bytes[has_size].sum())
             mb_per_s = total_bytes / union_ns * 1e3 if union_ns else np.nan
             without_size = int((is_transfer & ~has_size).sum())
-            lines.append((*gpu, code, total_bytes, union_ns, mb_per_s, without_size))
+            gpu = part.rank, trace.worker, trace.local_rank
+            transfers.append((*gpu, code, total_bytes, union_ns, mb_per_s, without_size))
     schema = {
         **int64("rank worker local_rank stage bytes union_ns"), "mb_per_s": "float64",
         "without_size": "int64",
     }  # fmt: skip
-    data = columns_of_rows(lines, schema)
+    data = columns_of_rows(transfers, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,

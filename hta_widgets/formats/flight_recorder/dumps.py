@@ -148,8 +148,7 @@ class _DumpReader:
             for key in ("pg_config", "pg_status")
         )
         self._entries = [_DumpEntry(_mapping(entry)) for entry in value["entries"]]
-        #: groups with sends and receives; ``pg_status`` mixes their numbers with those of
-        #: collectives
+        #: groups with sends and receives, which ``pg_status`` numbers together with collectives
         self._p2p_groups = {entry.group for entry in self._entries if entry.is_p2p}
         self._batches = {entry.batch: entry for entry in self._entries if entry.is_batch}
         self._stacks = StackPool()

@@ -36,19 +36,20 @@ _HANG_SCHEMA = {
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the states of the collectives around the first hang, for each rank of its group."""
-    hang = next(iter(find_hangs(traces)), None)
-    rows = () if hang is None else _rows_around(traces, hang)
+    """Return the states around the first hang, by rank; ``others`` counts ranks not shown."""
+    hangs = find_hangs(traces)
+    rows = _rows_around(traces, hangs[0]) if hangs else []
     return result_frame(
         columns_of_rows(rows, _HANG_SCHEMA),
         matched={"collectives": len(rows)},
-        note="" if len(rows) else note_without_hang(traces),
-        sentence="" if hang is None else hang.sentence,
-        others=0 if hang is None else max(len(hang.ranks) - _MAX_RANKS, 0),
+        note="" if rows else note_without_hang(traces),
+        sentence=hangs[0].sentence if hangs else "",
+        others=max(len(hangs[0].ranks) - _MAX_RANKS, 0) if hangs else 0,
     )
 
 
 def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
+    """Return the rows of `_HANG_SCHEMA` for collectives near a hang, missing ranks first."""
     states = collective_states(traces)
     is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
     is_near &= states["is_p2p"] == hang.is_p2p
@@ -149,14 +150,16 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _finding(hang: Hang, key_of: dict[int, int], *, is_only: bool) -> HeadlineFinding:
+    """Return a finding that selects the ranks that caused a hang, or else those that wait."""
     missing = [*hang.absent, *hang.differing]
-    chosen = [key_of[rank] for rank in missing or hang.waiting if rank in key_of]
+    ranks = missing or hang.waiting
+    keys = [key_of[rank] for rank in ranks if rank in key_of]
     text = hang.sentence
     parts: list[Piece] = [text]
-    if len(chosen) == 1 and missing and text.startswith(subject := f"Rank {missing[0]}"):
-        parts = [{"rank": chosen[0], "text": subject}, text.removeprefix(subject)]
-    label = f"Select rank{'s' * (len(chosen) > 1)} {ranks_text(missing or hang.waiting)}"
+    if len(keys) == 1 and missing and text.startswith(subject := f"Rank {missing[0]}"):
+        parts = [{"rank": keys[0], "text": subject}, text.removeprefix(subject)]
+    label = f"Select rank{'s' * (len(keys) > 1)} {ranks_text(ranks)}"
     label += f" of {hang.job}" if hang.job and not is_only else ""
     kind = "waiting" if missing and hang.is_cause else "hang"
-    selection = Selection(ranks=tuple(sorted(chosen))) if chosen else Selection()
-    return HeadlineFinding(kind, 1.0, parts, label if chosen else "", selection)
+    selection = Selection(ranks=tuple(sorted(keys))) if keys else Selection()
+    return HeadlineFinding(kind, 1.0, parts, label if keys else "", selection)

@@ -18,6 +18,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -260,48 +261,56 @@ def _is_behind(hang: Hang, other: Hang) -> bool:
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
     """Yield the first hang of a group's collectives, and all hangs of its sends and receives."""
-    has_hang = False
-    for sequence in sorted(group.calls, key=lambda number: (number < 0, abs(number))):
-        if has_hang and sequence >= 0:
-            continue
-        calls = group.calls[sequence]
-        states = {rank: _state(group, job, sequence, rank) for rank in group.ranks}
-        waiting = tuple(rank for rank, state in states.items() if state in {"started", "scheduled"})
-        absent = tuple(rank for rank, state in states.items() if state == "absent")
-        without = tuple(rank for rank, state in states.items() if state == "no dump")
-        differing, usual = _differing(calls) if sequence >= 0 else ({}, "")
-        if not waiting and not differing and not absent:
-            continue
-        caller = waiting[0] if waiting else next(iter(calls))
-        call = calls[caller][0]
-        if sequence < 0:
-            # Each part of a batch of sends and receives is a hang of its own, if it is recorded.
-            sends = (group.calls[number].get(caller, ()) for number in group.p2p.values())
-            parts = [part for of_number in sends for part in of_number if part is not call]
-            is_batch = "coalesced" in call.operation
-            if is_batch and any(part.sequence == call.sequence for part in parts):
-                continue
-            absent, without = _missing_peer(group, job, call.operation)
-        kinds = {"mismatch": differing, "absent": absent, "no dump": without}
-        yield Hang(
-            job=group.job,
-            group=group.label,
-            ranks=group.ranks,
-            sequence=call.sequence,
-            operation=call.operation,
-            kind=next((kind for kind, ranks in kinds.items() if ranks), "stuck"),
-            waiting=waiting,
-            absent=absent,
-            without_dump=without if waiting else (),
-            differing=differing,
-            last={rank: ", in ".join(filter(None, last_call(job.dumps[rank]))) for rank in absent},
-            where=frame_text(job.dumps[caller].stacks[call.stack]),
-            enqueued_ns={rank: calls[rank][0].created_ns for rank in waiting},
-            usual=usual,
-            is_p2p=call.is_p2p,
-            has_cut_dump=not job.dumps.keys().isdisjoint(without),
-        )
-        has_hang = True
+    collectives = sorted(number for number in group.calls if number >= 0)
+    hangs = (_hang_at(group, job, number) for number in collectives)
+    yield from islice(filter(None, hangs), 1)
+    transfers = sorted((number for number in group.calls if number < 0), reverse=True)
+    yield from filter(None, (_hang_at(group, job, number) for number in transfers))
+
+
+def _hang_at(group: _Group, job: _Job, sequence: int) -> Hang | None:
+    """Return the hang of a collective or, with a negative number, of a send and its receive."""
+    calls = group.calls[sequence]
+    states = {rank: _state(group, job, sequence, rank) for rank in group.ranks}
+    waiting = tuple(rank for rank, state in states.items() if state in {"started", "scheduled"})
+    absent = tuple(rank for rank, state in states.items() if state == "absent")
+    without_dump = tuple(rank for rank, state in states.items() if state == "no dump")
+    differing, usual = _differing(calls) if sequence >= 0 else ({}, "")
+    if not waiting and not differing and not absent:
+        return None
+    caller = waiting[0] if waiting else next(iter(calls))
+    call = calls[caller][0]
+    if sequence < 0:
+        if _has_recorded_parts(group, caller, call):  # each part is a hang of its own
+            return None
+        absent, without_dump = _missing_peer(group, job, call.operation)
+    kinds = {"mismatch": differing, "absent": absent, "no dump": without_dump}
+    return Hang(
+        job=group.job,
+        group=group.label,
+        ranks=group.ranks,
+        sequence=call.sequence,
+        operation=call.operation,
+        kind=next((kind for kind, ranks in kinds.items() if ranks), "stuck"),
+        waiting=waiting,
+        absent=absent,
+        without_dump=without_dump if waiting else (),
+        differing=differing,
+        last={rank: ", in ".join(filter(None, last_call(job.dumps[rank]))) for rank in absent},
+        where=frame_text(job.dumps[caller].stacks[call.stack]),
+        enqueued_ns={rank: calls[rank][0].created_ns for rank in waiting},
+        usual=usual,
+        is_p2p=call.is_p2p,
+        has_cut_dump=not job.dumps.keys().isdisjoint(without_dump),
+    )
+
+
+def _has_recorded_parts(group: _Group, rank: int, call: EnqueuedCollective) -> bool:
+    """Return whether a rank's call is a batch of sends and receives that are recorded too."""
+    transfers = (group.calls[number].get(rank, ()) for number in group.p2p.values())
+    others = (other for calls in transfers for other in calls if other is not call)
+    is_batch = "coalesced" in call.operation
+    return is_batch and any(other.sequence == call.sequence for other in others)
 
 
 def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
@@ -319,20 +328,21 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
 
 
 def _missing_peer(
-    group: _Group, job: _Job, operation: str
+    group: _Group, job: _Job, call_name: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the peer of a send or receive as an absent rank, or as a rank without a dump."""
-    match = _P2P.search(operation)
+    match = _P2P.search(call_name)
     if match is None:
         return (), ()
-    direction, position, _, peer_position = match.groups()
+    operation, position, _, peer_position = match.groups()
     if max(int(position), int(peer_position)) >= len(group.ranks):
         return (), ()
     peer = group.ranks[int(peer_position)]
     if peer not in job.dumps:
         return (), (peer,)
-    other_side = f"{'recv' if direction == 'send' else 'send'} {peer_position}"
-    other_side += f"{'<-' if direction == 'send' else '->'}{position}"
+    other_side = f"send {peer_position}->{position}"
+    if operation == "send":
+        other_side = f"recv {peer_position}<-{position}"
     is_unfinished = any(
         not call.is_finished and call.operation.endswith(other_side)
         for calls in group.calls.values()
@@ -345,7 +355,7 @@ def _missing_peer(
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
     """Return, by rank, the calls that differ from most ranks' call, and the latter call."""
-    text_of_rank = {rank: " and ".join(map(_call_words, of)) for rank, of in calls.items()}
+    text_of_rank = {rank: " and ".join(map(_call_words, made)) for rank, made in calls.items()}
     counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
@@ -406,7 +416,7 @@ def _recorded_events(traces: TraceSet) -> _Events:
 
 def _states(group: _Group, job: _Job, events: _Events) -> Iterator[_StateRow]:
     for sequence, calls in sorted(group.calls.items()):
-        is_unfinished = any(not call.is_finished for of in calls.values() for call in of)
+        is_unfinished = not all(call.is_finished for call in chain.from_iterable(calls.values()))
         for rank in group.ranks:
             state = _state(group, job, sequence, rank)
             dump = job.dumps.get(rank)

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import distinct_rows
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.tracks import read_track_names
@@ -48,11 +49,10 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
         np.array([name == part for name in names]) for part in (_HARDWARE, _CALLS)
     )
     is_wait = np.array([NOT_WORK.fullmatch(name) is not None for name in columns.names.values])
-    category = columns.category.astype(np.int32)
-    category[is_hardware[columns.pid] & is_wait[columns.name]] = columns.categories.add(
-        NO_WORK_CATEGORY
-    )
+    is_no_work = is_hardware[columns.pid] & is_wait[columns.name]
     is_call = is_host[columns.pid] & (columns.phase == _X)
+    category = columns.category.astype(np.int32)
+    category[is_no_work] = columns.categories.add(NO_WORK_CATEGORY)
     category[is_call] = columns.categories.add("cuda_runtime")
     columns = replace(columns, category=category)
     for flow_category in _LAUNCHES:
@@ -61,17 +61,17 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
 
 
 def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
+    """Give launches and unlinked tasks that flows of a category connect the same correlation."""
     code = columns.categories.find(flow_category)
     is_flow = (columns.category == code) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):
         return columns
-    # An end belongs to the last begin with the same flow id.
-    begins = begins[np.argsort(columns.flow[begins], kind="stable")]
-    position = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
-    is_paired = columns.flow[begins][np.maximum(position, 0)] == columns.flow[ends]
-    begins, ends = begins[position[is_paired]], ends[is_paired]
-    launches, tasks = _events_at(columns, begins), _events_at(columns, ends)
+    begin_of_flow = np.full(columns.flow.max() + 1, -1)
+    begin_of_flow[columns.flow[begins]] = begins  # the last begin of a flow counts
+    begin_of_end = begin_of_flow[columns.flow[ends]]
+    launches = _events_at(columns, begin_of_end[begin_of_end >= 0])
+    tasks = _events_at(columns, ends[begin_of_end >= 0])
     is_linked = (launches >= 0) & (tasks >= 0)
     is_linked &= columns.correlation[tasks] <= 0
     correlation = columns.correlation.copy()
@@ -81,20 +81,10 @@ def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
 
 
 def _events_at(columns: RankColumns, flows: Rows) -> Ints:
-    """Return the event that begins at each flow record, by time and thread; -1 if none."""
+    """Return the event that begins at the time and in the thread of each flow record; else -1."""
     events = np.flatnonzero((columns.phase == _X) & columns.timed)
-    starts_ns = np.unique(columns.start_ns[events])
-
-    def keys_of(rows: Rows) -> Ints:
-        """Return a number for each row's thread and start; -1 if no event starts then."""
-        thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
-        code = np.minimum(np.searchsorted(starts_ns, columns.start_ns[rows]), len(starts_ns) - 1)
-        is_start = starts_ns[code] == columns.start_ns[rows]
-        return np.where(is_start, thread * len(starts_ns) + code, -1)
-
-    key = keys_of(events)
-    order = np.argsort(key, kind="stable")
-    flow_key = keys_of(flows)
-    position = np.maximum(np.searchsorted(key[order], flow_key, side="right") - 1, 0)
-    is_found = (key[order][position] == flow_key) & (flow_key >= 0)
-    return np.where(is_found, events[order[position]], -1)
+    rows = np.concatenate([events, flows])
+    _, place = distinct_rows(columns.pid[rows], columns.tid[rows], columns.start_ns[rows])
+    event_at = np.full(len(rows), -1)
+    event_at[place[: len(events)]] = events  # the last event at a place counts
+    return event_at[place[len(events) :]]

@@ -29,14 +29,7 @@ from hta_widgets.formats.kineto.growing import (
 )
 from hta_widgets.formats.kineto.lenient import BACKSLASHES_KEPT, with_backslashes_of_path
 from hta_widgets.formats.kineto.records import Args, Record
-from hta_widgets.formats.kineto.times import (
-    BAD,
-    OK,
-    TOO_LARGE,
-    Times,
-    nanoseconds,
-    resolution,
-)
+from hta_widgets.formats.kineto.times import BAD, OK, TOO_LARGE, Times, nanoseconds, resolution
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import PARAM_COMMS, Binding, RankColumns, StringPool
 from hta_widgets.trace.problems import NoteCounts, ProblemKind
@@ -66,6 +59,17 @@ _NO_ID = Record().bind_id
 _FALSE = tuple(map(Raw, (b"", b"false", b"null", b"0")))
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
+#: Problems of records by the state of their start, if it is not missing.
+_BAD_TIMES: dict[int, tuple[ProblemKind, str]] = {
+    BAD: ("skipped", "records whose time is not a number"),
+    TOO_LARGE: ("overflow", "records whose time does not fit in 64 bits"),
+}
+#: Types of the columns, which are widened when values do not fit.
+_NARROWEST_TYPES: dict[str, type[np.integer[Any]]] = {
+    "phase": np.uint8, "start_ns": np.int64, "dur_ns": np.int64, "name": np.int32,
+    **dict.fromkeys(("category", "pid", "tid", "stream"), np.int16),
+    **dict.fromkeys(("correlation", "flow", "record"), np.int32),
+}  # fmt: skip
 
 
 class _Batch:
@@ -108,21 +112,7 @@ class Columns:
         self.calls = CallArgColumns()
         self.kernels = LaunchArgColumns()
         self._columns = {
-            name: GrowingColumn(dtype, expected)
-            for name, dtype in (
-                ("phase", np.uint8),
-                ("start_ns", np.int64),
-                ("dur_ns", np.int64),
-                ("name", np.int32),
-                # These are the narrowest types; columns are widened when values do not fit.
-                ("category", np.int16),
-                ("pid", np.int16),
-                ("tid", np.int16),
-                ("stream", np.int16),
-                ("correlation", np.int32),
-                ("flow", np.int32),
-                ("record", np.int32),
-            )
+            name: GrowingColumn(dtype, expected) for name, dtype in _NARROWEST_TYPES.items()
         }
         self._small_args = SmallArgs()
         self._ends_at_next: list[int] = []
@@ -140,10 +130,10 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[Times, Times] | None = None,
     ) -> None:
-        """Add the records of a slice."""
+        """Add the records of a slice; `offset_of` returns the byte at which a record begins."""
         if not records:
             return
-        batch, first = self._batch, self._batch.count
+        batch, first_row = self._batch, self._batch.count
         phase = _phases(records)
         args = [record.args for record in records]
         stream = _integers([-1 if arg is None else arg.stream for arg in args])
@@ -166,10 +156,10 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        self._take_args(arrays, args, first)
-        self._take_special(records, phase, first)
+        self._take_args(arrays, args, first_row)
+        self._take_special(records, phase, first_row)
         self._take_bindings(records, numbers)
-        batch.first_rows.append(first)
+        batch.first_rows.append(first_row)
         batch.bodies.append(bodies)
         batch.offsets.append(offset_of)
         batch.count += len(records)
@@ -183,8 +173,9 @@ class Columns:
         return _integers([-1 if arg is None else arg.correlation_id for arg in args])
 
     def _take_args(
-        self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
+        self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first_row: int
     ) -> None:
+        """Collect args that become columns; only device work, communication and calls have any."""
         batch = self._batch
         with_args = (arrays["stream"] != -1) | (arrays["name"] == self._names.get(PARAM_COMMS, -1))
         for row in np.flatnonzero(with_args).tolist():
@@ -192,35 +183,36 @@ class Columns:
             if row_args is None:
                 continue
             if row_args.bandwidth or row_args.bytes:
-                batch.copies.append((first + row, row_args))
+                batch.copies.append((first_row + row, row_args))
             if row_args.collective:
-                batch.communication.append((first + row, row_args))
+                batch.communication.append((first_row + row, row_args))
             if row_args.grid:
-                batch.kernels.append((first + row, row_args))
+                batch.kernels.append((first_row + row, row_args))
         names = self._categories.pool.values
         is_operator = np.array([name.lower() in _OPERATORS for name in names])
         for row in np.flatnonzero(is_operator[arrays["category"]]).tolist():
             row_args = args[row]
             if row_args and (row_args.node or row_args.dims or row_args.old_dims):
-                batch.calls.append((first + row, row_args))
+                batch.calls.append((first_row + row, row_args))
 
     def _take_special(
-        self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
+        self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first_row: int
     ) -> None:
+        """Collect ids, ends of flows, scopes of instants and unknown phases."""
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
-        batch.id_rows.append(first + id_rows)
+        batch.id_rows.append(first_row + id_rows)
         with_id = [records[row] for row in id_rows.tolist()]
         batch.ids += [
             _scoped_id(record) if record.scope or record.id2 else record.id for record in with_id
         ]
         flow_ends = np.flatnonzero(phase == _F).tolist()
-        batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
+        batch.ends_at_next += [first_row + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
             if records[row].s not in _THREAD_SCOPE:
-                batch.scoped.append((first + row, records[row].s or ""))
+                batch.scoped.append((first_row + row, records[row].s or ""))
         for row in np.flatnonzero(~_KNOWN_PHASES[phase]).tolist():
-            batch.unknown_phase[first + row] = records[row].ph
+            batch.unknown_phase[first_row + row] = records[row].ph
 
     def _take_bindings(self, records: Sequence[Record], numbers: Ints) -> None:
         if [record.bind_id for record in records].count(_NO_ID) == len(records):
@@ -236,46 +228,44 @@ class Columns:
             return
         parts = {name: np.concatenate(pieces) for name, pieces in batch.parts.items()}
         phase = parts["phase"]
-        start, start_state = _join_times(batch.start)
-        dur, dur_state = _join_times(batch.dur)
+        start_ns, start_state = _join_times(batch.start)
         is_metadata = phase == _M
         keep = _KNOWN_PHASES[phase]
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
-        if not keep.all():
-            is_skipped = ~keep
-            # JAX ends its list with an empty object, and rocprof begins its list with one.
-            for row in (0, -1):
-                if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
-                    is_skipped[row] = False
-            self._note_skipped(batch, phase, start_state, is_skipped)
-        has_dur = np.ones(batch.count, np.bool_)
-        if dur_state is not None:
-            reason = "durations that are not numbers, taken as missing"
-            self._note_rows(batch, (dur_state == BAD) & keep, reason)
-            reason = "durations that do not fit in 64 bits, taken as missing"
-            self._note_rows(batch, (dur_state == TOO_LARGE) & keep, reason, "overflow")
-            has_dur = dur_state == OK
-            dur[~has_dur] = -1
-        is_negative = has_dur & (dur < 0)
-        if is_negative.any():
-            dur[is_negative] = 0
-            self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        keeps_all = bool(keep.all())
+        if not keeps_all:
+            self._note_skipped(batch, phase, start_state, ~keep)
+        dur_ns = self._durations(batch, keep)
         is_timed = keep & ~is_metadata
         if self._resolution_ns > 1:
-            finest_ns = resolution(start[is_timed], dur[is_timed & has_dur])
+            finest_ns = resolution(start_ns[is_timed], dur_ns[is_timed & (dur_ns >= 0)])
             self._resolution_ns = min(self._resolution_ns, finest_ns)
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
         flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
-        parts.update(start_ns=start, dur_ns=dur, flow=flow)
-        keeps_all = bool(keep.all())
+        parts.update(start_ns=start_ns, dur_ns=dur_ns, flow=flow)
         file_row = self._columns["record"].size - 1 + np.cumsum(keep)
         for name, column in self._columns.items():
             column.extend(parts[name] if keeps_all else parts[name][keep])
         self._ends_at_next.extend(int(file_row[row]) for row in batch.ends_at_next if keep[row])
         self._scope.update((int(file_row[row]), scope) for row, scope in batch.scoped if keep[row])
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
+
+    def _durations(self, batch: _Batch, keep: npt.NDArray[np.bool_]) -> Ints:
+        """Return the durations in ns; -1 if missing. Faults in rows of `keep` are reported."""
+        dur_ns, state = _join_times(batch.dur)
+        is_negative = dur_ns < 0
+        dur_ns[is_negative] = 0
+        if state is not None:
+            reason = "durations that are not numbers, taken as missing"
+            self._note_rows(batch, (state == BAD) & keep, reason)
+            reason = "durations that do not fit in 64 bits, taken as missing"
+            self._note_rows(batch, (state == TOO_LARGE) & keep, reason, "overflow")
+            dur_ns[state != OK] = -1
+            is_negative &= state == OK
+        self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        return dur_ns
 
     def _add_args(self, batch: _Batch, record: Ints, keep: npt.NDArray[np.bool_]) -> None:
         for columns, pairs in (
@@ -382,17 +372,18 @@ class Columns:
         start_state: npt.NDArray[np.uint8] | None,
         is_skipped: npt.NDArray[np.bool_],
     ) -> None:
+        # JAX ends its list with an empty object, and rocprof begins its list with one.
+        for row in (0, -1):
+            if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
+                is_skipped[row] = False
         for row in np.flatnonzero(is_skipped).tolist():
-            kind: ProblemKind = "skipped"
             if not _KNOWN_PHASES[phase[row]]:
                 letter = batch.unknown_phase[row]
                 reason = f"records of phase {letter!r}" if letter else "records without a phase"
-            elif start_state is not None and start_state[row] == TOO_LARGE:
-                kind, reason = "overflow", "records whose time does not fit in 64 bits"
-            elif start_state is not None and start_state[row] == BAD:
-                reason = "records whose time is not a number"
+                kind: ProblemKind = "skipped"
             else:
-                reason = "records without a time"
+                state = OK if start_state is None else int(start_state[row])
+                kind, reason = _BAD_TIMES.get(state, ("skipped", "records without a time"))
             has_note = self.notes.has(kind, reason)
             self.notes.add(kind, reason, None if has_note else batch.offset_of(row))
 
@@ -420,7 +411,7 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
     """Return the code of each phase; 0 if a phase is not a single letter."""
     letters = [record.ph for record in records]
     count = len(letters)
-    text = ",".join(letters)
+    text = ",".join(letters)  # usually, every second byte is a phase
     if len(text) != 2 * count - 1 or not text.isascii() or text[1::2].strip(","):
         text = ",".join(
             letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters

@@ -333,10 +333,7 @@ class SmallArgs:
 
     def get(self, number: int, default: Any = None) -> Any:
         """Return the args of a record, or `default`."""
-        index = bisect_left(self._numbers, number)
-        if index == len(self._numbers) or self._numbers[index] != number:
-            return default
-        text = self._text[self._ends[index] : self._ends[index + 1]]
+        text = self._text_of(number)
         if not text:
             return self._repaired.get(number) or default
         try:
@@ -346,21 +343,23 @@ class SmallArgs:
         return (value if isinstance(value, dict) else {}) or default
 
     def get_many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the args of records, decoded in one call; an empty dict if there are none."""
-        ends, text = self._ends, self._text
-        spans = []
-        for number in numbers:
-            index = bisect_left(self._numbers, number)
-            has_args = index < len(self._numbers) and self._numbers[index] == number
-            spans.append(text[ends[index] : ends[index + 1]] if has_args else b"")
-        if all(spans):
+        """Return the args of records, decoded in one call if possible; {} for missing args."""
+        texts = [self._text_of(number) for number in numbers]
+        if all(texts):
             try:
-                values = json.loads(b"[%s]" % b",".join(spans))
+                values = json.loads(b"[%s]" % b",".join(texts))
             except (ValueError, RecursionError):
                 values = []
-            if len(values) == len(spans):
+            if len(values) == len(texts):
                 return [value if isinstance(value, dict) else {} for value in values]
         return [self.get(number, {}) for number in numbers]
+
+    def _text_of(self, number: int) -> bytes | bytearray:
+        """Return the JSON of a record's args; empty if they are missing or were repaired."""
+        index = bisect_left(self._numbers, number)
+        if index == len(self._numbers) or self._numbers[index] != number:
+            return b""
+        return self._text[self._ends[index] : self._ends[index + 1]]
 
 
 def _args_of(value: Any) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
+#: Fields of records that are strings, and fields that stay JSON.
+_STRING_FIELDS = ("name", "cat", "pid", "tid", "bp", "s")
+_JSON_FIELDS = ("ts", "dur", "id", "scope", "bind_id", "flow_in", "flow_out")
 BACKSLASHES_KEPT = (
     "records with single backslashes, as in Windows paths; all backslashes in the text are kept"
 )
@@ -41,36 +44,21 @@ def decode_leniently(body: bytes) -> Any:
 
 def record_of(value: dict[str, Any]) -> Record:
     """Convert a result of `decode_leniently` to a record, whatever the types of its fields."""
-    args = value.get("args")
-    phase = value.get("ph")
-    id2 = value.get("id2")
-    return Record(
-        ph=phase if isinstance(phase, str) and not isinstance(phase, _Number) else "",
-        ts=_json_text(value.get("ts")),
-        dur=_json_text(value.get("dur")),
-        name=_text(value.get("name")),
-        cat=_text(value.get("cat")),
-        pid=_text(value.get("pid")),
-        tid=_text(value.get("tid")),
-        id=_json_text(value.get("id")),
-        bp=_text(value.get("bp")),
-        s=_text(value.get("s")),
-        id2=ScopedId(_json_text(id2.get("local")), _json_text(id2.get("global")))
-        if isinstance(id2, dict)
-        else None,
-        scope=_json_text(value.get("scope")),
-        bind_id=_json_text(value.get("bind_id")),
-        flow_in=_json_text(value.get("flow_in")),
-        flow_out=_json_text(value.get("flow_out")),
-        args=Args(
+    phase, id2, args = value.get("ph"), value.get("id2"), value.get("args")
+    letter = phase if isinstance(phase, str) and not isinstance(phase, _Number) else ""
+    fields: dict[str, Any] = {name: _text(value.get(name)) for name in _STRING_FIELDS}
+    fields |= {name: _json_text(value.get(name)) for name in _JSON_FIELDS}
+    record = Record(ph=letter, **fields)
+    if isinstance(id2, dict):
+        record.id2 = ScopedId(_json_text(id2.get("local")), _json_text(id2.get("global")))
+    if isinstance(args, dict):
+        record.args = Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),
             _integer(args.get("correlation id")),
             **{field: _json_text(args[key]) for field, key in TEXT_ARGS.items() if key in args},
         )
-        if isinstance(args, dict)
-        else None,
-    )
+    return record
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct, ValidationError
+from msgspec.structs import astuple
 
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
@@ -23,7 +24,7 @@ from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.cache import source_from_store, source_to_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows, distinct_codes, positions_in
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import (
     CopyTable,
@@ -50,7 +51,6 @@ from hta_widgets.trace.trace import Trace
 _VERSION = 1
 _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
-
 
 #: Placeholder for the rank if the ids of the records were not changed.
 UNSCOPED = -1
@@ -111,35 +111,29 @@ def split_merged(
         return None
     processes, mark_rows = _marked_processes(columns)
     numbers = [int(pid) if pid.isdecimal() and len(pid) <= 18 else 0 for pid in columns.pids.values]
-    rank_of_pid = (np.array(numbers, np.int64) - 1) // PID_STRIDE
+    rank_of_pid = (np.array(numbers, np.int64) - 1) // PID_STRIDE  # -1 for other pids
     for code, process in processes.items():
         rank_of_pid[code] = process.rank
-    rank_of_row = rank_of_pid[columns.pid] if len(rank_of_pid) else np.empty(0, np.int64)
+    rank_of_row = rank_of_pid[columns.pid]
     is_unassigned = np.ones(len(rank_of_row), np.bool_)
     is_unassigned[mark_rows] = False
     ranks = []
-    for entry in entries:
-        rank = entry.rank
+    for rank, metadata_of_rank, shift_ns, format_name in map(astuple, entries):
         rows = np.flatnonzero(is_unassigned & (rank_of_row == rank))
-        pids = {
-            columns.pids[code]: process.pid
-            for code, process in processes.items()
-            if process.rank == rank
-        }
-        records = MergedRecords(
-            source, columns.record[rows], rank, entry.shift_ns, pids,
-            {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
-        )  # fmt: skip
-        rank_columns = columns_of_rank(columns, rows, rank, pids)
-        ranks.append(RankContents(rank, rank_columns, entry.metadata, records, entry.format))
         is_unassigned[rows] = False
+        marked = (item for item in processes.items() if item[1].rank == rank)
+        pids = {columns.pids[code]: process.pid for code, process in marked}
+        texts = {key: json.dumps(value).encode() for key, value in metadata_of_rank.items()}
+        records = MergedRecords(source, columns.record[rows], rank, shift_ns, pids, texts)
+        rank_columns = columns_of_rank(columns, rows, rank, pids)
+        ranks.append(RankContents(rank, rank_columns, metadata_of_rank, records, format_name))
     detail = "records that belong to no rank of the merged file"
     problems.add("skipped", int(is_unassigned.sum()), detail, file=path)
     return ranks
 
 
 class _MarkedProcess(NamedTuple):
-    """The rank of a process, and the JSON of its pid before the merge; empty if it is the same."""
+    """The rank of a process, and the JSON of its pid before the merge; empty if it had none."""
 
     rank: int
     pid: bytes
@@ -164,37 +158,23 @@ def columns_of_rank(
     columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
 ) -> RankColumns:
     """Return a rank's rows as if they had been read from its own file."""
-    codes, pid = np.unique(columns.pid[rows], return_inverse=True)
-    pid_texts = [columns.pids[code] for code in codes]
-    if rank != UNSCOPED:
-        # `pids` has the JSON of the pids that the merge changed.
-        originals = [pids.get(text, text.encode()) for text in pid_texts]
-        pid_texts = [
-            str(json.loads(text)) if text[:1] == b'"' else text.decode() for text in originals
-        ]
-    first_id = rank * ID_STRIDE
-    correlation = columns.correlation[rows].astype(np.int64)
-    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are strings
-        first_id = 0
-    is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
-    positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
     records = columns.record[rows]
+    pid_codes, pid = distinct_codes(columns.pid[rows])
+    pid_texts = [columns.pids[code] for code in pid_codes]
+    # `pids` has the JSON of the pids that the merge changed.
+    pid_texts = [_pid_text(pids[text]) if text in pids else text for text in pid_texts]
     small_args = {
         position: _unscope_args(args, rank)
-        for position in positions.tolist()
+        for position in np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]]).tolist()
         if (args := columns.small_args.get(int(records[position])))
     }
-    ends_at_next = np.searchsorted(rows, columns.ends_at_next)
-    ends_at_next = ends_at_next[np.isin(columns.ends_at_next, rows)]
-    new_row = {int(row): number for number, row in enumerate(rows)} if columns.scope else {}
+    ends_at_next = positions_in(rows, columns.ends_at_next)
     column_names = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
     rank_columns = {name: getattr(columns, name)[rows] for name in column_names}
     flow = columns.flow[rows]
     flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
     is_timed = rank_columns["timed"]
     has_duration = is_timed & (rank_columns["dur_ns"] >= 0)
-    copy_records = np.searchsorted(records, columns.copies.record)
-    copies = np.flatnonzero(np.isin(columns.copies.record, records))
     return replace(
         columns,
         **rank_columns,
@@ -205,24 +185,46 @@ def columns_of_rank(
         ),
         pid=pid.astype(np.int32),
         pids=StringPool(pid_texts),
-        correlation=np.where(is_scoped, correlation - first_id, correlation),
+        correlation=_original_correlation(columns.correlation[rows], rank),
         small_args=small_args,
         record=np.arange(len(rows), dtype=np.int64),
-        ends_at_next=ends_at_next.astype(np.int64),
-        bindings={
-            position: columns.bindings[int(records[position])]
-            for position in np.flatnonzero(np.isin(records, list(columns.bindings))).tolist()
-        },
-        scope={new_row[row]: scope for row, scope in columns.scope.items() if row in new_row},
-        copies=CopyTable(
-            copy_records[copies].astype(np.int64),
-            columns.copies.gb_per_s[copies],
-            columns.copies.size_bytes[copies],
-        ),
+        ends_at_next=ends_at_next[ends_at_next >= 0],
+        bindings=_by_position(columns.bindings, records),
+        scope=_by_position(columns.scope, rows),
+        copies=_copies_of_records(columns.copies, records),
     )
 
 
+def _pid_text(pid: bytes) -> str:
+    return str(json.loads(pid)) if pid[:1] == b'"' else pid.decode()
+
+
+def _original_correlation(correlation: Ints, rank: int) -> Ints:
+    """Return correlation ids as they were before the merge."""
+    correlation = correlation.astype(np.int64)
+    first_id = rank * ID_STRIDE
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are strings
+        return correlation
+    is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
+    return np.where(is_scoped, correlation - first_id, correlation)
+
+
+def _by_position(values: Mapping[int, Any], keys: Ints) -> dict[int, Any]:
+    """Return the values whose keys are among the ascending `keys`, by position in these."""
+    positions = positions_in(keys, np.array(list(values), np.int64)).tolist()
+    pairs = zip(positions, values.values(), strict=True)
+    return {position: value for position, value in pairs if position >= 0}
+
+
+def _copies_of_records(copies: CopyTable, records: Ints) -> CopyTable:
+    """Return the copies among ascending records, numbered by position in these."""
+    position = positions_in(records, copies.record)
+    is_copy = position >= 0
+    return CopyTable(position[is_copy], copies.gb_per_s[is_copy], copies.size_bytes[is_copy])
+
+
 def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Return args without the merge's changes; marks hold the original args."""
     if isinstance(args.get(MARK_KEY), dict):
         return dict(args[MARK_KEY])
     return {
@@ -297,9 +299,9 @@ class MergedRecords(RecordSource):
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         numbers = self._numbers[wanted]
-        index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
+        number_in_rank = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
         for number, text in self._source.records(numbers):  # without unreadable records
-            yield index_of[number], self._restore_record(text)
+            yield number_in_rank[number], self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:
         if self._rank == UNSCOPED:

@@ -39,7 +39,7 @@ import numpy as np
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.ascend_rows import mark_ascend_rows
 from hta_widgets.readers.discovery import natural_key
-from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, read_track_names
@@ -95,44 +95,40 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     Rows of Horovod also get a category.
     """
     columns = _rename_paddle_rows(mark_ascend_rows(columns))
+    rows = _rows_without_category(columns)
+    if not len(rows):
+        return columns
+    if is_horovod(columns.names.values):
+        return _with_category(columns, rows, "horovod")
+    names = track_names(columns)
+    processes = [_process_name(pid, names) for pid in columns.pids.values]
+    is_runtime = np.array([_RUNTIME.fullmatch(name) is not None for name in processes])
+    if is_runtime.any():
+        columns = _with_category(columns, rows[is_runtime[columns.pid[rows]]], "hip_runtime")
+    stream = _streams_of_rows(columns, rows, names)
+    is_work = stream >= 0
+    if not is_work.any():
+        return columns
+    stated = columns.stream.astype(np.int64)
+    stated[rows] = np.where(is_work & (stated[rows] < 0), stream, stated[rows])
+    return replace(_with_category(columns, rows[is_work], "kernel"), stream=stated)
+
+
+def _rows_without_category(columns: RankColumns) -> Rows:
+    """Return the events without a known category, and MXNet's device work."""
     is_unknown = np.array(
         [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
     )
     operator = columns.categories.find(_OPERATOR)
     if operator < 0 and not is_unknown.any():
-        return columns
-    is_marked = is_unknown[columns.category]
+        return np.empty(0, np.intp)
+    is_wanted = is_unknown[columns.category]
     if operator >= 0:
         process = read_track_names(columns).process
         processes = [process.get(pid, "") for pid in columns.pids.values]
         is_mxnet = np.array([bool(re.fullmatch(r"gpu/\d+", name)) for name in processes], bool)
-        is_marked |= (columns.category == operator) & is_mxnet[columns.pid]
-    rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
-    if not len(rows):
-        return columns
-    if is_horovod(columns.names.values):
-        return _with_category(columns, rows, "horovod")
-    threads = len(columns.tids)
-    slots, slot_of_row = np.unique(
-        columns.pid[rows].astype(np.int64) * threads + columns.tid[rows], return_inverse=True
-    )
-    names = track_names(columns)
-    streams = _streams_of_threads(
-        [(columns.pids[slot // threads], columns.tids[slot % threads]) for slot in slots.tolist()],
-        names,
-    )
-    stream = np.array(streams, np.int64)[slot_of_row]
-    work = stream >= 0
-    processes = [_process_name(pid, names) for pid in columns.pids.values]
-    is_runtime = np.array([_RUNTIME.fullmatch(name) is not None for name in processes])
-    if is_runtime.any():
-        columns = _with_category(columns, rows[is_runtime[columns.pid[rows]]], "hip_runtime")
-    if not work.any():
-        return columns
-    wide = columns.stream.astype(np.int64)
-    states_none = wide[rows] < 0
-    wide[rows] = np.where(work & states_none, stream, wide[rows])
-    return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
+        is_wanted |= (columns.category == operator) & is_mxnet[columns.pid]
+    return np.flatnonzero(is_wanted & _TIMED[columns.phase])
 
 
 def _rename_paddle_rows(columns: RankColumns) -> RankColumns:
@@ -191,33 +187,45 @@ def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColum
     return replace(columns, category=codes)
 
 
+def _streams_of_rows(columns: RankColumns, rows: Rows, names: TrackNames) -> Ints:
+    """Return the stream of each row if it is device work; -1 for others."""
+    tids = len(columns.tids)
+    thread_keys, thread_of_row = np.unique(
+        columns.pid[rows].astype(np.int64) * tids + columns.tid[rows], return_inverse=True
+    )
+    threads = [(columns.pids[key // tids], columns.tids[key % tids]) for key in thread_keys]
+    return np.array(_streams_of_threads(threads, names), np.int64)[thread_of_row]
+
+
 def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> list[int]:
-    """Return the stream of each (pid, tid) with device work; -1 for others."""
+    """Return the stream of each (pid, tid), from its name or tid; -1 without device work."""
     streams = [-1] * len(threads)
     unnumbered = []
     repeating = _repeating_processes(names)
     devices = dict.fromkeys(pid for pid, _ in threads if _is_device(pid, names))
     for pid in (pid for pid in devices if pid not in repeating):
-        numbers = [number for number, thread in enumerate(threads) if thread[0] == pid]
-        texts = [names.thread.get(threads[number]) or threads[number][1] for number in numbers]
-        matches: list[re.Match[str] | None] = []
-        for pattern in _WORK_THREADS:
-            matches = [pattern.fullmatch(text) for text in texts]
-            if any(matches):
-                break
-        for number, match in zip(numbers, matches, strict=True):
+        positions = [position for position, thread in enumerate(threads) if thread[0] == pid]
+        own_threads = [threads[position] for position in positions]
+        matches = _match_work([names.thread.get(thread) or thread[1] for thread in own_threads])
+        for position, match in zip(positions, matches, strict=True):
             if match and match.groupdict().get("number"):
-                streams[number] = int(match["number"][:9])
+                streams[position] = int(match["number"][:9])
             elif match:
-                unnumbered.append(number)
+                unnumbered.append(position)
     device_of = [device_of_thread(*thread, names) for thread in threads]
-    for number in unnumbered:
-        tid = threads[number][1]
+    for position in unnumbered:
+        tid = threads[position][1]
         stream = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
         pairs = zip(streams, device_of, strict=True)
-        used = {other for other, device in pairs if device == device_of[number]}
-        streams[number] = max(used) + 1 if stream in used else stream
+        used = {other for other, device in pairs if device == device_of[position]}
+        streams[position] = max(used) + 1 if stream in used else stream
     return streams
+
+
+def _match_work(threads: Sequence[str]) -> list[re.Match[str] | None]:
+    """Match the names of a process's threads with the first pattern of work that one matches."""
+    tries = ([pattern.fullmatch(name) for name in threads] for pattern in _WORK_THREADS)
+    return next(filter(any, tries), [None] * len(threads))
 
 
 def _repeating_processes(names: TrackNames) -> set[str]:
@@ -243,7 +251,7 @@ def _is_device(pid: str, names: TrackNames) -> bool:
 
 
 def _only_device(names: TrackNames) -> str:
-    """Return the pid of the only device process in a file; "" if it has none or several."""
+    """Return the pid of the device process if a file has exactly one, else an empty string."""
     pids = [pid for pid, name in names.process.items() if _DEVICE_NAMES.fullmatch(name)]
     return pids[0] if len(pids) == 1 else ""
 
@@ -255,6 +263,7 @@ def _npu_of(pid: str, names: TrackNames) -> str:
 
 
 def _npu_labels(names: TrackNames) -> dict[str, str]:
+    """Return labels by pid for unlabeled processes of Ascend devices."""
     pids_of: defaultdict[str, list[str]] = defaultdict(list)
     for pid, process in names.process.items():
         if process in _NPU_PROCESSES:

@@ -116,6 +116,7 @@ class RecordList:
                 return closed
 
     def _drop_stray_bracket(self) -> bool:
+        """Return whether the bracket just read does not end the list; skip a comma after it."""
         self.window.fill(_PEEKED_BYTES)
         start = self.window.at
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
@@ -284,30 +285,26 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
 
 def _times_if_exact(records: list[Any]) -> tuple[Times, Times] | None:
     """Return starts and durations of timed records; None if they may be inexact."""
-    count = len(records)
-    if not count:
+    if not records:
         return None
-    durations = np.fromiter([record.dur for record in records], np.float64, count)
-    dur = nanoseconds_of_doubles(durations)
-    if dur is None:
-        return None
+    durations = nanoseconds_of_doubles(np.array([record.dur for record in records], np.float64))
     starts = [record.ts for record in records]
-    start: Times | None
+    start_times: Times | None
     if isinstance(starts[0], int):
-        start = nanoseconds_of_integers(starts, missing=NO_INTEGER)
+        start_times = nanoseconds_of_integers(starts, missing=NO_INTEGER)
     elif isinstance(starts[0], float):
-        start = nanoseconds_of_doubles(np.fromiter(starts, np.float64, count))
+        start_times = nanoseconds_of_doubles(np.array(starts, np.float64))
     else:
-        start = nanoseconds(starts)
-    return None if start is None else (start, dur)
+        start_times = nanoseconds(starts)
+    return None if durations is None or start_times is None else (start_times, durations)
 
 
 def _position(text: bytes, row: int) -> int:
-    position = 0
-    for body in decode_bodies(text)[: row + 1]:
-        content = bytes(body)
-        position = text.index(content, position)
-        start, position = position, position + len(content)
+    """Return the position of a record in the text of a list."""
+    start = end = 0
+    for body in map(bytes, decode_bodies(text)[: row + 1]):
+        start = text.index(body, end)
+        end = start + len(body)
     return start
 
 
@@ -339,24 +336,13 @@ def read_file(
         if not records.columns.rows:
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
         columns = records.columns.finish()
-        comm_args = records.columns.communication.finish()
-        call_args = records.columns.calls.finish()
-        launch_args = records.columns.kernels.finish()
+        source = FileRecords(
+            path, records.slices, records.entries, values, state,
+            records.columns.communication.finish(), records.columns.calls.finish(),
+            records.columns.kernels.finish(), checkpoints, keepalive, moves,
+        )  # fmt: skip
     problems = Problems()
     notes.add_to(problems, path)
-    source = FileRecords(
-        path,
-        records.slices,
-        records.entries,
-        values,
-        state,
-        comm_args,
-        call_args,
-        launch_args,
-        checkpoints,
-        keepalive,
-        moves,
-    )
     metadata = decode_values(source.metadata_text)
     return FileContents(columns, metadata, source, problems, documents.documents)
 
@@ -442,37 +428,45 @@ class _Documents:
         head, text = find_events(window.unread(), window.read_block, window.stream.path, notes)
         window.replace_unread(text, head.start)
         self.enclosed = head.enclosed
-        closed = self.list.read(enclosed=head.enclosed)
         values = head.values
-        is_cut = not closed
-        lists = 1
-        while closed and head.enclosed:
-            tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
-            has_further = tail.pop("traceEvents", None) is not None
-            values = {**values, **tail}
-            if has_further:
-                further = find_further_events(text) if lists < _MAX_LISTS else None
-                if further is not None:
-                    notes.add("repaired", "several traceEvents lists in one object", window.offset)
-                    window.replace_unread(text, further)
-                    closed = self.list.read(enclosed=True)
-                    is_cut = not closed
-                    lists += 1
-                    continue
-                notes.add("skipped", "a second traceEvents list, which is not read", window.offset)
-            if end is None:
-                is_cut = True
-                notes.add("truncated", "the file is cut off after the list of events", None)
-            window.replace_unread(text, len(text) if end is None else end)
-            break
+        next_part, lists = "list", 0
+        while next_part == "list":
+            closed = self.list.read(enclosed=head.enclosed)
+            next_part = "end" if closed else "cut"
+            lists += 1
+            if closed and head.enclosed:
+                tail, next_part = self._read_tail(has_read_all=lists == _MAX_LISTS)
+                values = {**values, **tail}
         # Horovod leaves the list open, which the format allows.
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
-        self._add_base(values, first_record, start, is_cut=is_cut)
+        self._add_base(values, first_record, start, is_cut=next_part == "cut")
         for key in _UNREAD_KEYS:
             if values.get(key, b"") not in _EMPTY_VALUES:
                 notes.add("skipped", f"data under {key!r}, which are not read", None)
         return values
+
+    def _read_tail(
+        self, *, has_read_all: bool
+    ) -> tuple[dict[str, bytes], Literal["list", "end", "cut"]]:
+        """Read the keys after a list of events in an object.
+
+        Returns also whether another list, the object's end or the end of truncated text follows.
+        With `has_read_all`, no other list is read.
+        """
+        window, notes = self.window, self.notes
+        tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
+        if tail.pop("traceEvents", None) is not None:
+            further = None if has_read_all else find_further_events(text)
+            if further is not None:
+                notes.add("repaired", "several traceEvents lists in one object", window.offset)
+                window.replace_unread(text, further)
+                return tail, "list"
+            notes.add("skipped", "a second traceEvents list, which is not read", window.offset)
+        if end is None:
+            notes.add("truncated", "the file is cut off after the list of events", None)
+        window.replace_unread(text, len(text) if end is None else end)
+        return tail, "cut" if end is None else "end"
 
     def _add_base(
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
@@ -517,7 +511,6 @@ def peek_rank(path: str) -> int | None:
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
-
 #: Builds the trace of a rank from its records, the path of the file, and the problems to extend.
 _Build = Callable[[RankContents, str, Problems], Trace]
 
@@ -549,9 +542,7 @@ def read_byteps(
 
 def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     """Build the traces of a file: one, or one per rank that was merged into it."""
-    problems = Problems()
-    for problem in contents.problems:
-        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    problems = Problems(contents.problems)
     parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
     if parts is not None:
         traces = []
@@ -568,8 +559,8 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
             traces = [build(part, path, problems).replace(local_rank=part.device) for part in split]
             return Outcome(tuple(traces), problems)
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
-    whole = RankContents(stated, contents.columns, contents.metadata, contents.source)
-    trace = build(whole, path, notes)
+    rank_contents = RankContents(stated, contents.columns, contents.metadata, contents.source)
+    trace = build(rank_contents, path, notes)
     for problem in notes:  # the rank may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)

@@ -18,7 +18,7 @@ from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.call_args import CallArgs, LaunchArgs
+from hta_widgets.trace.call_args import CallArgs, LaunchArgs, Texts
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, RecordSource
 from hta_widgets.trace.record_times import move_record
 
@@ -71,7 +71,7 @@ class RecordSlice(NamedTuple):
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(number, JSON object)`` for records in the slice's text.
 
-        Unreadable records are skipped. An error is raised if the text is not that of the slice.
+        Unreadable records are skipped. Raises an error if the text does not match the slice.
         """
         places = (numbers - self.first_record).tolist()
         if self.spans is None:
@@ -129,8 +129,12 @@ class FileRecords(RecordSource):
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        numbered = enumerate(self._slices)
-        spans = [(number, part.spans) for number, part in numbered if part.spans is not None]
+        slices = enumerate(self._slices)
+        odd_spans = {
+            number: np.asarray(part.spans, np.int64)
+            for number, part in slices
+            if part.spans is not None
+        }
         facts = {
             "kind": "file",
             "path": self.path,
@@ -143,25 +147,19 @@ class FileRecords(RecordSource):
             "starts": np.array([part.start for part in self._slices], np.int64),
             "ends": np.array([part.end for part in self._slices], np.int64),
             "first_records": np.array([part.first_record for part in self._slices], np.int64),
-            "odd_slices": np.array([number for number, _ in spans], np.int64),
-            "odd_counts": np.array([len(span) for _, span in spans], np.int64),
-            "odd_spans": np.concatenate(
-                [np.empty(0, np.int64), *(np.asarray(span, np.int64).ravel() for _, span in spans)]
-            ),
+            "odd_slices": np.array(list(odd_spans), np.int64),
+            "odd_counts": np.array(list(map(len, odd_spans.values())), np.int64),
+            "odd_spans": np.concatenate([np.empty((0, 2), np.int64), *odd_spans.values()]).ravel(),
         }
         if self.comm_args is not None:
             facts["comm_texts"] = [text.decode("latin-1") for text in self.comm_args.texts]
             columns["comm_record"] = self.comm_args.record
             columns["comm_code"] = self.comm_args.code.ravel()
         if self.call_args is not None:
-            facts["call_texts"] = [
-                [text.decode("latin-1") for text in row] for row in self.call_args.texts
-            ]
+            facts["call_texts"] = _decode_rows(self.call_args.texts)
             columns |= self.call_args.to_columns()
         if self.launch_args is not None:
-            facts["launch_texts"] = [
-                [text.decode("latin-1") for text in row] for row in self.launch_args.texts
-            ]
+            facts["launch_texts"] = _decode_rows(self.launch_args.texts)
             columns["launch_record"] = self.launch_args.record
             columns["launch_code"] = self.launch_args.code
         return StoredSource(facts, columns)
@@ -184,19 +182,12 @@ class FileRecords(RecordSource):
             rows = [tuple(text.encode("latin-1") for text in row) for row in facts["launch_texts"]]
             launches = LaunchArgs(column("launch_record"), column("launch_code"), rows)
             launch_args = launches.validate(facts["count"])
-        text = as_bytes(facts["metadata_text"])
+        values = as_bytes(facts["metadata_text"])
         moves = [RecordMove(int(first), int(ns)) for first, ns in facts.get("moves", ())]
         return cls(
-            facts["path"],
-            slices,
-            facts["count"],
-            text,
-            state,
-            comm_args,
-            call_args,
-            launch_args,
+            facts["path"], slices, facts["count"], values, state, comm_args, call_args, launch_args,
             moves=moves,
-        )
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return self._count
@@ -267,6 +258,10 @@ def _restore_slices(count: int, column: Callable[[str], Any]) -> list[RecordSlic
     return [
         RecordSlice(*triple, spans_of_slice.get(number)) for number, triple in enumerate(triples)
     ]
+
+
+def _decode_rows(rows: Sequence[Texts]) -> list[list[str]]:
+    return [[text.decode("latin-1") for text in row] for row in rows]
 
 
 def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:

@@ -103,16 +103,16 @@ def _split_by_device(
     # A device has a rank if its processes name exactly one.
     ranks: list[int | None] = [None] * len(masks)
     if rank_of_pid is not None:
-        named = [set(rank_of_pid[columns.pid[mask]].tolist()) - {-1} for mask in masks]
-        ranks = [of_rows.pop() if len(of_rows) == 1 else None for of_rows in named]
+        stated = [set(rank_of_pid[columns.pid[mask]].tolist()) - {-1} for mask in masks]
+        ranks = [numbers.pop() if len(numbers) == 1 else None for numbers in stated]
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
     contents = []
-    for place, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True)):
-        is_used = mask_of_rows(np.unique(columns.pid[mask]), len(columns.pids))
+    for position, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True)):
+        is_used = mask_of_rows(columns.pid[mask], len(columns.pids))
         rows = np.flatnonzero(mask | ((columns.phase == _M) & is_used[columns.pid]))
-        numbers = _NUMBER.findall(name)
-        device = int(numbers[-1][:9]) if numbers else place
+        digits = _NUMBER.findall(name)
+        device = int(digits[-1][:9]) if digits else position
         if len(rows):
             contents.append(_merged_rank(columns, rows, source, metadata, rank, device=device))
     return contents
@@ -228,45 +228,46 @@ class _Devices:
 def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
     """Return the devices with kernels, the rows of `is_work`; None unless there are several."""
     rows = np.flatnonzero(is_work)
-    threads = len(columns.tids)
     if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
         return None
-    slot = columns.pid.astype(np.int64) * threads + columns.tid
+    tids = len(columns.tids)
+    key_of_row = columns.pid.astype(np.int64) * tids + columns.tid  # of the thread
     names = track_names(columns)
 
-    def device_of(number: int) -> str:
-        return device_of_thread(
-            columns.pids[number // threads], columns.tids[number % threads], names
-        )
+    def device_of(key: int) -> str:
+        return device_of_thread(columns.pids[key // tids], columns.tids[key % tids], names)
 
-    keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
+    working = {device_of(key) for key in np.unique(key_of_row[rows]).tolist()}
     # Records without a process do not form a separate device.
-    devices = sorted(filter(None, set(keys.values())), key=natural_key)
+    devices = sorted(filter(None, working), key=natural_key)
     if len(devices) < 2:
         return None
-    is_device = _mask_of_categories(columns, taxonomy.is_device_category)
-    place = {key: number for number, key in enumerate(devices)}
-    slots, slot_of_row = np.unique(slot, return_inverse=True)
-    of_slot = np.full(len(slots), -1, np.int32)
-    for number in np.unique(slot_of_row[is_device]).tolist():
-        of_slot[number] = place.get(device_of(int(slots[number])), 0)
-    for number, slot in enumerate(slots.tolist()):
-        device = device_of(slot)
+    number_of = {device: number for number, device in enumerate(devices)}
+    keys, thread_of_row = np.unique(key_of_row, return_inverse=True)
+    device_rows = _mask_of_categories(columns, taxonomy.is_device_category)
+    has_device_rows = mask_of_rows(thread_of_row[device_rows], len(keys))
+    own_device = np.full(len(keys), -1, np.int32)
+    for thread, key in enumerate(keys.tolist()):
+        device = device_of(key)
+        if has_device_rows[thread]:
+            own_device[thread] = number_of.get(device, 0)
         # Other rows of a device: operators and streams of TensorFlow 1, Ascend's overlap analysis.
-        if of_slot[number] < 0 and device in place and device != columns.pids[slot // threads]:
-            of_slot[number] = place[device]
-    launches = _Launches.of(columns, of_slot[slot_of_row])
+        elif device in number_of and device != columns.pids[key // tids]:
+            own_device[thread] = number_of[device]
+    launches = _Launches.of(columns, own_device[thread_of_row])
     home, serves = _devices_of_threads(
-        of_slot, slots // threads, slot_of_row, launches, len(devices)
+        own_device, keys // tids, thread_of_row, launches, len(devices)
     )
     labels = [
-        names.labels.get(key) or (f"GPU {key}" if key.isdecimal() else key) for key in devices
+        names.labels.get(pid) or (f"GPU {pid}" if pid.isdecimal() else pid) for pid in devices
     ]
-    return _Devices(labels, slot_of_row, home, serves, launches.guessed)
+    return _Devices(labels, thread_of_row, home, serves, launches.guessed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
+    """Calls with device work, and the device of each."""
+
     rows: Rows
     device: npt.NDArray[np.int32]
     #: number of calls from processes that use the same ids for different devices
@@ -279,53 +280,55 @@ class _Launches:
         Scripts that join files keep the ids of the ranks, so two processes may use the same ids on
         two devices. Such processes and devices are then paired in order.
         """
-        linked = columns.correlation > 0
-        work = np.flatnonzero(linked & (device >= 0))
-        calls = np.flatnonzero(linked & (device < 0))
-        ids, first, id_of_work = np.unique(
+        is_linked = columns.correlation > 0
+        work = np.flatnonzero(is_linked & (device >= 0))
+        calls = np.flatnonzero(is_linked & (device < 0))
+        ids, first_work, id_of_work = np.unique(
             columns.correlation[work], return_index=True, return_inverse=True
         )
-        position = positions_in(ids, columns.correlation[calls])
-        calls, position = calls[position >= 0], position[position >= 0]
-        of_call = device[work[first[position]]]
-        is_repeated = device[work[first]][id_of_work] != device[work]
-        repeated = mask_of_rows(id_of_work[is_repeated], len(ids))
-        devices = np.unique(device[work[repeated[id_of_work]]])
-        processes = np.unique(columns.pid[calls[repeated[position]]])
+        id_of_call = positions_in(ids, columns.correlation[calls])
+        calls, id_of_call = calls[id_of_call >= 0], id_of_call[id_of_call >= 0]
+        device_of_id = device[work[first_work]]
+        is_on_other_device = device_of_id[id_of_work] != device[work]
+        is_ambiguous = mask_of_rows(id_of_work[is_on_other_device], len(ids))
+        devices = np.unique(device[work[is_ambiguous[id_of_work]]])
+        processes = np.unique(columns.pid[calls[is_ambiguous[id_of_call]]])
+        device_of_call = device_of_id[id_of_call]
         if len(processes) != len(devices) or len(devices) < 2:
-            return cls(calls, of_call, 0)
-        ordered = sorted(processes.tolist(), key=lambda pid: natural_key(columns.pids[pid]))
-        of_process = np.full(len(columns.pids), -1, device.dtype)
-        of_process[ordered] = devices
-        paired = of_process[columns.pid[calls]]
-        return cls(calls, np.where(paired >= 0, paired, of_call), int((paired >= 0).sum()))
+            return cls(calls, device_of_call, 0)
+        in_order = sorted(processes.tolist(), key=lambda pid: natural_key(columns.pids[pid]))
+        device_of_pid = np.full(len(columns.pids), -1, device.dtype)
+        device_of_pid[in_order] = devices
+        paired = device_of_pid[columns.pid[calls]]
+        return cls(calls, np.where(paired >= 0, paired, device_of_call), int((paired >= 0).sum()))
 
 
 def _devices_of_threads(
-    of_slot: npt.NDArray[np.int32],
-    pid_of_slot: Ints,
-    slot_of_row: Ints,
+    own_device: npt.NDArray[np.int32],
+    pid: Ints,
+    thread_of_row: Ints,
     launches: _Launches,
     devices: int,
 ) -> tuple[Ints, Bools]:
     """Return the home device of each thread, and the devices that it serves.
 
-    These follow from the launches of the thread, or else of its process. A thread without either
-    belongs to the first device.
+    Threads of a device have it as `own_device`; they serve none. For host threads, whose
+    `own_device` is -1, both follow from the launches of the thread, or else of its process. A
+    thread without either belongs to the first device.
     """
-    count = len(of_slot)
+    threads = len(own_device)
     votes = np.bincount(
-        slot_of_row[launches.rows] * devices + launches.device, minlength=count * devices
-    ).reshape(count, devices)
-    _, process = np.unique(pid_of_slot, return_inverse=True)
-    of_process = np.zeros((int(process.max()) + 1, devices), np.int64)
-    np.add.at(of_process, process, votes)
-    launching = votes.any(axis=1, keepdims=True)
-    serves = np.where(launching, votes, of_process[process]) > 0
+        thread_of_row[launches.rows] * devices + launches.device, minlength=threads * devices
+    ).reshape(threads, devices)
+    _, process = np.unique(pid, return_inverse=True)
+    votes_of_process = np.zeros((int(process.max()) + 1, devices), np.int64)
+    np.add.at(votes_of_process, process, votes)
+    has_launches = votes.any(axis=1, keepdims=True)
+    serves = np.where(has_launches, votes, votes_of_process[process]) > 0
     # Processes of other tools contain the threads of one device and, for example, its ranges.
-    owned = np.flatnonzero(of_slot >= 0)
-    np.add.at(of_process, (process[owned], of_slot[owned]), 1)
-    votes = np.where(launching, votes, of_process[process])
-    home = np.where(of_slot >= 0, of_slot, votes.argmax(axis=1))
+    owned = np.flatnonzero(own_device >= 0)
+    np.add.at(votes_of_process, (process[owned], own_device[owned]), 1)
+    votes = np.where(has_launches, votes, votes_of_process[process])
+    home = np.where(own_device >= 0, own_device, votes.argmax(axis=1))
     serves[owned] = False
     return home, serves

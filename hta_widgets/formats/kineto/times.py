@@ -75,7 +75,7 @@ LARGEST_DOUBLE = float(1 << 42)
 
 
 def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
-    """Convert µs to ns, where NaN is missing; return None if the result may be inexact."""
+    """Convert µs to ns; NaN means missing. Return None if the result may be inexact."""
     missing = np.isnan(values)
     some_missing = bool(missing.any())
     if some_missing:
@@ -156,6 +156,7 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
         return None
 
     def column(end: int, digits: int) -> Ints:
+        """Return the last `digits` digits, at most 8, before position `end` of each value."""
         words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,))
         return _eight_digits(words & _LAST_BYTES[min(digits, 8)])
 
@@ -163,7 +164,7 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     for done in range(8, integer_width, 8):
         value += column(integer_width - done, integer_width - done) * 10**done
     if integer_width > _MAX_DIGITS - 3 and value.max() >= _LARGEST // 1000:
-        return None
+        return None  # the nanoseconds do not fit in 64 bits
     value *= 1000
     if integer_width < width:
         value += column(width, 3)
@@ -174,16 +175,13 @@ def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> T
     marks = np.flatnonzero(text < _ZERO)
     commas = np.flatnonzero(text[marks] == _COMMA)
     ends = marks[commas]
-    starts = np.empty_like(ends)
-    starts[0] = _LEAD
-    np.add(ends[:-1], 1, out=starts[1:])
+    starts = np.append(_LEAD, ends[:-1] + 1)
     state = (starts == ends).view(np.uint8)  # an empty value is MISSING, which is 1
 
     # A value's point is the mark before its comma, unless that mark is the previous comma.
-    points = ends.copy()
     before = marks[commas - 1]
     dotted = text[before] == _DOT
-    np.copyto(points, before, where=dotted)
+    points = np.where(dotted, before, ends)
     has_points = bool(dotted.any())
     wholes = points - starts
     value = _integers(text, points, wholes)

@@ -109,7 +109,7 @@ class _TolerantReader:
         reading.outcome = "starved"
         position = begin
         while True:
-            position = reading.end = _after_blanks(self.chars, position)
+            position = reading.end = _after_blanks(chars, position)
             if position >= len(chars):
                 return reading
             if chars[position] == "]":
@@ -119,47 +119,46 @@ class _TolerantReader:
                 self._note("repaired", "commas without a record", position)
                 position = _COMMAS.match(chars, position).end()  # type: ignore[union-attr]
                 continue
-            if chars[position] == "[" and _RECORD.match(
-                chars, _after_blanks(self.chars, position + 1)
-            ):
+            if chars[position] == "[" and _RECORD.match(chars, _after_blanks(chars, position + 1)):
                 self._note("repaired", "brackets between records", position)
                 position += 1
                 continue
             end, is_complete = self._end_of_entry(position)
             if end < 0:
                 return reading
-            after = _after_blanks(self.chars, end)
+            after = _after_blanks(chars, end)
             if after >= len(chars) and not self.last:
                 return reading  # the text does not yet contain the separator after the record
             self._take(position, end, is_complete=is_complete)
-
-            position = after
+            reading.end = after
             if after >= len(chars):
-                reading.end = after
                 return reading
-            if chars[after] == ",":
-                position = after + 1
-                following = _after_blanks(self.chars, position)
-                if following < len(chars) and chars[following] == "]":
-                    self._note("repaired", "a comma after the last record", after)
-                    continue
-            elif chars[after] == "{":
-                self._note("repaired", "commas missing between records", after)
-            elif chars[after] != "]":
-                start = _RECORD.search(chars, after)
-                self._note("skipped", "text between records", after)
-                if start is not None:
-                    position = start.start()
-                elif self.last:
-                    position = len(chars)
-                else:
-                    reading.end = max(after + 1, len(chars) - _SEPARATOR)
-                    return reading
-            else:
-                continue
-            if end >= stop:
+            position = self._after_separator(after)
+            if position < 0:
+                reading.end = max(after + 1, len(chars) - _SEPARATOR)
+                return reading
+            if end >= stop and chars[position : position + 1] != "]":
                 reading.end, reading.outcome = position, "more"
                 return reading
+
+    def _after_separator(self, position: int) -> int:
+        """Return where the list continues after an entry; -1 if more text is needed."""
+        chars = self.chars
+        if chars[position] == ",":
+            following = _after_blanks(chars, position + 1)
+            if chars[following : following + 1] != "]":
+                return position + 1
+            self._note("repaired", "a comma after the last record", position)
+            return following
+        if chars[position] == "{":
+            self._note("repaired", "commas missing between records", position)
+        elif chars[position] != "]":
+            self._note("skipped", "text between records", position)
+            record = _RECORD.search(chars, position)
+            if record is None:
+                return len(chars) if self.last else -1
+            return record.start()
+        return position
 
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
         """Return the end of the entry (-1: not found) and whether the entry is complete."""
@@ -170,17 +169,17 @@ class _TolerantReader:
         try:
             return self._value(position)[1], True
         except _UnreadableError as failure:
-            at_end, cut_off = failure.ran_out, failure.ran_out and not failure.unended
+            ran_out, is_cut = failure.ran_out, failure.ran_out and not failure.unended
             self.budget -= failure.cost
-        if at_end and not self.last:
+        if ran_out and not self.last:
             return -1, False
-        following = self._next_record(position, at_end=at_end)
+        following = self._next_record(position, ran_out=ran_out)
         if following >= 0:
             return following, False
         if not self.last:
             return -1, False
         end = self._list_end(position)
-        if end >= 0 and not (cut_off and decode_or_none(self.text[position:end]) is None):
+        if end >= 0 and not (is_cut and decode_or_none(self.text[position:end]) is None):
             return end, False
         self._note("truncated", "the last record is cut off", position)
         self.reading.end = len(self.chars)
@@ -211,21 +210,21 @@ class _TolerantReader:
                     return value, position + size
             stretch *= 16
 
-    def _next_record(self, position: int, *, at_end: bool) -> int:
-        """Return the end of an unreadable entry, where the next record starts."""
+    def _next_record(self, position: int, *, ran_out: bool) -> int:
+        """Return the end of an unreadable entry, before the next record; -1 without one."""
         for match in _RECORD.finditer(self.chars, position + 1):
             start = match.start()
-            end = len(self.chars[max(position, start - _SEPARATOR) : start].rstrip(" \t\r\n,"))
-            end += max(position, start - _SEPARATOR)
+            separator = max(position, start - _SEPARATOR)
+            end = separator + len(self.chars[separator:start].rstrip(" \t\r\n,"))
             try:
-                value, behind = self._value(start)
+                value, end_of_value = self._value(start)
             except _UnreadableError as failure:
                 # The next record is also broken, unless it is part of a truncated entry.
                 self.budget -= failure.cost
-                if not at_end and self.chars[end - 1] == "}":
+                if not ran_out and self.chars[end - 1] == "}":
                     return end
             else:
-                self.budget -= behind - start
+                self.budget -= end_of_value - start
                 if isinstance(value, dict) and "ph" in value:
                     return end
             if self.budget < 0:
@@ -248,36 +247,35 @@ class _TolerantReader:
         return -1
 
     def _take(self, start: int, end: int, *, is_complete: bool) -> None:
-        reading = self.reading
-        place = reading.entries
-        reading.entries += 1
+        record = self._record(start, end, is_complete=is_complete)
+        if record is not None:
+            self.reading.records.append(record)
+            self.reading.spans.append((start, end))
+            self.reading.places.append(self.reading.entries)
+        self.reading.entries += 1
+
+    def _record(self, start: int, end: int, *, is_complete: bool) -> Record | None:
+        """Decode an entry and report its repair; return None if it is not a record."""
         body = self.text[start:end]
-        record: Record | None = None
         if is_complete and is_utf8(body) and not has_windows_path(body):
             try:
-                record = _decode_record(body)
+                return _decode_record(body)
             except (msgspec.DecodeError, RecursionError):
-                record = None
-        if record is None:
-            value, reason = _decode_repaired(body)
-            if not isinstance(value, dict):
-                broken = (
-                    "records too damaged to be read"
-                    if not is_complete
-                    else "entries that are not records"
-                )
-                self._note("skipped", broken, start)
-                return
-            if reason != _REPAIRS[0][0] or not is_clean(body):
-                self._note("repaired", reason, start)
-            try:
-                record = record_of(value)
-            except RecursionError:
-                self._note("skipped", "records nested too deeply to be read", start)
-                return
-        reading.records.append(record)
-        reading.spans.append((start, end))
-        reading.places.append(place)
+                pass  # repaired below
+        value, reason = _decode_repaired(body)
+        if not isinstance(value, dict):
+            damage = (
+                "entries that are not records" if is_complete else "records too damaged to be read"
+            )
+            self._note("skipped", damage, start)
+            return None
+        if reason != _REPAIRS[0][0] or not is_clean(body):
+            self._note("repaired", reason, start)
+        try:
+            return record_of(value)
+        except RecursionError:
+            self._note("skipped", "records nested too deeply to be read", start)
+            return None
 
     def _note(self, kind: Any, reason: str, position: int) -> None:
         self.notes.add(kind, reason, self.base + position)

@@ -50,7 +50,7 @@ class EventsStart:
 def find_events(
     text: bytes, more: Callable[[int], bytes], path: str, notes: NoteCounts
 ) -> tuple[EventsStart, bytes]:
-    """Find the list of events at the top level of a JSON text."""
+    """Find the list of events at the top level of a JSON text; return also the text read so far."""
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
@@ -115,7 +115,10 @@ def _decode_strictly(text: bytes) -> dict[str, bytes] | None:
 def read_tail(
     text: bytes, more: Callable[[int], bytes], notes: NoteCounts, offset: int
 ) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys after the list of events, which ends at byte `offset` of the file."""
+    """Read the keys after the list of events, which ends at byte `offset` of the file.
+
+    Returns also the text read so far, and where the object ends in it; None if it does not.
+    """
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
         trimmed_size = len(text) - len(trimmed)
@@ -157,12 +160,10 @@ def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
 def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
     """Decode top-level values for users to read."""
     decoded: dict[str, Any] = {}
-    for key, text in values.items():
+    for key, raw in values.items():
+        text = raw.decode("utf-8", "replace")
         try:
-            decoded[key] = json.loads(text)
+            decoded[key] = json.loads(text, strict=False)
         except (ValueError, RecursionError):
-            try:
-                decoded[key] = json.loads(text.decode("utf-8", "replace"), strict=False)
-            except (ValueError, RecursionError):
-                decoded[key] = text.decode("utf-8", "replace")
+            decoded[key] = text
     return decoded

@@ -36,13 +36,13 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
     peaks = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
     rank, device = peaks.index[int(peaks.to_numpy().argmax())]
     highest = peak[(peak["rank"] == rank) & (peak["device"] == device)]
-    rest = highest.iloc[_TOP:]
-    if len(rest):
-        first = rest.iloc[:1].assign(
-            use="", where=f"{len(rest)} more", bytes=rest["bytes"].sum(),
-            blocks=rest["blocks"].sum(), largest_bytes=rest["largest_bytes"].max(),
+    small = highest.iloc[_TOP:]
+    if len(small):
+        combined = small.iloc[:1].assign(
+            use="", where=f"{len(small)} more", bytes=small["bytes"].sum(),
+            blocks=small["blocks"].sum(), largest_bytes=small["largest_bytes"].max(),
         )  # fmt: skip
-        highest = pd.concat([highest.iloc[:_TOP], first], ignore_index=True)
+        highest = pd.concat([highest.iloc[:_TOP], combined], ignore_index=True)
     columns: dict[Any, Any] = highest.reset_index(drop=True).to_dict("series")
     return result_frame(
         columns, matched=peak.attrs["matched"], others=len(peaks) - 1, history=_has_history(traces)
@@ -101,11 +101,12 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _has_history(traces: TraceSet) -> bool:
-    return any(each.memory.place for each in snapshot_memories(traces))
+    return any(rank_memory.memory.place for rank_memory in snapshot_memories(traces))
 
 
 def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:
-    first = peak.iloc[0]
+    """Describe a result of `_peak_frame`; without a history, it shows the end."""
+    row = peak.iloc[0]  # all rows state the same peak
     before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum()) if has_history else 0
     named = peak[~peak["use"].isin([BEFORE, NO_STACK, ""])]
     contents = []
@@ -115,8 +116,8 @@ def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:
         largest = named.iloc[0]
         contents.append(f"{size(largest['bytes'])} of {largest['where']}")
     contents_text = f": {' and '.join(contents)}" if contents else ""
-    used = f"{size(first['peak_bytes'])} in use, of {size(first['reserved_bytes'])} reserved"
-    device = f"{first['device']} on rank {first['rank']}"
+    used = f"{size(row['peak_bytes'])} in use, of {size(row['reserved_bytes'])} reserved"
+    device = f"{row['device']} on rank {row['rank']}"
     if has_history:
         return f"Memory of {device} peaks at {used}{contents_text}."
     return f"At the end, {device} has {used}{contents_text}. Its peak is not known."
@@ -133,13 +134,12 @@ TABLES = {"snapshot_peak": _compare_peaks}
 
 def findings(diff: Comparison) -> Iterator[Finding]:
     """Yield the change of the peak, and the frame that changed most."""
-    peaks = [
-        max((each.memory.peak[0] for each in snapshot_memories(side.traces)), default=0)
+    before, after = (
+        float(max((device.memory.peak[0] for device in snapshot_memories(side.traces)), default=0))
         for side in diff.sides
-    ]
+    )
     rows = _compare_peaks(diff)
     name = str(rows["where"].iloc[0]) if len(rows) else ""
-    before, after = map(float, peaks)
     yield Finding(
         "peak", name=name, measure="memory", before=before, after=after, weight=abs(after - before),
         details={"diff_bytes": float(rows["diff_bytes"].iloc[0]) if len(rows) else 0.0},

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -187,14 +187,14 @@ class _SnapshotReader:
         changes: list[tuple[int, ...]] = []
         live: dict[int, tuple[int, int]] = {}
         reserved, has_times = 0, False
-        for place, event in enumerate(as_list(events)):
+        for position, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
             self._skipped += not entry
             action, size = str(entry.get("action")), _size(entry.get("size"))
             address = _address(entry.get("addr"))
             time_us = as_integer(entry.get("time_us"), _MAX_US)
             has_times |= time_us >= 0
-            time_ns = (time_us if time_us >= 0 else place) * 1000
+            time_ns = (time_us if time_us >= 0 else position) * 1000
             if action == "oom":
                 memory.failed.append((size, as_integer(entry.get("device_free"))))
                 self._add_failure(memory, time_ns)
@@ -203,11 +203,12 @@ class _SnapshotReader:
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
                 self._skipped += 1
             elif action == "alloc":
-                live[address] = size, self._stacks.add(entry.get("frames"))
-                changes.append((place, time_ns, size, reserved, address, live[address][1]))
+                stack = self._stacks.add(entry.get("frames"))
+                live[address] = size, stack
+                changes.append((position, time_ns, size, reserved, address, stack))
             elif action == "free_completed":
-                was, stack = live.pop(address, (size, -1))
-                changes.append((place, time_ns, -was, reserved, address, stack))
+                freed_bytes, stack = live.pop(address, (size, -1))
+                changes.append((position, time_ns, -freed_bytes, reserved, address, stack))
         if changes:
             (
                 memory.place, memory.time_ns, memory.change_bytes, memory.reserved_bytes,
@@ -215,19 +216,16 @@ class _SnapshotReader:
             ) = map(list, zip(*changes, strict=True))  # fmt: skip
         detail = "events have no times: they are 1 µs apart, in their order"
         self._rows.note("repaired", 0 if has_times else len(changes), detail)
-        self._complete(memory, segments, live, reserved)
+        self._set_start(memory, segments, reserved)
+        self._add_older_blocks(memory, segments, live)
         return memory
 
-    def _complete(
-        self,
-        memory: DeviceMemory,
-        segments: list[dict[str, Any]],
-        live: Mapping[int, tuple[int, int]],
-        reserved: int,
+    def _set_start(
+        self, memory: DeviceMemory, segments: list[dict[str, Any]], change_bytes: int
     ) -> None:
-        """Compute what was in use at the start, and which of those blocks remain at the end."""
+        """Set what was in use and reserved at the start; events reserve `change_bytes` in all."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
+        end_reserved_bytes = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
@@ -240,9 +238,14 @@ class _SnapshotReader:
             self._rows.note("repaired", 1, detail)
         if not self._has_segments:  # reserved memory is at least the memory in use
             unused = memory.column("reserved_bytes") - memory.levels
-            total = reserved - int(unused.min(initial=0))
-        memory.start_reserved_bytes = total - reserved
-        memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
+            end_reserved_bytes = change_bytes - int(unused.min(initial=0))
+        start = memory.start_reserved_bytes = end_reserved_bytes - change_bytes
+        memory.reserved_bytes = [start + change for change in memory.reserved_bytes]
+
+    def _add_older_blocks(
+        self, memory: DeviceMemory, segments: list[dict[str, Any]], live: Collection[int]
+    ) -> None:
+        """Add the blocks in use at the end that precede the ring, and so are not in `live`."""
         for entry in segments:
             after = _address(entry.get("address"))
             for block in dicts_in(entry.get("blocks")):
@@ -295,14 +298,14 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
     instants = [
         {
             "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": memory.device,
-            "Total Allocated": total, "Total Reserved": reserved, "allocated in": places[stack],
+            "Total Allocated": used, "Total Reserved": reserved, "allocated in": places[stack],
         }
-        for change, address, stack, (total, reserved) in zip(*columns, levels, strict=True)
+        for change, address, stack, (used, reserved) in zip(*columns, levels, strict=True)
     ]  # fmt: skip
     totals = [{"in use (bytes)": used, "reserved (bytes)": reserved} for used, reserved in levels]
     amounts = amounts_by_use(snapshot, memory)
-    shown = [n for n, use in enumerate(USES) if use == BEFORE or amounts[:, n].any()]
-    labels = [f"{USES[n]} (bytes)" for n in shown]
+    shown = [code for code, use in enumerate(USES) if use == BEFORE or amounts[:, code].any()]
+    labels = [f"{USES[code]} (bytes)" for code in shown]
     parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
     place = rows.place(*snapshot.place(memory.device))
     device = f"{snapshot.label(memory.device)} " if len(snapshot.devices) > 1 else ""
@@ -369,19 +372,20 @@ def _size(value: Any) -> int:
 
 
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
-    stages = {"START": ord("B"), "END": ord("E")}
-    stated = dicts_in(entries)
-    ends = []
-    for entry in stated:
-        time_us = as_integer(entry.get("time_us"), _MAX_US)
-        stage = stages.get(str(entry.get("stage")))
-        if time_us >= 0 and stage is not None:
-            device = max(as_integer(entry.get("device")), 0)
+    phases = {"START": ord("B"), "END": ord("E")}
+    annotations = dicts_in(entries)
+    events = []
+    for annotation in annotations:
+        time_us = as_integer(annotation.get("time_us"), _MAX_US)
+        phase = phases.get(str(annotation.get("stage")))
+        if time_us >= 0 and phase is not None:
+            device = max(as_integer(annotation.get("device")), 0)
             place = rows.place(*snapshot.place(device, "1", "annotations"))
-            ends.append((time_us * 1000, rows.name.add(str(entry.get("name"))), place, stage))
-    rows.note("skipped", len(stated) - len(ends), "annotations without a time or a stage")
-    if ends:
-        time_ns, name, place, phase = np.array(ends, np.int64).T
+            name = rows.name.add(str(annotation.get("name")))
+            events.append((time_us * 1000, name, place, phase))
+    rows.note("skipped", len(annotations) - len(events), "annotations without a time or a stage")
+    if events:
+        time_ns, name, place, phase = np.array(events, np.int64).T
         rows.add(
             start_ns=time_ns, end_ns=time_ns, name=name, category="user_annotation", place=place,
             phase=phase,

@@ -118,21 +118,21 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
-    """Yield size and stack of each block in use at the peak; an unknown stack is -1."""
+    """Yield size and stack of each block in use at the peak; -1 is the stack of unknown blocks."""
     live: dict[int, tuple[int, int]] = {}
-    older = memory.start_bytes
+    older_bytes = memory.start_bytes
     _, last = memory.peak
     events = zip(memory.address, memory.change_bytes, memory.stack, strict=True)
     for address, change, stack in islice(events, last + 1):
         if change > 0:
             live[address] = change, stack
         elif live.pop(address, None) is None:
-            older += change
+            older_bytes += change
     yield from live.values()
     yield from memory.older
-    rest = older - sum(size for size, _ in memory.older)
-    if rest > 0:
-        yield rest, -1
+    unknown_bytes = older_bytes - sum(size for size, _ in memory.older)
+    if unknown_bytes > 0:
+        yield unknown_bytes, -1
 
 
 @check_arguments
@@ -227,14 +227,14 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
             fragmentation = np.nan
             if free_bytes > 0:
                 fragmentation = max(1 - segment.largest_free_bytes / free_bytes, 0.0)
-            columns = asdict(segment) | {
+            row = asdict(segment) | {
                 "rank": trace.rank,
                 "address": (segment.address + (1 << 63)) % (1 << 64) - (1 << 63),
                 "device": snapshot.label(segment.device),
                 "free_bytes": free_bytes,
                 "fragmentation": fragmentation,
             }
-            rows.append(columns)
+            rows.append(row)
     schema: dict[str, Any] = {
         **int64("rank"), "device": "object", "kind": "object", **int64("stream address"),
         "is_expandable": "bool",

@@ -53,6 +53,7 @@ def _ns(seconds: float) -> int:
 
 
 def _times(side: RunSide) -> dict[str, int]:
+    """Return the mean time of a rank in ns by routine, and outside of MPI."""
     ranks = mpi_scope(side.traces, ranks=side.table_ranks).ranks
     sums = Counter[str]()
     for rank in ranks:
@@ -104,18 +105,18 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 
 
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
-    """Add a job's late ranks to its row, from events if it has any, else from totals."""
-    named = mpi_stragglers(side.traces)
-    late = [sorted(rank for job, rank in named if job == own_job) for own_job in table["job"]]
-    first = [
+    """Add the stragglers of jobs to their rows; the candidate of the totals may not be one."""
+    stragglers = mpi_stragglers(side.traces)
+    late = [tuple(sorted(rank for job, rank in stragglers if job == name)) for name in table["job"]]
+    straggler_rank = [
         candidate if candidate in ranks or not ranks else ranks[0]
         for candidate, ranks in zip(table["straggler_rank"].tolist(), late, strict=True)
     ]
     return table.assign(
         job="",
-        straggler_rank=first,
-        is_straggler=[bool(ranks) for ranks in late],
-        late=pd.Series([tuple(ranks) for ranks in late], table.index, dtype=object),
+        straggler_rank=straggler_rank,
+        is_straggler=list(map(bool, late)),
+        late=pd.Series(late, table.index, dtype=object),
     )
 
 

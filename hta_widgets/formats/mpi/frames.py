@@ -89,12 +89,13 @@ def _keys_of_ranks(traces: TraceSet) -> _Keys:
     for key in [rank for rank, trace in traces.items() if trace.format in MPI_FORMATS]:
         frame = analysis.mpi_routines(traces, ranks=[key], stale=True)
         if len(frame):
-            place = (str(frame["job"].iloc[0]), int(frame["rank"].iloc[0]))
-            keys_by_rank.setdefault(place, []).append(key)
+            job, mpi_rank = frame[["job", "rank"]].iloc[0]
+            keys_by_rank.setdefault((str(job), int(mpi_rank)), []).append(key)
     return keys_by_rank
 
 
 def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
+    """Return the arguments of an analysis that restrict it to the selected MPI ranks."""
     ranks = restrict_to_format(traces, selection, *MPI_FORMATS).ranks
     return {} if ranks is None else {"ranks": ranks}
 
@@ -118,12 +119,12 @@ def _ranks_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
 
 
 def _routines_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return _with_note(
-        by_routine(analysis.mpi_routines(traces, **_scope(traces, selection))), traces
-    )
+    routines = analysis.mpi_routines(traces, **_scope(traces, selection))
+    return _with_note(by_routine(routines), traces)
 
 
 def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
+    """Give a frame the note of `mpi_ranks`, which lists the ranks with tables of routines."""
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
     if note:
         frame.attrs["note"] = note
@@ -131,7 +132,7 @@ def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
 
 
 def _sizes_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return the message sizes, of the selected MPI routines only if any are selected."""
+    """Return the message sizes, only of the selected routines if any are selected."""
     scope = _scope(traces, selection)
     sizes = analysis.mpi_message_sizes(traces, **scope)
     frame = by_size(sizes, analysis.mpi_routines(traces, **scope))
@@ -198,62 +199,70 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 _MIN_SHARE_OF_TIME = 0.1
 #: and from this ratio of its share of time to its share of bytes.
 _OF_BYTES = 2.0
-#: A rank is named if its time in MPI is below that of the others by this share of the run.
+#: A rank is named if its time in MPI is less than the others' by this share of the run.
 _MIN_LOST_SHARE = 0.01
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return findings, further sentences, and a sentence for a run without findings."""
-    findings: list[HeadlineFinding] = []
-    facts: list[list[Piece]] = []
-    uneven = analysis.mpi_imbalance(traces)
+    imbalance = analysis.mpi_imbalance(traces)
     keys = _keys_of_ranks(traces)
-    several = len(uneven) > 1
-    late, costly = sorted(mpi_stragglers(traces)), costly_ranks(traces)
-    for row in uneven.to_dict("records"):
-        job = f" of {row['job']}" if several else ""
-        named = [rank for name, rank in late if name == row["job"]]
-        findings += [_straggler_finding(row, rank, keys, job) for rank in named]
-        if not named and row["job"] in costly:
-            rank, lost_share = costly[row["job"]]
-            cost = share(lost_share)
-            text = f"{job} keeps the others waiting for {cost} of their time, maybe by chance."
-            facts.append([_rank_piece(row["job"], rank, keys), text])
-        elif not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
-            lost = share(row["lost_share"])
-            text = (
-                f"{job} spends less time in MPI than the others, by {lost} of the run, maybe by"
-                " chance."
-            )
-            facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
+    has_several_jobs = len(imbalance) > 1
+    stragglers, costly = sorted(mpi_stragglers(traces)), costly_ranks(traces)
+    findings: list[HeadlineFinding] = []
+    suspects: list[list[Piece]] = []
+    for row in imbalance.to_dict("records"):
+        of_job = f" of {row['job']}" if has_several_jobs else ""
+        stragglers_of_job = [rank for job, rank in stragglers if job == row["job"]]
+        findings += [_straggler_finding(row, rank, keys, of_job) for rank in stragglers_of_job]
+        if not stragglers_of_job:
+            suspects += _suspect_sentences(row, costly.get(row["job"]), keys, of_job)
     details: list[list[Piece]] = [
-        [f"{f'{job}: ' if several else ''}{text}"] for job, text in _costly_sizes(traces)
+        [f"{job}: {text}" if has_several_jobs else text] for job, text in _costly_sizes(traces)
     ]
     hosts = analysis.mpi_hosts(traces)
-    slow = hosts["host"][hosts["is_slow"]].tolist()
-    if slow:
-        details.append(
-            [f"All ranks of {', '.join(slow)} wait least: the others wait for that host."]
-        )
-    details += facts
-    if not len(uneven):
+    slow_hosts = ", ".join(hosts["host"][hosts["is_slow"]])
+    if slow_hosts:
+        details.append([f"All ranks of {slow_hosts} wait least: the others wait for that host."])
+    details += suspects
+    if not len(imbalance):
         return findings, details, []
     ranks = analysis.mpi_ranks(traces)
     in_mpi = share(float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300)))
-    nothing = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
+    no_findings = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
     if len(ranks) == 1:
-        nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for no other rank."
-    return findings, details, [nothing]
+        no_findings = f"The rank spends {in_mpi} of its time in MPI, and waits for no other rank."
+    return findings, details, [no_findings]
 
 
-def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
+def _suspect_sentences(
+    row: dict[Any, Any], costly: tuple[int, float] | None, keys: _Keys, of_job: str
+) -> list[list[Piece]]:
+    """Return a sentence about the rank that may delay the others, if there is such a rank."""
+    if costly is not None:
+        rank, lost_share = costly
+        cost = share(lost_share)
+        text = f"{of_job} keeps the others waiting for {cost} of their time, maybe by chance."
+    elif row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
+        rank = row["comm_min_rank"]
+        lost = share(row["lost_share"])
+        text = (
+            f"{of_job} spends less time in MPI than the others, by {lost} of the run, maybe by"
+            " chance."
+        )
+    else:
+        return []
+    return [[_rank_piece(row["job"], rank, keys), text]]
+
+
+def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, of_job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
     trace_ranks = keys.get((row["job"], rank), [])
     wait = f"the other {others} wait for it" if others > 1 else "the other rank waits for it"
-    text = f"{job} comes last where it costs most time: {wait}."
+    text = f"{of_job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
         text = (
-            f"{job} spends the least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
+            f"{of_job} spends the least time in MPI, {duration(row['comm_min_s'] * 1e9)}"
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
@@ -272,11 +281,11 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):
-        by_size = rows.groupby(["size_lo", "size_hi"])[["calls", "time_s", "bytes"]].sum()
-        part = by_size / by_size.sum().where(by_size.sum() > 0, 1)
-        costly = part[
-            (part["time_s"] >= _MIN_SHARE_OF_TIME) & (part["time_s"] >= _OF_BYTES * part["bytes"])
-        ]
+        sums = rows.groupby(["size_lo", "size_hi"])[["calls", "time_s", "bytes"]].sum()
+        shares = sums / sums.sum().where(sums.sum() > 0, 1)
+        is_costly = shares["time_s"] >= _MIN_SHARE_OF_TIME
+        is_costly &= shares["time_s"] >= _OF_BYTES * shares["bytes"]
+        costly = shares[is_costly]
         if not len(costly):
             continue
         excess = costly["time_s"] - costly["bytes"]

@@ -114,7 +114,7 @@ class CallRow(NamedTuple):
 
 
 class StackFrame(NamedTuple):
-    """One level of a call stack; addresses differ between ranks, offsets do not."""
+    """One level of a call stack. Addresses differ between ranks; only `offset` is comparable."""
 
     file: str
     address: str
@@ -270,11 +270,8 @@ class MpiJob:
     @property
     def head(self) -> MpiProfile | None:
         """Rank 0's profile, which lists all ranks."""
-        for trace in self.profiles:
-            if trace.profile.summary is not None and trace.profile.summary.ranks:
-                profile: MpiProfile = trace.profile
-                return profile
-        return None
+        profiles = (trace.profile for trace in self.profiles)
+        return next((p for p in profiles if p.summary is not None and p.summary.ranks), None)
 
     @property
     def ntasks(self) -> int:
@@ -292,19 +289,16 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
         if trace.format in MPI_FORMATS or MPI_CATEGORY in trace.table.categories.values:
             folder = str(PurePath(trace.path).parent)
             runs.setdefault((folder, trace.job or ""), []).append(trace)
-    seen = Counter(job for _, job in runs)
+    folders_of_job = Counter(job for _, job in runs)
     jobs = []
     for (folder, job), members in runs.items():
         members.sort(
             key=lambda trace: (-1 if trace.stated_rank is None else trace.stated_rank, trace.rank)
         )
-        jobs.append(
-            MpiJob(
-                job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",
-                tuple(trace for trace in members if trace.profile is not None),
-                tuple(trace for trace in members if trace.format != "mpi-profile"),
-            )
-        )
+        name = job if folders_of_job[job] == 1 else f"{PurePath(folder).name}/{job}"
+        profiles = tuple(trace for trace in members if trace.profile is not None)
+        lines = tuple(trace for trace in members if trace.format != "mpi-profile")
+        jobs.append(MpiJob(name, profiles, lines))
     return jobs
 
 

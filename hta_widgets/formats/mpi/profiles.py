@@ -135,12 +135,12 @@ _MAX_NUMBER = 1e12
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     """Return the profiles of a file: one, or several that were concatenated."""
     parsers: list[_Parser] = []
-    for place, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
         if head is not None and max(map(len, head.group("rank", "ntasks"))) < 10:
             parsers.append(_Parser(job, int(head["rank"]), int(head["ntasks"])))
         elif parsers:
-            parsers[-1].parse_line(line, place)
+            parsers[-1].parse_line(line, line_number)
     # A complete file ends with a line break. Only the last profile can be incomplete.
     is_complete = text.endswith(("\n", "\r"))
     return [
@@ -159,6 +159,7 @@ class _Block:
     sizes: list[CallRow] = field(default_factory=list)
 
     def build(self, *values: str, **more: Any) -> Any:
+        """Return `head` with these values, further fields and the routines."""
         fields = {name: self.values.get(name, _NAN) for name in values}
         return replace(self.head, **fields, **more, routines=tuple(self.routines))
 
@@ -202,15 +203,15 @@ class _Parser:
         """The context to which lines belong, or the whole run."""
         return self.contexts[-1] if self.contexts else self.main
 
-    def parse_line(self, line: str, place: int) -> None:
+    def parse_line(self, line: str, line_number: int) -> None:
         self._last_blank = not line.strip()
         if _HUGE.search(line):
-            self.unread.append(place)
+            self.unread.append(line_number)
             return
         if self._last_blank or self._start_section(line) or self._readers[self._section](line):
             return
         if not (self._value(line) or _IGNORED_LINE.match(line) or self._largest(line)):
-            self.unread.append(place)
+            self.unread.append(line_number)
 
     def _number(self, text: str) -> float:
         """Return a printed number with either decimal mark; NaN if it is implausibly large."""
@@ -382,9 +383,12 @@ class _Parser:
             call_stacks=tuple(stack.build(frames=tuple(stack.frames)) for stack in self.stacks),
             summary=self._summary() if {"summary", "table"} & self.seen else None,
         )
+        return profile, self._problems(profile, is_complete=is_complete)
+
+    def _problems(self, profile: MpiProfile, *, is_complete: bool) -> Problems:
         problems = Problems()
-        missing = self._missing_part(profile)
-        missing = missing or ("" if is_complete else "its last line is incomplete")
+        incomplete = "" if is_complete else "its last line is incomplete"
+        missing = self._missing_part(profile) or incomplete
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above
@@ -399,7 +403,7 @@ class _Parser:
                 " routine's bytes are too low"
             )
             problems.add("overflow", calls, detail)
-        return profile, problems
+        return problems
 
     def _summary(self) -> Summary:
         return Summary(
@@ -477,8 +481,7 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
         raise TraceError("holds no MPI profile", path=path, remedy="Copy the original file again.")
     traces = []
     for profile, problems_of_profile in profiles:
-        for problem in problems_of_profile:
-            problems.add(problem.kind, problem.count, problem.detail, file=path)
+        problems.merge(problems_of_profile, file=path)
         trace = build_trace(
             _no_events(),
             rank=profile.rank,
@@ -496,13 +499,13 @@ def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 def _no_events() -> RankColumns:
-    codes = ("name", "category", "pid", "tid", "stream", "flow")
-    times = ("start_ns", "dur_ns", "correlation")
     columns: dict[str, Any] = {
         "phase": np.empty(0, np.uint8),
         "timed": np.empty(0, np.bool_),
-        **dict.fromkeys(codes, np.empty(0, np.int32)),
-        **dict.fromkeys(times, np.empty(0, np.int64)),
+        **dict.fromkeys(
+            ("name", "category", "pid", "tid", "stream", "flow"), np.empty(0, np.int32)
+        ),
+        **dict.fromkeys(("start_ns", "dur_ns", "correlation"), np.empty(0, np.int64)),
         **{name: StringPool() for name in ("names", "categories", "pids", "tids", "flow_ids")},
     }
     return RankColumns(**columns)

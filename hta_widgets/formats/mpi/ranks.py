@@ -20,6 +20,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _NAN = float("nan")
@@ -77,12 +78,14 @@ def mpi_ranks(
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     elapsed = frame["elapsed_s"]
-    columns: dict[Any, Any] = frame.loc[:, :"switches"].to_dict("series")
-    columns["noncomm_s"] = elapsed - frame["comm_s"]
-    columns["comm_share"] = (frame["comm_s"] / elapsed).where(elapsed > 0)
-    used = (frame["user_s"] + frame["system_s"]) / elapsed
-    columns["cpu_utilisation"] = used.where(elapsed > 0)
-    columns |= frame.loc[:, "cpu":].to_dict("series")
+    used_s = frame["user_s"] + frame["system_s"]
+    columns: dict[Any, Any] = {
+        **frame.loc[:, :"switches"].to_dict("series"),
+        "noncomm_s": elapsed - frame["comm_s"],
+        "comm_share": (frame["comm_s"] / elapsed).where(elapsed > 0),
+        "cpu_utilisation": (used_s / elapsed).where(elapsed > 0),
+        **frame.loc[:, "cpu":].to_dict("series"),
+    }
     return result_frame(columns, matched=matched, note=notes)
 
 
@@ -98,10 +101,11 @@ def _rank_frame(
     notes = [selected_scope.note]
     for job in selected_scope.jobs:
         ranks_of_job = [rank for rank in selected_scope.ranks if rank.job == job.name]
-        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(selection, window))
-        rows += of_job
-        if job.profiles and not by_events(selection, window):
-            notes += _missing_files_text(job, of_job)
+        uses_profiles = not by_events(selection, window)
+        rows_of_job = _job_rows(job, ranks_of_job, traces, uses_profiles=uses_profiles)
+        rows += rows_of_job
+        if job.profiles and uses_profiles:
+            notes += _missing_files_text(job, rows_of_job)
     frame = pd.DataFrame(columns_of_rows((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
     matched = {f"from_{source}": sources.count(source) for source in ("table", "file", "trace")}
@@ -110,14 +114,14 @@ def _rank_frame(
 
 
 def _job_rows(
-    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, table: bool
+    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, uses_profiles: bool
 ) -> list[dict[str, Any]]:
     """Return the ranks of a job, from rank 0's table if it has one, else from their files."""
     rows: dict[int, dict[str, Any]] = {}
-    head = job.head if table else None
+    head = job.head if uses_profiles else None
     if head is not None and head.summary is not None:
-        for line in head.summary.ranks:
-            rows[line.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **line._asdict()}
+        for entry in head.summary.ranks:
+            rows[entry.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **entry._asdict()}
     for rank in ranks_of_job:
         row = rows.setdefault(rank.rank, {**_UNKNOWN, "job": job.name, "rank": rank.rank})
         profile = traces[rank.key].profile if rank.is_profile else None
@@ -282,6 +286,7 @@ _IMBALANCE = {
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
+    """Return the columns of `_IMBALANCE` after the job."""
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Rounding removes floating-point errors from differences of printed decimals.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
@@ -292,15 +297,12 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
     is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
-    # If two ranks compute for equally long, the others wait for both.
-    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
-    is_single = bool(2 * comm[second] >= min_s + median)
-    rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
+    rival = _rival(rank, comm) if is_far else ""
+    stands_out = is_far and not rival
     elapsed = float((comm + other).mean())
     lost = _NAN
     if count > 1 and elapsed > 0:
         lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
-    stands_out = bool(is_far and is_single)
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
@@ -329,7 +331,15 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     return {**record, "explanation": _imbalance_cause(record, rival)}
 
 
+def _rival(rank: Ints, comm: Floats) -> str:
+    """Describe the rank with nearly the least time in MPI, if any; the others wait for both."""
+    least, second = np.argsort(comm, kind="stable")[:2]
+    is_near = 2 * comm[second] < comm[least] + np.median(comm)
+    return f"rank {rank[second]} ({comm[second]:.2f} s)" if is_near else ""
+
+
 def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
+    """Explain a record of `_imbalance`; `rival` is a rank with nearly the least time in MPI."""
     if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
     min_text = (

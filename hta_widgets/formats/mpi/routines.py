@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.formats.event_rows import map_distinct
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
     ROUTINES,
@@ -102,17 +104,15 @@ def mpi_scope(
         profiles = () if by_events(selection, window) else job.profiles
         without_events += len(job.profiles) - len(profiles)
         if not stale:
-            stale_ranks += [
-                f"{trace.profile.rank} of job {job.name}"
-                for trace in profiles
-                if trace.profile.stale
-            ]
+            left_over = [trace.profile.rank for trace in profiles if trace.profile.stale]
+            stale_ranks += [f"{rank} of job {job.name}" for rank in left_over]
             profiles = tuple(trace for trace in profiles if not trace.profile.stale)
-        loaded = {trace.profile.rank for trace in profiles}
+        ranks_with_profile = {trace.profile.rank for trace in profiles}
         ranks_of_job = [_calls_of_profile(trace, job) for trace in profiles]
-        lines = [trace for trace in job.lines if stated_rank(trace) not in loaded]
-        for part in (part_of[trace.rank] for trace in lines):
-            key = ("mpi calls", job.name, job.ntasks)
+        for trace in job.lines:
+            if stated_rank(trace) in ranks_with_profile:
+                continue
+            part, key = part_of[trace.rank], ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.get_or_compute(key, partial(_calls_of_time_line, part, job)))
         calls_of_ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
     note = _scope_note(jobs, without_events, stale_ranks)
@@ -185,13 +185,13 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
     )
 
 
-def _size_bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
-    sizes, place = np.unique(size, return_inverse=True)
-    high = np.array([bin_bounds(bin_size)[1] for bin_size in sizes.tolist()], dtype=np.int64)[place]
-    sums = pd.DataFrame({"size": size, "time": spent}).groupby(high, sort=True)
+def _size_bins(name: str, size: Ints, spent_ns: Ints) -> list[CallRow]:
+    """Return the calls of a routine by size bin; each call has a size and a time."""
+    upper_bounds = map_distinct(size, lambda size_bytes: bin_bounds(size_bytes)[1])
+    bins = pd.DataFrame({"bytes": size, "time_ns": spent_ns}).groupby(upper_bounds, sort=True)
     return [
-        CallRow(name, calls, total / calls, time / 1e9)
-        for total, time, calls in sums.sum().assign(calls=sums.size()).to_numpy().tolist()
+        CallRow(name, calls, total_bytes / calls, time_ns / 1e9)
+        for total_bytes, time_ns, calls in bins.sum().assign(calls=bins.size()).to_numpy().tolist()
     ]
 
 
@@ -257,18 +257,7 @@ def mpi_routines(
             sections = [] if profile is None else _profile_sections(profile, by)
         tables += len(sections)
         for label, table in sections:
-            total = sum(row.time_s for row in table if not is_io(row.routine))
-            for row in table:
-                io, time = is_io(row.routine), row.time_s
-                shares = (
-                    _NAN if io else safe_ratio(time, total),
-                    _NAN if io else safe_ratio(time, rank.comm_s),
-                    safe_ratio(time, rank.elapsed_s),
-                )
-                means = row.calls * row.avg_bytes, safe_ratio(time * 1e6, row.calls)
-                rows.append(
-                    (rank.job, rank.rank, *label, *row, *shares, *means, io, rank.key, rank.source)
-                )
+            rows += _routine_rows(rank, label, table)
     note = scoped_ranks.note
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
@@ -281,6 +270,23 @@ def mpi_routines(
     return result_frame(
         columns_of_rows(rows, schema), matched=scoped_ranks.match_counts(), note=note
     )
+
+
+def _routine_rows(
+    rank: MpiRank, label: tuple[Any, ...], table: tuple[CallRow, ...]
+) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each routine of a table, whose columns of `_LABELS` are `label`."""
+    total_s = sum(row.time_s for row in table if not is_io(row.routine))
+    for row in table:
+        time_s, io = row.time_s, is_io(row.routine)
+        yield (
+            rank.job, rank.rank, *label, *row,
+            _NAN if io else safe_ratio(time_s, total_s),
+            _NAN if io else safe_ratio(time_s, rank.comm_s),
+            safe_ratio(time_s, rank.elapsed_s),
+            row.calls * row.avg_bytes, safe_ratio(time_s * 1e6, row.calls), io,
+            rank.key, rank.source,
+        )  # fmt: skip
 
 
 #: Columns of the parts that profiles can be split into.
@@ -536,6 +542,8 @@ def _frame(frame: StackFrame) -> str:
 
 #: A routine and the bounds of a size bin; -1 for all sizes.
 _Key = tuple[str, int, int]
+#: Calls, bytes and seconds of a rank.
+_Means = tuple[float, ...]
 
 
 @check_arguments
@@ -576,38 +584,20 @@ def mpi_compare(
         ``.attrs["before_ntasks"]`` and ``.attrs["after_ntasks"]`` the sizes of the jobs.
     """
     scopes = [mpi_scope(before, ranks=before_ranks), mpi_scope(after, ranks=after_ranks)]
-    before_means, after_means = (_means(scope.ranks, by_size=by_size) for scope in scopes)
-    nothing = (0.0, 0.0, 0.0)
-    rows: list[tuple[Any, ...]] = []
-
-    def changed_time_s(key: _Key) -> float:
-        *_, before_s = before_means.get(key, nothing)
-        *_, after_s = after_means.get(key, nothing)
-        return abs(after_s - before_s)
-
-    keys = dict.fromkeys([*before_means, *after_means])
-    for key in sorted(keys, key=changed_time_s, reverse=True):
-        old, new = before_means.get(key, nothing), after_means.get(key, nothing)
-        if key not in before_means:
-            change = "added"
-        elif key not in after_means:
-            change = "removed"
-        else:
-            change = "changed" if old[:2] != new[:2] else "same"  # compares calls and bytes
-        figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
-        means = [safe_ratio(time_s * 1e6, calls) for calls, _, time_s in (old, new)]
-        rows.append((*(key if by_size else key[:1]), *figures, *means, change))
+    left, right = (scope.ranks for scope in scopes)
+    rows = _changes(_means(left, by_size=by_size), _means(right, by_size=by_size))
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
     names = [f"{word}_{measure}" for measure in measures for word in words]
-    sizes = int64("size_lo size_hi") if by_size else {}
     schema = {
-        "routine": "object", **sizes, **dict.fromkeys(names, "float64"),
+        "routine": "object", **int64("size_lo size_hi"), **dict.fromkeys(names, "float64"),
         **float64("before_mean_us after_mean_us"), "change": "object",
     }  # fmt: skip
+    columns = columns_of_rows(rows, schema)
+    if not by_size:
+        del columns["size_lo"], columns["size_hi"]
     changes = [row[-1] for row in rows]
-    left, right = (scope.ranks for scope in scopes)
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns,
         matched={
             "before_ranks": len(left),
             "after_ranks": len(right),
@@ -621,14 +611,35 @@ def mpi_compare(
     )
 
 
-def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
-    """Return calls, bytes and seconds of each routine or size bin, as means over the ranks."""
-    sums: dict[_Key, Floats] = {}
+def _changes(before: dict[_Key, _Means], after: dict[_Key, _Means]) -> list[tuple[Any, ...]]:
+    """Return the rows of `mpi_compare`, by the change of time, largest first."""
+    nothing = (0.0, 0.0, 0.0)
+    pairs = {
+        key: (before.get(key, nothing), after.get(key, nothing)) for key in {**before, **after}
+    }
 
-    def add(key: _Key, calls: int, size_bytes: float, time_s: float) -> None:
-        sums.setdefault(key, np.zeros(3))
-        sums[key] += (calls, size_bytes, time_s)
+    def changed_time_s(key: _Key) -> float:
+        (*_, before_s), (*_, after_s) = pairs[key]
+        return abs(after_s - before_s)
 
+    rows: list[tuple[Any, ...]] = []
+    for key in sorted(pairs, key=changed_time_s, reverse=True):
+        old, new = pairs[key]
+        if key not in before:
+            change = "added"
+        elif key not in after:
+            change = "removed"
+        else:
+            change = "changed" if old[:2] != new[:2] else "same"  # compares calls and bytes
+        figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
+        mean_us = [safe_ratio(time_s * 1e6, calls) for calls, _, time_s in (old, new)]
+        rows.append((*key, *figures, *mean_us, change))
+    return rows
+
+
+def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, _Means]:
+    """Return the means over the ranks, by routine or size bin."""
+    sums: defaultdict[_Key, Floats] = defaultdict(lambda: np.zeros(3))
     for rank in ranks:
         # Averages are printed to a tenth of a byte, so the sum over bins is more accurate.
         bytes_of_bins = {
@@ -638,15 +649,16 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
         for row in rank.routines:
             if not by_size or row.routine not in bytes_of_bins:
                 size_bytes = bytes_of_bins.get(row.routine, row.calls * row.avg_bytes)
-                add((row.routine, -1, -1), row.calls, size_bytes, row.time_s)
+                sums[row.routine, -1, -1] += row.calls, size_bytes, row.time_s
         if by_size:
             for row in rank.sizes:
                 key = (row.routine, *bin_bounds(row.avg_bytes))
-                add(key, row.calls, row.calls * row.avg_bytes, row.time_s)
+                sums[key] += row.calls, row.calls * row.avg_bytes, row.time_s
     return {key: tuple((total / len(ranks)).tolist()) for key, total in sums.items()}
 
 
 def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> list[str]:
+    """Return what the means of two runs cover, followed by `notes`."""
     sentences = []
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
@@ -657,7 +669,7 @@ def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> lis
             sentences.append(
                 f"{name} has routine tables of ranks {listed} of {ranks[0].ntasks} only"
             )
-    sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
-    if len(sizes) > 1 and before and after:
+    job_sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
+    if len(job_sizes) > 1 and before and after:
         sentences.append("the jobs differ in size: figures are per rank")
     return [*sentences, *dict.fromkeys(notes)]

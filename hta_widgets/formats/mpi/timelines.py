@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -111,12 +112,9 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
     if all(longest[: len(rank_calls.contents)] == rank_calls.contents for rank_calls in calls):
         ranks = tuple(sorted(stated_rank(trace) for trace in traces))
         return [_events_in_one_group(rank_calls, ranks, label) for rank_calls in calls]
-    names = sorted({name for rank_calls in calls for name in rank_calls.routines})
-    equally_often = {
-        name
-        for name in names
-        if len({rank_calls.routines.count(name) for rank_calls in calls}) == 1
-    }
+    counts = [Counter(rank_calls.routines) for rank_calls in calls]
+    names = sorted(set[str]().union(*counts))
+    equally_often = {name for name in names if len({count[name] for count in counts}) == 1}
     events_of_ranks = []
     for rank_calls in calls:
         of_rank = f" of rank {rank_calls.trace.rank}"
@@ -182,18 +180,14 @@ _SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_in
 _ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
 _ROOT_RECEIVES = frozenset(map(ROUTINES.index, ROOT_RECEIVES))
 
-
 #: Fields of a record. In file operations, source and target together are the offset, low word first
 #: in either byte order, because the bytes of a file are swapped word by word.
-_FIELDS = (
-    *("begin_s:f8", "end_s:f8", "rank:i4", "routine:i4", "source:i4", "target:i4", "bytes:i4"),
-    *("caller:u4", "callers_caller:u4", "is_io:i4"),
-)
-
-
-def _dtype_of_order(order: str) -> np.dtype[Any]:
-    fields = [field.split(":") for field in _FIELDS]
-    return np.dtype([(name, f"{order}{kind}") for name, kind in fields])
+_RECORD = np.dtype([
+    ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
+    ("target", "i4"), ("bytes", "i4"), ("caller", "u4"), ("callers_caller", "u4"), ("is_io", "i4"),
+])  # fmt: skip
+#: Byte order of a file.
+_Order = Literal["<", ">"]
 
 
 def _looks_valid(records: Array) -> Bools:
@@ -219,7 +213,7 @@ class TimeLineRecords(RecordSource):
     """
 
     def __init__(
-        self, path: str, numbers: Ints, order: str, rank: int, state: FileState, *, has_io: bool
+        self, path: str, numbers: Ints, order: _Order, rank: int, state: FileState, *, has_io: bool
     ) -> None:
         self.path = path
         info = {"backend": "mpi", "rank": rank}
@@ -274,9 +268,10 @@ class TimeLineRecords(RecordSource):
         """Return args of events, ordered as `records`; None for other args or records."""
         if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
             return None
-        wanted, place = np.unique(records, return_inverse=True)
-        read = self._read(wanted) if len(wanted) else np.empty(0, _dtype_of_order(self._order))
-        read = read[place.reshape(-1)]
+        if not len(records):
+            return {key: [] for key in keys}
+        wanted, position = np.unique(records, return_inverse=True)
+        read = self._read(wanted)[position]
         root = np.where(np.isin(read["routine"], list(_ROOT_SENDS)), read["source"], -1)
         receives = np.isin(read["routine"], list(_ROOT_RECEIVES))
         values = {"bytes": read["bytes"], "root": np.where(receives, read["target"], root)}
@@ -290,7 +285,7 @@ class TimeLineRecords(RecordSource):
         low, high = int(numbers.min()), int(numbers.max()) + 1
         with open_stream(self.path, low * _RECORD_BYTES) as stream:
             text = stream.read_exactly((high - low) * _RECORD_BYTES)
-        records = np.frombuffer(text, _dtype_of_order(self._order))
+        records = np.frombuffer(text, _RECORD.newbyteorder(self._order))
         return records[numbers - low]
 
     def _texts(self, records: Array) -> Iterator[bytes]:
@@ -310,7 +305,7 @@ class TimeLineRecords(RecordSource):
 def _record_args(
     routine: int, source: int, target: int, size: int, caller: int, callers_caller: int, is_io: int
 ) -> dict[str, Any]:
-    """Return the args of a record from its `_FIELDS` after the rank; -1 means a missing value."""
+    """Return the args of a record from its fields after the rank; -1 means a missing value."""
     args = _peers(routine, source, target)
     # Older writers leave garbage in the last word, so it is only used for file operations.
     if routine >= IO_FROM:
@@ -341,13 +336,13 @@ def _peers(routine: int, source: int, target: int) -> dict[str, Any]:
 
 def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     """Return the records that name the process and its tracks for calls and file operations."""
-    common = {"ph": "M", "pid": rank, "tid": 0}
-    named: tuple[dict[str, Any], ...] = (
-        {"name": "process_name", **common, "args": {"name": "MPI"}},
-        {"name": "thread_name", **common, "args": {"name": "calls"}},
+    tracks = [("process_name", 0, "MPI"), ("thread_name", 0, "calls")]
+    if has_io:
+        tracks.append(("thread_name", 1, "file calls"))
+    return tuple(
+        {"name": kind, "ph": "M", "pid": rank, "tid": tid, "args": {"name": name}}
+        for kind, tid, name in tracks
     )
-    files = {**common, "tid": 1, "name": "thread_name", "args": {"name": "file calls"}}
-    return (*named, files) if has_io else named
 
 
 #: A file is a time line if at least this share of its records is valid; some may be damaged.
@@ -363,14 +358,14 @@ def is_time_line(start: FileStart) -> bool:
     return bool(records_size) and _order_of(start.text[:records_size]) is not None
 
 
-def _order_of(text: bytes) -> str | None:
+def _order_of(text: bytes) -> _Order | None:
     """Return the byte order in which nearly all records are valid, or None."""
-    for order in "<>":
-        records = np.frombuffer(text, _dtype_of_order(order))
+    for order in get_args(_Order):
+        records = np.frombuffer(text, _RECORD.newbyteorder(order))
         valid = _looks_valid(records)
         # Zeros are a valid record but not a trace.
         if valid.mean() >= _MIN_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
-            return order
+            return cast("_Order", order)
     return None
 
 
@@ -388,7 +383,7 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
         raise TraceError(
             "holds no MPI time line", path=path, remedy="Copy the original file again."
         )
-    records = np.frombuffer(content, _dtype_of_order(order))
+    records = np.frombuffer(content, _RECORD.newbyteorder(order))
     is_valid = _looks_valid(records)
     problems.add("skipped", int((~is_valid).sum()), "damaged records", file=path)
     # mpitrace writes sizes of 2 GiB or more as negative numbers below -1; -1 means no size.
@@ -426,7 +421,7 @@ def _trace(
     numbers: Ints,
     rank: int,
     path: str,
-    order: str,
+    order: _Order,
     state: FileState,
     problems: Problems,
 ) -> Trace:

@@ -11,15 +11,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, panel_frame, require_columns_of
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.charts.figure import FigureStyle, empty_figure
-from hta_widgets.charts.rows import (
-    Bars,
-    Column,
-    RowsContent,
-    Scale,
-    Tooltip,
-    draw_rows,
-    time_ticks,
-)
+from hta_widgets.charts.rows import Bars, Column, RowsContent, Scale, Tooltip, draw_rows, time_ticks
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.formats.mpi.frames import by_routine, by_size
 from hta_widgets.text import duration, size_range
@@ -133,7 +125,7 @@ def mpi_compare(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
-        Number of rows, which are those with the largest differences.
+        Number of rows; the largest differences come first.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         Width in CSS px. Default: the width of the output area.
     **options
@@ -155,19 +147,8 @@ def mpi_compare(
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame[:top].reset_index(drop=True)
-    diff = data["diff_time_s"].to_numpy(float) * 1e9
-    data["left"], data["right"] = np.minimum(diff, 0), np.maximum(diff, 0)
-    data["fill"] = np.where(diff < 0, theme.delta[1], theme.delta[5])
-    data["before_ns"], data["after_ns"] = data["before_time_s"] * 1e9, data["after_time_s"] * 1e9
-    data["diff"] = [f"{'+' if diff_ns > 0 else ''}{duration(diff_ns)}" for diff_ns in diff]
-    largest = float(np.abs(diff).max()) or 1.0
-    data["name"] = data["routine"].astype(str)
-    if {"size_lo", "size_hi"} <= set(data.columns):
-        data["name"] = [
-            f"{name} · {size_range(low, high)}" if high >= 0 else name
-            for name, low, high in zip(data["name"], data["size_lo"], data["size_hi"], strict=True)
-        ]
+    data = _compared_rows(frame[:top], theme)
+    largest = float(data["diff_ns"].abs().max()) or 1.0
     total = float(frame["diff_time_s"].sum()) * 1e9
     calls = "{before_calls:count} → {after_calls:count}"
     return draw_rows(
@@ -200,6 +181,24 @@ def mpi_compare(
             str(frame.attrs.get("note", "")),
         ),
     )
+
+
+def _compared_rows(compared: pd.DataFrame, theme: Theme) -> pd.DataFrame:
+    """Return rows of `analysis.mpi_compare` with labels, bars and times in ns."""
+    rows = compared.reset_index(drop=True)
+    for word in ("before", "after", "diff"):
+        rows[f"{word}_ns"] = rows[f"{word}_time_s"].astype(float) * 1e9
+    diff_ns = rows["diff_ns"].to_numpy()
+    rows["left"], rows["right"] = np.minimum(diff_ns, 0), np.maximum(diff_ns, 0)
+    rows["fill"] = np.where(diff_ns < 0, theme.delta[1], theme.delta[5])
+    rows["diff"] = [f"{'+' if ns > 0 else ''}{duration(ns)}" for ns in diff_ns]
+    rows["name"] = rows["routine"].astype(str)
+    if {"size_lo", "size_hi"} <= set(rows.columns):
+        rows["name"] = [
+            f"{name} · {size_range(low, high)}" if high >= 0 else name
+            for name, low, high in zip(rows["name"], rows["size_lo"], rows["size_hi"], strict=True)
+        ]
+    return rows
 
 
 @check_arguments

@@ -210,14 +210,15 @@ def _calls_of_range(row: int, names: list[str], ranges: NvtxRanges) -> list[_Ncc
         while first and names[first - 1] != _GROUP_END:
             first -= 1
     calls = []
-    for place in range(first, row + 1):
-        payload = ranges.payloads[int(ranges.columns["payload"][place])]
-        if _CHANNELS in payload and place != row:
+    payload_codes = ranges.columns["payload"]
+    for member in range(first, row + 1):
+        name, payload = names[member], ranges.payloads[int(payload_codes[member])]
+        if _CHANNELS in payload and member != row:
             continue
         if _SIZE in payload and _COMMUNICATOR in payload:
-            calls.append(_NcclCall(names[place], payload[_COMMUNICATOR], payload[_SIZE]))
-        elif not payload and names[place] in _COLLECTIVES:
-            calls.append(_NcclCall(names[place]))
+            calls.append(_NcclCall(name, payload[_COMMUNICATOR], payload[_SIZE]))
+        elif not payload and name in _COLLECTIVES:
+            calls.append(_NcclCall(name))
     return calls
 
 
@@ -238,31 +239,33 @@ def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
     recordings = _rows_by_event(database, _RECORDS)
     without_sync = recordings.assign(has_sync=False, event=recordings["eventId"])
     recordings = pd.concat([recordings, without_sync]).sort_values(["correlationId", "streamId"])
-    # The last recording before each wait.
     recordings = recordings.assign(record=recordings["correlationId"])
     waits = _rows_by_event(database, _WAITS, "syncType").sort_values("correlationId", kind="stable")
-    recordings = recordings[["correlationId", *_EVENT, "record", "streamId"]]
+    # The last recording before each wait.
     pairs: Any = pd.merge_asof(
-        waits, recordings, "correlationId", by=_EVENT, allow_exact_matches=False,
-        suffixes=("", "_of_record"),
+        waits, recordings[["correlationId", *_EVENT, "record", "streamId"]], "correlationId",
+        by=_EVENT, allow_exact_matches=False, suffixes=("", "_of_record"),
     ).fillna(-1).astype(np.int64)  # fmt: skip
-    args_of: dict[tuple[int, int], dict[str, Any]] = {}
-    for wait in pairs.itertuples():
-        args: dict[str, Any] = {
-            "synchronization": _KINDS.get(wait.syncType, f"type {wait.syncType}")
-        }
-        is_stream_wait = wait.syncType == _STREAM_WAITS
-        stream_key = "waiting stream" if is_stream_wait else "waited stream"
-        ids = {stream_key: wait.streamId, "waited event": wait.eventId}
-        args |= {key: number for key, number in ids.items() if number not in _NONE}
-        if is_stream_wait and wait.record >= 0:
-            args["wait_on_cuda_event_record_corr_id"] = wait.record
-            args["wait_on_stream"] = wait.streamId_of_record
-        args_of[wait.process, wait.correlationId] = args
+    args_of = {(wait.process, wait.correlationId): _wait_args(wait) for wait in pairs.itertuples()}
     rows = np.flatnonzero(np.isin(calls["correlation"], pairs["correlationId"]))
-    process, correlation = (calls[name][rows].tolist() for name in ("process", "correlation"))
-    places = zip(rows.tolist(), zip(process, correlation, strict=True), strict=True)
-    return {row: args_of[call] for row, call in places if call in args_of}
+    ids = zip(*(calls[name][rows].tolist() for name in ("process", "correlation")), strict=True)
+    calls_by_row = zip(rows.tolist(), ids, strict=True)
+    return {row: args_of[call] for row, call in calls_by_row if call in args_of}
+
+
+def _wait_args(wait: Any) -> dict[str, Any]:
+    """Return the args of a row of waits, which has the recording that ends the wait."""
+    is_stream_wait = wait.syncType == _STREAM_WAITS
+    stream_key = "waiting stream" if is_stream_wait else "waited stream"
+    ids = {stream_key: wait.streamId, "waited event": wait.eventId}
+    args: dict[str, Any] = {
+        "synchronization": _KINDS.get(wait.syncType, f"type {wait.syncType}"),
+        **{key: number for key, number in ids.items() if number not in _NONE},
+    }
+    if is_stream_wait and wait.record >= 0:
+        args["wait_on_cuda_event_record_corr_id"] = wait.record
+        args["wait_on_stream"] = wait.streamId_of_record
+    return args
 
 
 def _rows_by_event(database: Database, table: str, further: str = "") -> pd.DataFrame:
@@ -299,14 +302,15 @@ def capture_args(
 
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
+    """Return the call that runs on each thread at each time; -1 without one."""
     thread = (calls["process"] << ID_BITS) | calls["thread"]
-    begun = pd.DataFrame({"thread": thread, "time_ns": calls["start_ns"]}).assign(
-        call=np.arange(len(thread))
+    columns = {"thread": thread, "time_ns": calls["start_ns"], "call": np.arange(len(thread))}
+    begins, instants = (
+        pd.DataFrame(frame).sort_values("time_ns", kind="stable")
+        for frame in (columns, {"thread": threads, "time_ns": times_ns})
     )
-    asked = pd.DataFrame({"thread": threads, "time_ns": times_ns})
-    begun, asked = (frame.sort_values("time_ns", kind="stable") for frame in (begun, asked))
     # The last call to begin is the current one unless it has ended.
-    last = pd.merge_asof(asked, begun, "time_ns", by="thread").set_index(asked.index)["call"]
+    last = pd.merge_asof(instants, begins, "time_ns", by="thread").set_index(instants.index)["call"]
     call = last.sort_index().fillna(-1).to_numpy(np.int64)
     is_inside = np.append(calls["end_ns"], NO_TIME)[call] >= times_ns
     return np.where(is_inside, call, -1)

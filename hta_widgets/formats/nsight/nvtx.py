@@ -19,12 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.formats.event_rows import (
-    EventRows,
-    distinct_rows,
-    parse_json_object,
-    select_rows,
-)
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, parse_json_object, select_rows
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     Columns,

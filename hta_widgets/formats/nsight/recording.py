@@ -109,7 +109,7 @@ class Recording:
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def take_series(self, database: Database, process: int, device: int) -> list[Series]:
-        """Return the counters of a rank; the first rank also gets those of the host."""
+        """Return the counters of a rank; the first rank also gets the host's."""
         network, self._network = self._network, []
         if device < 0:
             return network
@@ -219,8 +219,7 @@ def _device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
     series: defaultdict[tuple[int, int], list[Series]] = defaultdict(list)
     samples = _samples_by_key(database, _METRICS, "timestamp", "typeId metricId")
-    for key, times_ns, values in samples:
-        type_id, metric_id = key
+    for (type_id, metric_id), times_ns, values in samples:
         name = names.get((type_id, metric_id), f"metric {metric_id}")
         machine = machine_of(process_of(type_id))
         series[machine, type_id & _GPU_MASK].append((name, times_ns, values))
@@ -235,8 +234,8 @@ def _network_metrics(database: Database) -> list[Series]:
     name_of_card = {global_id: nic_names.get(nic_id) for global_id, nic_id in pairs}
     series = []
     keys = "globalId portId metricsListId metricsIdx"
-    for key, times_ns, values in _samples_by_key(database, _NETWORK, "start", keys):
-        card, port, list_id, index = key
+    samples = _samples_by_key(database, _NETWORK, "start", keys)
+    for (card, port, list_id, index), times_ns, values in samples:
         name = names.get((list_id, index), f"metric {index}")
         label = f"{name_of_card.get(card) or f'NIC {card}'} port {port}: {name}"
         series.append((label, times_ns, values))

@@ -199,7 +199,7 @@ def _event_columns(
     database: Database, table: ExportTable, columns: Columns, rows: EventRows
 ) -> Columns:
     ids = columns["globalPid" if table.of_device else "globalTid"]
-    none = np.full(len(ids), -1)
+    missing = np.full(len(ids), -1)
     category = np.full(len(ids), rows.category.add(table.category))
     if table is CALLS:
         category[columns["eventClass"] == _DRIVER_CALL] = rows.category.add("cuda_driver")
@@ -210,10 +210,10 @@ def _event_columns(
         "category": category,
         "args": _args(database, table, columns, rows),
         "process": processes_of(ids),
-        "correlation": columns["correlationId"] if table.of_device or table is CALLS else none,
+        "correlation": columns["correlationId"] if table.of_device or table is CALLS else missing,
     }
     if not table.of_device:
-        return event_columns | {"thread": ids & ID_MASK, "device": none}
+        return event_columns | {"thread": ids & ID_MASK, "device": missing}
     stream = np.maximum(columns["streamId"], 0)
     kinds = columns.get("copyKind", np.array(-1))
     is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)

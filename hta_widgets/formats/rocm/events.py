@@ -58,18 +58,18 @@ class RocmRows(EventRows):
     """The events of a file of ROCm."""
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
-        """Add kernels or copies; keywords are those of `EventRows.add`."""
+        """Add kernels or copies; `columns` are arguments of `EventRows.add`."""
         device, start_ns, end_ns = (columns[name] for name in ("device", "start_ns", "end_ns"))
         stream = np.maximum(columns["stream"], 0)
-        ranks, rank = distinct_rows(columns["process"], device)
-        for number in range(len(ranks)):
+        _, rank = distinct_rows(columns["process"], device)
+        for number in range(rank.max(initial=-1) + 1):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
         place = self.stream_codes("GPU {}", device, stream)
         self.add(category=category, place=place, **columns | {"stream": stream})
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
-        """Add calls of host threads; other keywords are those of `EventRows.add`."""
+        """Add calls of host threads; `columns` are further arguments of `EventRows.add`."""
         self.add(category=category, place=self.place_codes(_thread_place, pid, tid), **columns)
 
     def build(

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.formats.event_rows import distinct_rows
-from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
+from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Span, Stats
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import as_integer
 
@@ -84,21 +84,19 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
     stats = fields.select(fields.number == _STATS)
     stats.require_wire(_BYTES)
     correlation, has_correlation, others = _split_correlation(octets, plane, stats, len(spans))
-    kinds = _kinds(data, others, [number, has_correlation.astype(np.int64)])
+    stat_spans = others.spans()
+    first_stat = np.searchsorted(others.row, np.arange(len(spans) + 1)).tolist()
+    spans_of_event = [stat_spans[first:end] for first, end in pairwise(first_stat)]
+    kinds = _kinds(data, spans_of_event, [number, has_correlation.astype(np.int64)])
     kind = pd.factorize(kinds[rows])[0]
     first_of_kind = np.unique(kind, return_index=True)[1]
-    first_stat = np.searchsorted(others.row, np.arange(len(spans) + 1))
     names, stats_of_kinds = [], []
     for row in rows[first_of_kind].tolist():
         metadata_id = int(number[row]) & ((1 << 64) - 1)
         shared = plane.names.get(metadata_id, EventName(""))
         if not shared.name:
             plane.unnamed.add(metadata_id)
-        row_stats = slice(first_stat[row], first_stat[row + 1])
-        first_byte = others.value[row_stats].astype(np.int64)
-        end_byte = first_byte + others.size[row_stats]
-        stat_spans = zip(first_byte.tolist(), end_byte.tolist(), strict=True)
-        event_stats = {**shared.stats, **plane.decode_stats(data, stat_spans)}
+        event_stats = {**shared.stats, **plane.decode_stats(data, spans_of_event[row])}
         if has_correlation[row]:
             event_stats[CORRELATION] = None
         names.append(shared.name or f"event {metadata_id}")
@@ -135,6 +133,11 @@ class _FieldColumns:
     def select(self, mask: Bools) -> _FieldColumns:
         return _FieldColumns(*(getattr(self, name)[mask] for name in self.__slots__))
 
+    def spans(self) -> list[Span]:
+        """Return the bounds of the bytes of each field."""
+        first_byte = self.value.astype(np.int64)
+        return list(zip(first_byte.tolist(), (first_byte + self.size).tolist(), strict=True))
+
     def require_wire(self, wire: int) -> None:
         if (self.wire != wire).any():
             raise ProtobufError("the type of a field differs from the schema")
@@ -150,8 +153,11 @@ class _FieldColumns:
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
     """Return the fields of messages, given the bounds of each message."""
-    none = np.empty(0, np.int64)
-    rounds: list[tuple[Array, ...]] = [(none, none, none, none.astype(np.uint64), none)]
+    nothing = np.empty(0, np.int64)
+    # Each round has the columns of `_FieldColumns`.
+    rounds: list[tuple[Array, ...]] = [
+        (nothing, nothing, nothing, nothing.view(np.uint64), nothing)
+    ]
     at = start.copy()
     active = np.flatnonzero(at < end)
     while len(active):
@@ -162,8 +168,8 @@ def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
         wire = (key & np.uint64(7)).astype(np.int64)
         size = _FIXED_SIZES[wire]
         if (size < 0).any():
-            number, at_byte = wire[size < 0][0], after[size < 0][0]
-            raise ProtobufError(f"a field of unknown wire type {number} at byte {at_byte:,}")
+            unknown, at_byte = wire[size < 0][0], after[size < 0][0]
+            raise ProtobufError(f"a field of unknown wire type {unknown} at byte {at_byte:,}")
         value = np.zeros(len(active), np.uint64)
         has_varint = np.flatnonzero(size == 0)
         value[has_varint], after[has_varint] = _read_varints(
@@ -232,14 +238,11 @@ def _split_correlation(
     return correlation, has_correlation, stats.select(~mask_of_rows(rows, len(start)))
 
 
-def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
+def _kinds(data: bytes, spans_of_event: list[list[Span]], columns: list[Ints]) -> Ints:
     """Return the kind of each event, from the values of `columns` and all statistics in order."""
-    first_byte = stats.value.astype(np.int64)
-    begins, ends = first_byte.tolist(), (first_byte + stats.size).tolist()
-    first_stat = np.searchsorted(stats.row, np.arange(len(columns[0]) + 1)).tolist()
     code_of_stats: dict[tuple[bytes, ...], int] = {}
     codes = []
-    for first, end in pairwise(first_stat):
-        event_stats = tuple(data[begins[number] : ends[number]] for number in range(first, end))
+    for spans in spans_of_event:
+        event_stats = tuple(data[start:end] for start, end in spans)
         codes.append(code_of_stats.setdefault(event_stats, len(code_of_stats)))
     return distinct_rows(*columns, np.array(codes, np.int64))[1]

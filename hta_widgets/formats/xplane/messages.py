@@ -84,6 +84,7 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the number that begins at a position, and the position after it."""
     value = shift = 0
     while at < end:
         byte = data[at]

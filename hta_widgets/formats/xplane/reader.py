@@ -119,12 +119,12 @@ def read_profile(
 def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
     """Make each capture a separate job if a device of a host occurs in several captures."""
     folder_of = {t.path: PurePath(t.path).parent for t in traces if t.format == "xplane"}
-    first: dict[tuple[str, int], str] = {}
+    path_of_device: dict[tuple[str, int], str] = {}
     is_one_job = True
     for trace in traces:
         if trace.path not in folder_of or not trace.host:
             continue
-        path = first.setdefault((trace.host, trace.local_rank), trace.path)
+        path = path_of_device.setdefault((trace.host, trace.local_rank), trace.path)
         if folder_of[path] != folder_of[trace.path]:
             is_one_job = False
             detail = f"is {ANOTHER_RUN}: {path} has device {trace.local_rank} of {trace.host} too;"
@@ -212,19 +212,20 @@ class _ProfileReader:
             return
         has_steps = not streams and number not in self._devices
         self._devices.setdefault(number, plane)
-        tracks = []
-        first_order = self._unnumbered[number]
+        tracks: list[_Track] = []
+        first_free_stream = self._unnumbered[number]
         self._unnumbered[number] += len(work)
-        for order, line in enumerate(work, first_order):
+        for free_stream, line in enumerate(work, first_free_stream):
             match = _STREAM.fullmatch(line.name)
-            stream = int(match[1]) if match else order
+            stream = int(match[1]) if match else free_stream
             thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
             place = self._rows.place(label, str(stream), label, thread)
-            tracks.append({"place": place, "device": number, "stream": stream})
+            track = {"place": place, "device": number, "stream": stream}
+            tracks.append(track)
             events = self._events(plane, line)
             if line.name == _NESTED:
-                events = self._without_containers(events, tracks[-1])
-            self._add_work(events, tracks[-1])
+                events = self._without_containers(events, track)
+            self._add_work(events, track)
         for line in plane.lines:
             if line.name == _MODULES:
                 self._add_ranges(self._events(plane, line), tracks[0])
@@ -324,7 +325,7 @@ class _ProfileReader:
         )
         pairs, code = distinct_rows(launches.kind, figure)
         figures = [*self._figures, {}]  # the last entry is for -1
-        args = [_args_of_stats(events.stats[kind]) | figures[place] for kind, place in pairs]
+        args = [_args_of_stats(events.stats[kind]) | figures[index] for kind, index in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
         self._append(operations, "cpu_op", place=place, args=self._rows.args_codes(args)[code])
@@ -345,6 +346,7 @@ class _ProfileReader:
 
 
 def _are_containers(events: LineEvents) -> Bools:
+    """Return whether each event of a line contains another."""
     # In order of start, then longest first, an event that contains any other contains the next one.
     rows = np.flatnonzero(events.end_ns > events.start_ns)
     rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
