@@ -134,23 +134,22 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     """Return the values of the columns `_TIMES`; None if the rank has no span in the window."""
     if part.span is None:
         return None
-    span = part.recorded_span_ns
-    busy = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
+    span_ns = part.recorded_span_ns
+    busy_ns = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
     compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
-    computing = total_length(compute)
-    exposed = total_length(subtract(communication, compute))
-    unrecorded = clip(unrecorded_work(part.trace), *part.span)
+    compute_ns = total_length(compute)
+    exposed_ns = total_length(subtract(communication, compute))
     return (
-        span - busy,
-        computing,
-        busy - computing,
-        span,
-        busy,
+        span_ns - busy_ns,
+        compute_ns,
+        busy_ns - compute_ns,
+        span_ns,
+        busy_ns,
         total_length(communication),
         total_length(memory),
-        exposed,
-        busy - computing - exposed,
-        total_length(unrecorded),
+        exposed_ns,
+        busy_ns - compute_ns - exposed_ns,
+        total_length(clip(unrecorded_work(part.trace), *part.span)),
     )
 
 
@@ -194,7 +193,7 @@ def kernel_type_breakdown(
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     times_by_rank = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 1 << len(kinds))
-    times[:, 0] = 0
+    times[:, 0] = 0  # without any kind, the device is idle
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
     row, label = np.nonzero(times)
@@ -296,15 +295,14 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return communicating, overlapped and compute time, and the number of such kernels."""
+    """Return communication, overlapped and compute time, and the number of such kernels."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
-    kernels = int(part.kind_counts[KINDS.index("communication")])
     return (
         total_length(communication),
         total_length(intersect(communication, compute)),
         total_length(compute),
-        kernels,
+        int(part.kind_counts[KINDS.index("communication")]),
     )
 
 
@@ -444,12 +442,21 @@ def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tup
         events_of_group[group, description, *others].append(event)
     bytes_each = np.array([bytes_of(str(dtype)) for dtype in args[_DTYPE]], dtype=np.int64)
     sizes = [message_bytes(to_int64(args[elements]), bytes_each) for elements in _ELEMENTS]
-    groups = []
-    for labels, events in events_of_group.items():
-        times = _communication_times(part, rows[events])
-        known_bytes = (sum_known_bytes(size[events]) for size in sizes)
-        groups.append((times["communication_ns"], (*labels, *times.values(), *known_bytes)))
-    return [row for _, row in sorted(groups, key=lambda group: -group[0])]
+    times_of_group = {
+        labels: _communication_times(part, rows[events])
+        for labels, events in events_of_group.items()
+    }
+    by_time = sorted(
+        times_of_group, key=lambda labels: times_of_group[labels]["communication_ns"], reverse=True
+    )
+    return [
+        (
+            *labels,
+            *times_of_group[labels].values(),
+            *(sum_known_bytes(size[events_of_group[labels]]) for size in sizes),
+        )
+        for labels in by_time
+    ]
 
 
 def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:

@@ -186,7 +186,9 @@ def launch_outliers(
     )
     outliers = _outliers_by_kernel(stats, masks)
     columns = ("count", "launches", "share", "cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
-    nothing_stands_out = len(stats) and not len(outliers)
+    note = events.attrs.get("note", "")
+    if len(stats) and not len(outliers):
+        note = "no launch stands out"
     return result_frame(
         {
             "rank": outliers["rank"],
@@ -198,7 +200,7 @@ def launch_outliers(
             **events.attrs["matched"],
             **{name: int(mask.sum()) for name, mask in zip(_OUTLIERS, masks, strict=True)},
         },
-        note="no launch stands out" if nothing_stands_out else events.attrs.get("note", ""),
+        note=note,
         unlaunched=events.attrs["unlaunched"],
     )
 
@@ -282,7 +284,8 @@ def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
     rows = []
     for replay in compress(replays, is_chosen):
         kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
-        row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
+        identity = part.rank, replay.graph, replay.launch
         label = captures[replay.capture].label if replay.capture >= 0 else ""
-        rows.append((*row, replay.certainty, label, replays_of_graph[replay.graph]))
+        certainty = replay.certainty, label, replays_of_graph[replay.graph]
+        rows.append((*identity, kernels, matched, matched / kernels, *certainty))
     return rows

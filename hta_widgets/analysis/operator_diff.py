@@ -99,10 +99,11 @@ def diff_ops(
         (after, after_ranks, after_steps),
     ):
         parts = side_parts(source, selection=selection, window=window)
-        sides.append(_filter_steps(_filter_ranks(_filter_ranks(parts, ranks), side_ranks), steps))
-    names, kind, counts, times_ns = sums_by_name(sides, device, short_names=short_names)
-    before_count, after_count = counts
-    before_ns, after_ns = times_ns
+        parts = _filter_ranks(_filter_ranks(parts, ranks), side_ranks)
+        sides.append(_filter_steps(parts, steps))
+    names, kind, (before_count, after_count), (before_ns, after_ns) = sums_by_name(
+        sides, device, short_names=short_names
+    )
     diff_count, diff_ns = after_count - before_count, after_ns - before_ns
     change = np.select([before_count == 0, after_count == 0, diff_count != 0], [0, 1, 2], 3)
     size_ns = np.abs(diff_ns).tolist()

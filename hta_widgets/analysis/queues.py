@@ -291,15 +291,15 @@ def time_blocked_on_full_queue(
         **int64("trace_ns peak at_peak_ns"),
     }  # fmt: skip
     columns = stack_blocks([columns for columns, _ in results], schema)
-    note = note_text("no_launches")
-    if len(columns["rank"]):
-        near = [text for _, texts in results for text in texts]
-        listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+    nearly_full = [text for _, texts in results for text in texts]
+    note = "" if len(columns["rank"]) else note_text("no_launches")
+    if nearly_full:
+        listed = "; ".join(nearly_full[:4])
+        more = f"; and {len(nearly_full) - 4} more" if len(nearly_full) > 4 else ""
         note = (
-            f"queues stay just below the limit of {max_queue_length:,}: {listed}. If launch calls"
-            " take long during that time, the host was blocked; see max_queue_length"
+            f"queues stay just below the limit of {max_queue_length:,}: {listed}{more}. If launch"
+            " calls take long during that time, the host was blocked; see max_queue_length"
         )
-        note = note if near else ""
     return result_frame(columns, **attrs, note=note)
 
 
@@ -321,7 +321,7 @@ def _blocked_times(
     trace_ns = _trace_ns(part)
     is_noted = (full_ns == 0) & (nearly_full_ns > 0)
     is_noted &= nearly_full_ns >= _MIN_NOTED_SHARE * trace_ns
-    near_texts = [
+    nearly_full_texts = [
         f"rank {part.rank}, stream {steps.streams[group]}"
         f" for {nearly_full_ns[group] / 1e6:,.1f} ms, with up to {peak[group]:,} launches"
         for group in np.flatnonzero(is_noted).tolist()
@@ -335,7 +335,7 @@ def _blocked_times(
         "peak": peak,
         "at_peak_ns": time_while(length == peak[steps.code]),
     }
-    return columns, near_texts
+    return columns, nearly_full_texts
 
 
 def _trace_ns(part: RankPart) -> int:

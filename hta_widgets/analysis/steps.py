@@ -43,7 +43,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
+from hta_widgets.trace.host_stack import name_mask, nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.names import short_name
@@ -293,7 +293,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     work = part.device_work_rows()
     work = work[code[work] >= 0]
     has_work = last > first
-    has_work[code[work]] = True
+    has_work[code[work]] = True  # also if all of it takes 0 ns
     unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
@@ -312,13 +312,14 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     communication = unite_rows(communication_rows[on_stream[communication_rows]])
     wait = ranges.unite(code[waits.rows[is_selected]], begin, until)
     unmatched = unite_rows(unmatched_rows)
-    span = np.where(has_work, last - np.where(has_work, first, 0), 0)
+    # Without work, the edges are the limits of int64, whose difference would overflow.
+    first, last = np.where(has_work, first, -1), np.where(has_work, last, -1)
     busy_ns = ranges.lengths(unite_rows(work))
     return {
-        "device_start_ns": np.where(has_work, first, -1),
-        "device_span_ns": span,
+        "device_start_ns": first,
+        "device_span_ns": last - first,
         "busy_ns": busy_ns,
-        "idle_ns": span - busy_ns,
+        "idle_ns": last - first - busy_ns,
         "compute_ns": ranges.lengths(compute),
         "communication_ns": ranges.lengths(communication),
         "exposed_communication_ns": ranges.lengths(subtract(communication, compute)),
@@ -524,22 +525,17 @@ class _RangesInSteps:
 
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
-    table = trace.table
-    steps, on_host = _step_rows(trace), table.stream < 0
-    is_step = mask_of_rows(steps, len(table))
-    loads_data, communicates = np.zeros((2, len(table.names)), dtype=bool)
-    for code in np.unique(table.name[on_host]).tolist():
-        text = table.names[code]
-        loads_data[code] = _LOADING.search(text) is not None
-        communicates[code] = _NOT_A_PHASE.match(text) is not None
-    is_range = (table.kind == KINDS.index("annotation")) | loads_data[table.name]
-    is_range &= on_host & ~is_step & ~communicates[table.name] & ~repeats_step(trace)
-    rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
+    table, step_rows = trace.table, _step_rows(trace)
+    is_step = mask_of_rows(step_rows, len(table))
+    is_range = (table.kind == KINDS.index("annotation")) | name_mask(trace, _LOADING.search)
+    is_range &= (table.stream < 0) & ~name_mask(trace, _NOT_A_PHASE.match)
+    is_range &= ~is_step & ~repeats_step(trace)
+    rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[step_rows])))
     # The range or step around each; ranges within other ranges are skipped.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     is_outermost = (above >= 0) & is_step[above]
     rows, step = rows[is_outermost], table.step[above[is_outermost]]
-    return _RangesInSteps(rows, step, np.unique(table.step[steps]))
+    return _RangesInSteps(rows, step, np.unique(table.step[step_rows]))
 
 
 @memoize

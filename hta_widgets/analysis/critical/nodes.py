@@ -77,9 +77,9 @@ HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 
 def pattern_mask(trace: Trace, rows: Rows, patterns: Sequence[str]) -> Bools:
     """Return whether the name of each event contains a match of a regular expression."""
-    used, name_of_row = distinct_codes(trace.table.name[rows])
     if not patterns:
         return np.zeros(len(rows), dtype=bool)
+    used, name_of_row = distinct_codes(trace.table.name[rows])
     names = [trace.table.names[code] for code in used.tolist()]
     return match_pattern("|".join(f"(?:{text})" for text in patterns), names)[name_of_row]
 
@@ -238,15 +238,13 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
     Work that ends after the `device` work of the range is excluded.
     """
-    table = trace.table
     if within.start_ns is None or within.end_ns is None:
         return np.empty(0, dtype=np.intp)
-    last_ns = max(within.end_ns, int(table.end_ns[device].max(initial=within.end_ns)))
-    rows = device_work_rows(trace)
-    call = trace.launch_of[rows]
-    earlier = (call < 0) | (table.start_ns[call] < within.start_ns)
-    end = table.end_ns[rows]
-    return rows[earlier & (end > within.start_ns) & (end <= last_ns)]
+    table, rows = trace.table, device_work_rows(trace)
+    last_ns = int(table.end_ns[device].max(initial=within.end_ns))
+    call, end_ns = trace.launch_of[rows], table.end_ns[rows]
+    is_earlier = (call < 0) | (table.start_ns[call] < within.start_ns)
+    return rows[is_earlier & (end_ns > within.start_ns) & (end_ns <= last_ns)]
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
@@ -371,11 +369,10 @@ class EdgeList:
 
     def build(self) -> Edges:
         """Return all edges by target; edges to the same node by source, latest first."""
-        source, target, weight, kind, event = (
-            np.concatenate(column) for column in zip(*self._parts, strict=True)
-        )
+        columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
+        source, target, *_ = columns
         order = np.lexsort((-source, target))
-        return Edges(source[order], target[order], weight[order], kind[order], event[order])
+        return Edges(*(column[order] for column in columns))
 
 
 class DeviceWorkIndex:

@@ -240,13 +240,16 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, edge_type, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
+    # Segments without an event (-1) get the last item of these lists, or -1.
+    names, keys = [*table.names.values, ""], [*(track.key for track in tracks), ""]
+    tids = np.array([*(track.tid for track in tracks), ""], dtype=object)
     has_event = event >= 0
     row = np.where(has_event, event, 0)
-    names = [*table.names.values, ""]
-    name = np.where(has_event, table.name[row], len(names) - 1)
     kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
     track = np.where(has_event, table.track[row], len(tracks)).astype(np.int64)
-    name, used_names = drop_unused_texts(name, names)
+    name, used_names = drop_unused_texts(
+        np.where(has_event, table.name[row], len(names) - 1), names
+    )
     notes = [note] if path is None else [note, _host_note(path, start, start + dur, bound)]
     return result_frame(
         {
@@ -259,8 +262,8 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
             "kind": categorical(kind, KINDS),
             "type": categorical(edge_type, EDGE_TYPES),
             "stream": np.where(has_event, table.stream[row], -1).astype(np.int64),
-            "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
-            "track": _categorical_of(track, [*(t.key for t in tracks), ""]),
+            "tid": tids[track],
+            "track": _categorical_of(track, keys),
         },
         matched={} if path is None else path.matched,
         note=notes,
@@ -285,6 +288,6 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
 
 
 def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
-    """Return a categorical of the values at `codes`; values may repeat, the last comes first."""
+    """Return a categorical of ``values[codes]``; its categories are the values, the last first."""
     dtype = categorical_dtype(list(dict.fromkeys(reversed(values))))
     return pd.Categorical(np.array(values, dtype=object)[codes], dtype=dtype)
