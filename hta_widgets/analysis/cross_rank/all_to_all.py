@@ -121,10 +121,8 @@ def all_to_all_matrix(
     headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
     sender_node, receiver_node = (rows[key].map(node_of) for key in ("sender", "receiver"))
-    rows = rows.assign(
-        same_node=sender_node == receiver_node, local=rows["sender"] == rows["receiver"]
-    )
-    inter_node_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
+    rows["same_node"] = sender_node == receiver_node
+    rows["local"] = rows["sender"] == rows["receiver"]
     if by == "node":
         rows = rows.assign(sender=sender_node, receiver=receiver_node, local=False)
     frame = _matrix(rows)
@@ -143,7 +141,7 @@ def all_to_all_matrix(
         unknown=sum(traffic.unknown for traffic in results),
         mismatches=mismatches,
         imbalance=_imbalance(frame),
-        inter_node_bytes=inter_node_bytes,
+        inter_node_bytes=int(rows.loc[~rows["same_node"], "bytes"].sum()),
         nodes=nodes_from,
     )
 

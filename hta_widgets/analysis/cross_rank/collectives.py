@@ -7,7 +7,7 @@ bandwidth is the same, because each link carries ``2(n-1)/n`` = 1 times the mess
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -29,7 +29,12 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
-from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
+from hta_widgets.analysis.cross_rank.nodes import (
+    DeviceLink,
+    count_nodes,
+    device_link,
+    node_numbers,
+)
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
@@ -121,11 +126,7 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
-    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
-    members = {rank for group in match.groups for rank in group.ranks}
-    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
-    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
     return result_frame(
         {
             "collective": match.collective[rows],
@@ -144,7 +145,7 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "link_share": np.where(nodes[match.group] == 1, bus / rates, np.nan)[rows],
+            "link_share": _link_shares(match, links, bus)[rows],
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -158,6 +159,15 @@ def collectives(
             group.label: {"ranks": list(group.ranks), "size": group.size} for group in match.groups
         },
     )
+
+
+def _link_shares(match: Matching, links: Sequence[DeviceLink], bus: Floats) -> Floats:
+    """Return bandwidths as shares of the bandwidth of each rank's link; NaN across nodes."""
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
+    members = {rank for group in match.groups for rank in group.ranks}
+    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
+    return np.where(nodes[match.group] == 1, bus / rates, np.nan)
 
 
 def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
@@ -278,7 +288,7 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     include waits for other ranks.
     """
     match = matching(traces)
-    wait_ns = arrival_times(traces, match, clock).wait_ns
+    wait_of_entry = arrival_times(traces, match, clock).wait_ns
     group_sizes = _group_sizes(match)
     is_complete = match.per_entry(match.is_complete)
     blocks: list[pd.DataFrame] = []
@@ -287,20 +297,20 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
         members[events.source >= 0] = 2  # the sender and the receiver
         members[match.place[complete]] = group_sizes[complete]
-        wait = np.full(len(events.rows), -1, dtype=np.int64)
-        wait[match.place[complete]] = wait_ns[complete]
-        begin_ns = np.minimum(events.start_ns + np.maximum(wait, 0), events.end_ns)
-        transfer = events.end_ns - begin_ns
-        has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
+        wait_ns = np.full(len(events.rows), -1, dtype=np.int64)  # -1 if unknown
+        wait_ns[match.place[complete]] = wait_of_entry[complete]
+        begin_ns = np.minimum(events.start_ns + np.maximum(wait_ns, 0), events.end_ns)
+        transfer_ns = events.end_ns - begin_ns
+        has_rate = (events.size_bytes > 0) & (transfer_ns > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
         bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,
-            "rank": np.full(len(transfer), trace.rank),
-            "exposed": transfer - compute_time_between(trace, begin_ns, events.end_ns),
-            "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer, 1), np.nan),
-            "waits": wait < 0,
+            "rank": trace.rank,
+            "exposed": transfer_ns - compute_time_between(trace, begin_ns, events.end_ns),
+            "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer_ns, 1), np.nan),
+            "waits": wait_ns < 0,
         }
         blocks.append(pd.DataFrame(columns)[members != 1])
     return pd.concat(blocks)

@@ -247,8 +247,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     """Return the `CommEvents` of rows of a table; `events` are the columns of their args."""
     table = trace.table
     sequence = to_int64(events.pop("Seq"))
-    kernels = table.names
-    events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
+    events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
     # Most events differ only in their sequence number, so labels and sizes are derived once per
     # distinct event.
@@ -271,24 +270,21 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     ]
     shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
     content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
+    columns_of_distinct = {
+        "name": name, "operation": operation, "group": group, "size_bytes": size,
+        "content_code": content_code, "source": source, "target": target, "unsized": unsized,
+    }  # fmt: skip
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],
         end_ns=table.end_ns[rows],
-        name=name[distinct_of_event],
         names=names,
-        operation=operation[distinct_of_event],
-        group=group[distinct_of_event],
         groups=groups,
-        size_bytes=size[distinct_of_event],
         content=content,
-        content_code=content_code[distinct_of_event],
         sequence=sequence,
-        source=source[distinct_of_event],
-        target=target[distinct_of_event],
         early=np.zeros(len(rows), dtype=np.int64),
-        unsized=unsized[distinct_of_event],
         dtypes=dtypes,
+        **{key: column[distinct_of_event] for key, column in columns_of_distinct.items()},
     )
 
 
@@ -419,20 +415,18 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     """Return the innermost event around each of `rows` with a matching name; -1 if none."""
     table = trace.table
-    result = np.full(len(rows), -1, dtype=np.int64)
+    enclosing = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
     if not codes:
-        return result
+        return enclosing
     parent = nested_parents(trace)
     ancestors = rows.copy()
     for _ in range(_LEVELS):
-        unresolved = np.flatnonzero((ancestors >= 0) & (result < 0))
-        if not len(unresolved):
-            break
+        unresolved = np.flatnonzero((ancestors >= 0) & (enclosing < 0))
         is_match = np.isin(table.name[ancestors[unresolved]], codes)
-        result[unresolved[is_match]] = ancestors[unresolved[is_match]]
+        enclosing[unresolved[is_match]] = ancestors[unresolved[is_match]]
         ancestors[unresolved] = parent[ancestors[unresolved]]
-    return result
+    return enclosing
 
 
 def _shared_label(

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import (
     Arrivals,
@@ -119,14 +121,22 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     match = matching(traces)
     name = clock or shared_clock(traces)
 
-    def derive() -> tuple[Arrivals, Ints, Ints, Floats, bool, EntryLateness]:
+    def derive() -> dict[str, Any]:
+        """Return the fields that do not depend on the selection."""
         times = arrival_times(traces, match, name)
         step, stated = _steps(match, times)
-        steps, column = np.unique(step, return_inverse=True)
-        step_ns = _step_lengths(match, times, steps, column)
-        return times, steps, column, step_ns, stated, entry_lateness(match, times, step)
+        steps, position = np.unique(step, return_inverse=True)
+        return {
+            "times": times,
+            "late": entry_lateness(match, times, step),
+            "steps": steps,
+            "step": position,
+            "step_ns": _step_lengths(match, times, steps, position),
+            "stated_steps": stated,
+        }
 
-    times, steps, column, step_ns, stated, late = memo(traces, ("lateness", name), derive)
+    fields = memo(traces, ("lateness", name), derive)
+    times, late = fields["times"], fields["late"]
     # Imposed waits include the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
@@ -137,10 +147,17 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
     return ImposedWaits(
-        match, times, late, name, matched, steps, column, step_ns, stated, is_counted, is_charged,
-        is_charged & times.is_last, imposed_ns, exposed_ns,
-        _lost_ns(match, late, is_charged, exposed_ns),
-    )  # fmt: skip
+        match=match,
+        clock=name,
+        matched=matched,
+        is_counted=is_counted,
+        is_charged=is_charged,
+        is_only_last=is_charged & times.is_last,
+        imposed_ns=imposed_ns,
+        exposed_ns=exposed_ns,
+        lost_ns=_lost_ns(match, late, is_charged, exposed_ns),
+        **fields,
+    )
 
 
 def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns: Ints) -> Ints:
@@ -151,16 +168,16 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
     are 10 ns late to the next collective of all ranks. Whichever is last there by chance, the third
     rank is charged.
     """
+    # At most one entry of a collective is charged, so sums over a collective are its values.
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
     last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
-    exposed_ns = match.reduce_per_entry(np.add, exposed_ns)
+    loss_ns = match.reduce_per_entry(np.add, exposed_ns)
     is_nearly_last = (late.late_ns > 0) & (late.late_ns >= MIN_AS_LATE * last_late_ns)
     own_share = np.where(is_nearly_last | is_charged, late.own_share, 0.0)
     is_largest = own_share == match.reduce_per_entry(np.maximum, own_share)
-    first = match.last_entries(np.where(is_largest, 0, 1))
-    is_responsible = mask_of_rows(first, len(match))
-    is_responsible = np.where(last_share < _MIN_OWN_SHARE, is_responsible, is_charged)
-    return np.where(is_responsible, np.rint(exposed_ns * own_share), 0).astype(np.int64)
+    first_largest = mask_of_rows(match.last_entries(np.where(is_largest, 0, 1)), len(match))
+    is_responsible = np.where(last_share < _MIN_OWN_SHARE, first_largest, is_charged)
+    return np.where(is_responsible, np.rint(loss_ns * own_share), 0).astype(np.int64)
 
 
 def own_shares(work: ImposedWaits) -> Floats:
@@ -238,30 +255,40 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
     np.minimum.at(first_of_ranks, place, times.arrival_ns)
     np.maximum.at(last_of_ranks, place, times.end_ns)
     has_step = first_of_ranks < limits.max
-    spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
-    last_ns = last_of_ranks.max(axis=1, initial=limits.min)
-    is_step = steps >= 0
-    intervals_ns = np.diff(last_ns[is_step])
-    # Time between two recording windows does not belong to any step.
-    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
-    marks_ns = np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
-    is_unknown = np.diff(np.searchsorted(marks_ns, last_ns[is_step])) > 0
-    # Neither does time between two runs, where no rank has both steps.
-    has_both = has_step[is_step][1:] & has_step[is_step][:-1]
-    of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
-    intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
-    is_unknown |= ~has_both.any(axis=1)
+    # A single step extends to the last end from the start of the recording.
     has_ends = has_step.any(axis=0)
     ends_ns = last_of_ranks.max(axis=0, initial=limits.min)[has_ends]
     run_ns = (ends_ns - start_times(match, times)[has_ends]).max(initial=1)
-    lengths: Floats = np.full(len(last_ns), float(run_ns))
-    if len(intervals_ns):
-        span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
-        usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
-        intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
-        lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
+    lengths: Floats = np.full(len(steps), float(run_ns))
+    is_step = steps >= 0
+    if np.count_nonzero(is_step) > 1:
+        intervals_ns = _step_intervals(match, times, last_of_ranks[is_step], has_step[is_step])
+        usual_ns = np.nan_to_num(pd.Series(intervals_ns).median())
+        intervals_ns = np.where(np.isnan(intervals_ns), usual_ns, intervals_ns)
+        spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
+        min_ns = spans_ns[is_step].max(axis=1, initial=1)
+        lengths[is_step] = np.maximum([usual_ns, *intervals_ns], min_ns)
     return lengths
+
+
+def _step_intervals(
+    match: Matching, times: Arrivals, last_of_ranks: Ints, has_step: Bools
+) -> Floats:
+    """Return the time from the end of each step to the end of the next; NaN if it is unknown.
+
+    `last_of_ranks` has the last end of each step (row) on each rank, if the rank `has_step`.
+    """
+    last_ns = last_of_ranks.max(axis=1)
+    # Time between two recording windows does not belong to any step.
+    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
+    marks_ns = np.sort(max(marks, key=len))
+    is_recorded = np.diff(np.searchsorted(marks_ns, last_ns)) == 0
+    # Neither does time between two runs, in which no rank has both steps.
+    has_both = has_step[1:] & has_step[:-1]
+    of_ranks_ns = np.where(has_both, np.diff(last_of_ranks, axis=0), 0)
+    intervals_ns = np.minimum(np.diff(last_ns), of_ranks_ns.max(axis=1))
+    return np.where(is_recorded & has_both.any(axis=1), intervals_ns, np.nan)
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:

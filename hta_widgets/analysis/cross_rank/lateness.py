@@ -12,6 +12,7 @@ it. `_inherited_lateness` has an example.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -168,7 +169,7 @@ def _time_before_arrival(
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)
     waits_since = np.where(has_previous, last_before, _NEVER)
-    arguments = []
+    rank_entries = []
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
             clock.to_rank(time_ns[entries])
@@ -178,9 +179,10 @@ def _time_before_arrival(
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
-        arguments.append((*instants, *unmatched))
-    split = _time_before_arrival_of_rank
-    results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
+        rank_entries.append(_RankEntries(*instants, *unmatched))
+    results = map_ranks(
+        match.traces, _time_before_entries, each=[*zip(rank_entries)], executor=match.executor
+    )
     for entries, result in zip(match.of_trace, results, strict=True):
         parts_ns, communicated[entries], exposed[entries] = result
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
@@ -188,17 +190,23 @@ def _time_before_arrival(
     return spent, communicated, exposed
 
 
-def _time_before_arrival_of_rank(
-    trace: Trace,
-    since: Ints,
-    waits_since: Ints,
-    arrival: Ints,
-    last_arrival: Ints,
-    end: Ints,
-    unmatched_start: Ints,
-    unmatched_end: Ints,
+class _RankEntries(NamedTuple):
+    """The instants of a rank's entries, on the clock of its table."""
+
+    since: Ints  # previous arrival in the group, or this one if there is none
+    waits_since: Ints  # last arrival at the previous collective; `_NEVER` if there is none
+    arrival: Ints
+    last_arrival: Ints
+    end: Ints
+    unmatched_start: Ints  # of communication that is not matched
+    unmatched_end: Ints
+
+
+def _time_before_entries(
+    trace: Trace, entries: _RankEntries
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
     """Return a rank's `PARTS`, its communication including transfers, and its exposed wait."""
+    since, waits_since, arrival, last_arrival, end, unmatched_start, unmatched_end = entries
     loading, communicating, idle = (
         CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
     )
@@ -245,29 +253,27 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     return loading, communicating, subtract(rest, communicating)
 
 
-def has_longer_pauses(
-    match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
-) -> bool:
+def has_longer_pauses(match: Matching, times: Arrivals, entries: Ints, min_ns: float) -> bool:
     """Return whether a rank's host paused over `min_ns` longer than the other ranks' hosts.
 
     In a pause, the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank at position `place` are summed, except those before first arrivals.
+    `entries` of the rank are summed, except those before first arrivals.
     """
     before = previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
     counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))
-    peers = [peer for peer in range(len(match.traces)) if peer != place]
+    is_own = np.isin(np.arange(len(match.traces)), match.trace[entries])
     # The pauses of the rank alone are an upper bound of the excess, and often short enough.
-    for places in ([place], peers):
-        traces, entries_of = [match.traces[i] for i in places], [match.of_trace[i] for i in places]
+    for places in (np.flatnonzero(is_own).tolist(), np.flatnonzero(~is_own).tolist()):
         intervals = []
-        for i in places:
-            to_rank, of_rank = times.clocks[i].to_rank, match.of_trace[i]
+        for place in places:
+            to_rank, of_rank = times.clocks[place].to_rank, match.of_trace[place]
             intervals.append((to_rank(since_ns[of_rank]), to_rank(times.arrival_ns[of_rank])))
+        traces = [match.traces[place] for place in places]
         results = map_ranks(traces, _pauses_of_rank, each=intervals, executor=match.executor)
-        for of_rank, pauses_ns in zip(entries_of, results, strict=True):
-            paused_ns[of_rank] = pauses_ns
+        for place, pauses_ns in zip(places, results, strict=True):
+            paused_ns[match.of_trace[place]] = pauses_ns
         if deviation_from_peers(match.collective, paused_ns)[counted].sum() <= min_ns:
             return False
     return True
