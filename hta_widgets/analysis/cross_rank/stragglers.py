@@ -279,16 +279,8 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
-    # In a single step, the slowest of several ranks are often nearly as late by chance.
-    if (work.steps >= 0).sum() > 1:
-        together, _ = step_shares(charge_as_late(work), complete=True)
-        is_together = (pattern == "") & (_patterns(work, together, evidence) == "consistent")
-    else:
-        is_together = np.zeros(len(pattern), dtype=bool)
-    # A rank that works longer than the others beyond chance may never be last.
-    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
-    is_slow = is_beyond_chance(costs)
-    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    is_together = (pattern == "") & _is_late_together(work, evidence)
+    is_slow = _is_slow(work, shares)
     is_beside = (pattern == "") & ~is_together & is_slow
     pattern[is_together | is_beside] = "consistent"
     if not work.stated_steps:
@@ -298,16 +290,35 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
         pattern[(pattern != "") & is_always] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
     min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
-    has_few = work.complete_counts() < min_counts
-    is_unknown = has_few | np.array(work.match.incomplete, dtype=bool)
+    is_unknown = (work.complete_counts() < min_counts) | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
     cause = _inherited_causes(work, shares, exposed_shares)
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
-    if is_beside.any():  # these ranks are charged without a loss
-        is_counted_beside = is_beside[work.match.trace] & work.is_counted
-        work = replace(work, is_charged=work.is_charged | is_counted_beside)
+    # Ranks beside a slower one are charged without a loss.
+    is_charged = work.is_charged | (is_beside[work.match.trace] & work.is_counted)
+    return _explain(replace(work, is_charged=is_charged), pattern, cause)
+
+
+def _is_late_together(work: ImposedWaits, evidence: LateEvidence) -> Bools:
+    """Return which ranks are consistent stragglers if all nearly last ranks are charged."""
+    # In a single step, the slowest of several ranks are often nearly as late by chance.
+    if (work.steps >= 0).sum() < 2:
+        return np.zeros(len(work.match.traces), dtype=bool)
+    shares, _ = step_shares(charge_as_late(work), complete=True)
+    return _patterns(work, shares, evidence) == "consistent"
+
+
+def _is_slow(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks work longer than the others beyond chance, even if they are never last."""
+    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
+    is_slow = is_beyond_chance(costs)
+    return is_slow & (_patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent")
+
+
+def _explain(work: ImposedWaits, pattern: Texts, cause: Texts) -> tuple[Texts, Texts]:
+    """Return patterns and causes, with the causes of stragglers; acquit ranks by their cause."""
     excess = excess_by_rank(work)
     largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
     is_by_host = (pattern != "") & (largest == PARTS.index("host"))
@@ -515,17 +526,15 @@ def _always_last_ranks(
     last_ranks = []
     for place, cause in zip(places.tolist(), causes, strict=True):
         row, is_last = straggler_frame.iloc[place], charged[place]
-        stated = str(row["cause"]) or ("" if is_incomplete[place] else cause)
         exposed_ns, imposed_ns = work.exposed_ns[is_last].sum(), work.imposed_ns[is_last].sum()
-        count = int(row["collectives"])
         last_ranks.append(
             LastRank(
-                int(row["rank"]),
-                wait_of_place[place],
-                float(1 - exposed_ns / max(imposed_ns, 1)),
-                round(row["score"] * count),
-                count,
-                stated,
+                rank=int(row["rank"]),
+                wait_ns=wait_of_place[place],
+                hidden_share=float(1 - exposed_ns / max(imposed_ns, 1)),
+                last=round(row["score"] * row["collectives"]),
+                collectives=int(row["collectives"]),
+                cause=str(row["cause"]) or ("" if is_incomplete[place] else cause),
             )
         )
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)

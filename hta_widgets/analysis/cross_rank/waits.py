@@ -92,12 +92,11 @@ def exposed_waits(
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of_ranks = ""
-        if len(unknown) < len(chosen):
-            of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
+        plural_s = "s" if len(unknown) > 1 else ""
+        of_ranks = f" of rank{plural_s} {', '.join(map(str, unknown))}"
         note = (
-            f"no communication{of_ranks} could be matched with that of other ranks,"
-            " so waits are unknown"
+            f"no communication{of_ranks if len(unknown) < len(chosen) else ''} could be matched"
+            " with that of other ranks, so waits are unknown"
         )
     schema = int64(
         "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"

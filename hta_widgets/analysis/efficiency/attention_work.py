@@ -142,8 +142,9 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     parameters = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "head_size": q[-1]}
     parameters |= {"query_length": queries, "key_length": keys}
     rows = prod(q[:-1])  # one row per query and head
-    works = [
-        _work_of_products(
+
+    def work_of_pairs(pairs: int) -> Work:
+        return _work_of_products(
             call,
             arguments.query,
             scores=heads * pairs * q[-1],
@@ -151,18 +152,19 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
             out_elements=rows * v[-1],
             backward=arguments.backward,
         )
-        for pairs in pairs_of_head
-    ]
+
     masks = [] if arguments.mask is None else [arguments.mask]
     is_upper_bound = any(map(call.is_present, masks)) or arguments.is_bound
-    if len(works) > 1:
+    if len(pairs_of_head) > 1:
         if not is_upper_bound:
-            parameters["min_flops"], parameters["max_flops"] = (int(work.flops) for work in works)
+            bounds = (int(work_of_pairs(pairs).flops) for pairs in pairs_of_head)
+            parameters["min_flops"], parameters["max_flops"] = bounds
         return Work(reason=Reason.DATA_DEPENDENT, parameters=parameters)
+    work = work_of_pairs(pairs_of_head[0])
     is_saved = arguments.saved if isinstance(arguments.saved, bool) else call.flag(arguments.saved)
     return replace(
-        works[0],
-        min_bytes=works[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
+        work,
+        min_bytes=work.min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
         reason=_HIDDEN_MASK if arguments.is_bound else "",
         parameters=parameters,

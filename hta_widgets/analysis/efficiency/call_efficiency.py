@@ -148,14 +148,12 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
     count = len(calls)
     start, end = part.clip_rows(calls.work)
     is_inside = (end > start) | (not part.has_window)
-    inside_ns, is_compute = (end - start)[is_inside], table.kind[calls.work] == _COMPUTE
-    inside_compute_ns = inside_ns[is_compute[is_inside]]
-    is_counted_work = is_inside & (calls.call_of_work >= 0)
-    work, start, end, call, is_compute = (
-        column[is_counted_work]
-        for column in (calls.work, start, end, calls.call_of_work, is_compute)
-    )
-    piece_call, piece_start, piece_end = union_by_group(call, start, end, count)
+    work_ns = np.where(is_inside, end - start, 0)
+    is_compute = table.kind[calls.work] == _COMPUTE
+    counted = np.flatnonzero(is_inside & (calls.call_of_work >= 0))
+    work, call = calls.work[counted], calls.call_of_work[counted]
+    compute_ns = np.where(is_compute, work_ns, 0)
+    piece_call, piece_start, piece_end = union_by_group(call, start[counted], end[counted], count)
     device_ns = sum_by_group(piece_call, piece_end - piece_start, count)
     communicated_before = CumulativeCoverage(*part.union_of_all_of_kinds("communication"))
     overlap_ns = communicated_before(piece_end) - communicated_before(piece_start)
@@ -167,15 +165,15 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
         signatures=signature_set,
         is_counted=part.contains(calls.rows) & ~signature_set.is_stopped & runs,
         device_ns=device_ns,
-        compute_ns=sum_by_group(call[is_compute], (end - start)[is_compute], count),
+        compute_ns=sum_by_group(call, compute_ns[counted], count),
         overlapped_ns=np.where(communicates, 0, sum_by_group(piece_call, overlap_ns, count)),
         kernels=kernels,
         precision=_precisions(part.trace, signature_set, work, call, device),
         communicates=communicates,
         is_host_copy=mask_of_rows(call[is_host_copy], count),
         inside=_share_inside(part, calls, device_ns),
-        all_work_ns=int(inside_ns.sum()),
-        all_compute_ns=int(inside_compute_ns.sum()),
+        all_work_ns=int(work_ns.sum()),
+        all_compute_ns=int(compute_ns.sum()),
     )
 
 
@@ -202,19 +200,17 @@ def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
     """Return each call's precision: from its main kernel, or from its type without matrix work."""
-    distinct = signature_set.distinct
-    vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
-    precision = np.array(vector, dtype=np.int64)[signature_set.code]
-    is_matrix = signature_set.calls.is_matrix
+    distinct, is_matrix = signature_set.distinct, signature_set.calls.is_matrix
+    by_type = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
+    precision = np.array(by_type, dtype=np.int64)[signature_set.code]
     precision[is_matrix] = 0
     is_of_matrix = is_matrix[call]
     matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
     signature = signature_set.code[matrix_call]
     first, pair = group_by_columns([kernel_name, signature])
-    pairs = zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
     names = [
         call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
-        for name, code in pairs
+        for name, code in zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
     ]
     precision[matrix_call] = np.array(list(map(PRECISION_NAMES.index, names)), np.int64)[pair]
     return precision

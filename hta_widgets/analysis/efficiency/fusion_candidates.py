@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE, Tensor, Work
 from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
@@ -91,10 +91,7 @@ def _note_of(parts: RankParts) -> str:
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:
     signature_set = signatures(part.trace)
     distinct = signature_set.distinct
-    works = [signature.work for signature in distinct]
-    results = [work.result if work.category == "elementwise" else None for work in works]
-    # Larger results come from damaged shapes.
-    results = [result if result and result.size_bytes < _MAX_BYTES else None for result in results]
+    results = [_pointwise_result(signature.work) for signature in distinct]
     shapes = [result.dims if result else () for result in results]
     size_bytes = [int(result.size_bytes) if result else 0 for result in results]
     count: Counter[tuple[int, ...]] = Counter()
@@ -113,6 +110,12 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[
         numbers = (len(codes), count[codes], device_ns[codes], saved_bytes, total_bytes, saving_ns)
         rows.append((part.rank, operators, shape, *numbers))
     return sorted(rows, key=lambda row: -row[_TOTAL])
+
+
+def _pointwise_result(work: Work) -> Tensor | None:
+    # Larger results come from damaged shapes.
+    is_valid = work.result is not None and work.result.size_bytes < _MAX_BYTES
+    return work.result if is_valid and work.category == "elementwise" else None
 
 
 def _chains(

@@ -117,7 +117,8 @@ def _product(
     outputs = m * n if is_sum else batch * m * n
     size += outputs * _output_item_bytes(call, a.type, out, out_type)
     layout = _layout(a, b, is_linear=is_linear)
-    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else a.type, layout)
+    type_name = _FLOAT4 if is_packed else a.type
+    return _gemm_work(call, (batch, m, n, k), size, type_name=type_name, layout=layout)
 
 
 def _output_item_bytes(
@@ -149,11 +150,15 @@ def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
     size: float,
+    *,
     type_name: str = "",
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of a batch of products; `sizes` are batch, rows, columns and depth."""
+    """Return the work of a batch of products; `sizes` are batch, rows, columns and depth.
+
+    `size` are the bytes that it reads and writes. `estimate` states what the figures assume.
+    """
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
@@ -203,7 +208,8 @@ def _grouped_product(
     default = "c10::BFloat16" if bits_of_small_float(type_name) else type_name
     written = outputs[dimensions] * m * n * _output_item_bytes(call, default, out, out_type)
     size = call.size_bytes(left, right, *reads) + written
-    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else type_name)
+    type_name = _FLOAT4 if is_packed else type_name
+    return _gemm_work(call, (batch, m, n, k), size, type_name=type_name)
 
 
 def _packed_product(
@@ -225,7 +231,7 @@ def _packed_product(
         raise CallError(Reason.OTHER_ARGUMENTS)
     m, type_name = prod(rows), call.type_of(left)
     size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
-    return _gemm_work(call, (1, m, n, k), size, type_name)
+    return _gemm_work(call, (1, m, n, k), size, type_name=type_name)
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:

@@ -161,23 +161,17 @@ def module_owners(trace: Trace) -> ModuleOwners:
     stop = nearest_ancestor(parent, np.append(stops, np.ones(added, dtype=bool)))
     call_at = positions_of_rows(calls.place, len(parent))
     call_parent = call_at[stop[parent[calls.place]]]
-    stop = stop[:-1]
     node_above = nearest_ancestor(parent, np.append(nodes, np.zeros(added, dtype=bool)))
     is_again = node_above[calls.place] >= 0
     instance, names, module_parent = _instances(calls, call_parent, is_again, source)
-    owner = _owners(stop, np.append(instance, OUTSIDE)[call_at[:-1]], optimizer, forward)
-    call = call_at[stop]
-    phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
-    phase[(stop >= 0) & (call < 0)] = BACKWARD
+    instance_of_event = np.append(instance, OUTSIDE)[call_at[:-1]]
+    owner = _owners(stop[:-1], instance_of_event, optimizer, forward)
+    phase = _phases(stop[:-1], call_at, is_again)
     phase[owner == OPTIMIZER] = FORWARD
-    # ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``.
-    class_names = [re.sub(r"_\d+$", "", name) for name in names]
-    if source != "nn.Module":
-        class_names = [re.sub(r"\d+", "#", name) for name in class_names]
     return ModuleOwners(
         source=source if names else "",
         names=names,
-        class_names=class_names,
+        class_names=[_class_name(name, source) for name in names],
         parent=module_parent,
         owner=owner[: len(table)],
         phase=phase[: len(table)],
@@ -188,6 +182,20 @@ def module_owners(trace: Trace) -> ModuleOwners:
         end_ns=calls.end_ns,
         is_again=is_again,
     )
+
+
+def _phases(stop: Ints, call_at: Ints, is_again: Bools) -> Ints:
+    """Return the phase of each event, from the nearest call or node above it."""
+    call = call_at[stop]
+    phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
+    phase[(stop >= 0) & (call < 0)] = BACKWARD
+    return phase
+
+
+def _class_name(name: str, source: str) -> str:
+    """Return ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``."""
+    name = re.sub(r"_\d+$", "", name)
+    return name if source == "nn.Module" else re.sub(r"\d+", "#", name)
 
 
 def has_module_ranges(trace: Trace) -> bool:
@@ -322,29 +330,39 @@ def _add_sequences(
     rows, stop = outermost[is_chosen], stop[is_chosen]
     keys = [table.track[rows], table.step[rows], stop]
     group = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup().to_numpy()
-    order = np.argsort(group, kind="stable")
-    repeats: dict[bytes, tuple[int, int, int]] = {}
-    layers: list[Rows] = []
-    names = list(calls.names)
-    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        codes = table.name[rows[members]].astype(np.int64)
-        key = codes.tobytes()
-        if key not in repeats:
-            repeats[key] = longest_repeat(codes)
-        first, period, count = repeats[key]
-        layers += list(members[first : first + count * period].reshape(count, period))
-        names += [f"Layer_{number}" for number in range(count)]
+    layers, names = _repeated_layers(table.name[rows].astype(np.int64), group)
     if not layers:
         return calls, parent
     place = np.arange(len(parent), len(parent) + len(layers))
     for number, members in zip(place.tolist(), layers, strict=True):
         parent[rows[members]] = number
-    first_of_layer = np.array([members[0] for members in layers])
-    last_of_layer = np.array([members[-1] for members in layers])
-    start_ns = np.append(calls.start_ns, table.start_ns[rows[first_of_layer]])
-    end_ns = np.append(calls.end_ns, table.end_ns[rows[last_of_layer]])
-    all_parents = np.append(parent, stop[first_of_layer])
-    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), all_parents
+    first, last = (np.array([members[end] for members in layers]) for end in (0, -1))
+    added = _ModuleCalls(
+        names=[*calls.names, *names],
+        place=np.append(calls.place, place),
+        start_ns=np.append(calls.start_ns, table.start_ns[rows[first]]),
+        end_ns=np.append(calls.end_ns, table.end_ns[rows[last]]),
+    )
+    return added, np.append(parent, stop[first])
+
+
+def _repeated_layers(name: Ints, group: Ints) -> tuple[list[Rows], list[str]]:
+    """Return the positions of the operators of each layer, and the names of the layers.
+
+    Operators with equal `group` are a sequence, in the order of their positions.
+    """
+    order = np.argsort(group, kind="stable")
+    repeats: dict[bytes, tuple[int, int, int]] = {}
+    layers: list[Rows] = []
+    names: list[str] = []
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        key = name[members].tobytes()
+        if key not in repeats:
+            repeats[key] = longest_repeat(name[members])
+        first, period, count = repeats[key]
+        layers += list(members[first : first + count * period].reshape(count, period))
+        names += [f"Layer_{number}" for number in range(count)]
+    return layers, names
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:

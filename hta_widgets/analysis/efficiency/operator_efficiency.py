@@ -36,7 +36,7 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures
+from hta_widgets.analysis.efficiency.signatures import CallSignature, Signatures
 from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
@@ -290,20 +290,13 @@ def _call_rows(
     first_counted, group = group_by_columns([column[counted] for column in columns])
     first = counted[first_counted]
     rows = [signature_set.distinct[code] for code in signature_set.code[first].tolist()]
-    parameters = [row.work.parameters or {} for row in rows]
     precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
     return {
         "rank": part.rank,
         "step": step[first],
         "phase": [_PHASES[code] for code in phase[first].tolist()],
-        "name": [row.name for row in rows],
         "category": category[first],
-        **{
-            name: [row.texts[number].decode("utf-8", "replace") for row in rows]
-            for number, name in enumerate(_ARGUMENTS)
-        },
-        "flops_kind": [row.work.kind for row in rows],
-        "certainty": [row.work.certainty for row in rows],
+        **_signature_columns(rows),
         "reason": times.reasons[first],
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
@@ -320,6 +313,20 @@ def _call_rows(
         "peak_tflop_per_s": device.peaks(precisions),
         "memory_gb_s": device.memory_gb_s,
         **device.columns,
+    }
+
+
+def _signature_columns(rows: Sequence[CallSignature]) -> dict[str, Any]:
+    """Return the columns of rows that their signatures determine."""
+    parameters = [row.work.parameters or {} for row in rows]
+    return {
+        "name": [row.name for row in rows],
+        **{
+            name: [row.texts[number].decode("utf-8", "replace") for row in rows]
+            for number, name in enumerate(_ARGUMENTS)
+        },
+        "flops_kind": [row.work.kind for row in rows],
+        "certainty": [row.work.certainty for row in rows],
         **{name: np.array([sizes.get(name, -1) for sizes in parameters]) for name in _NUMBERS},
         **{name: [sizes.get(name, "") for sizes in parameters] for name in _TEXTS},
     }

@@ -140,9 +140,9 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     if not size:
         return {"rank": part.rank, **{name: np.empty(0, np.int64) for name in list(_SCHEMA)[1:]}}
     work = part.device_work_rows()
-    work = work[part.trace.launch_of[work] >= 0]
     step = step_of_events(part.trace, rows, part.trace.launch_of[work])
     work, step = work[step >= 0], step[step >= 0]
+    is_replay = names_match(part.trace, part.trace.launch_of[work], is_graph_launch)
     times = _device_times(part, work, step, size)
     has_work = times["device_start_ns"] >= 0
     host_ns = part.durations(rows)
@@ -152,8 +152,6 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     }
     tokens = np.where(stated["tokens"] >= 0, stated["tokens"], np.nan)
     period_ns = np.where(has_work, times["device_span_ns"] + times["gap_ns"], host_ns)
-    launches = part.trace.launch_of[work]
-    is_replay = names_match(part.trace, launches, is_graph_launch)
     return {
         "rank": part.rank,
         "step": np.arange(size),

@@ -34,7 +34,7 @@ device whose work no host call launches, such as a TPU, the device operations ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -402,7 +402,7 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
     convolutions = convolutions[has_no_values[args.code[convolutions]]].tolist()
     if not convolutions:
         return {}
-    tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    track = trace.table.track[calls.rows]
     gradients = _gradient_shapes(trace, calls, args)
 
     # Decoding is lazy, since an optimizer's lists of tensors are long and few calls need them.
@@ -412,21 +412,25 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
 
     contexts = {}
     for call in convolutions:
-        operands = dims_of(codes[call])[:2]
+        operands = dims_of(int(args.code[call]))[:2]
         output = gradients.get((int(args.sequence[call]), str(operands)))
         has_channels = [isinstance(dims, list) and len(dims) > 1 for dims in operands]
         if output is None and has_channels == [True, True]:
-            # The output has the batch of the input and the channels of the weight, and is the first
-            # argument of a call that reads it.
-            following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
-            on_track = [other for other in following if tracks[other] == tracks[call]]
-            first = [dims[0] for other in on_track if (dims := dims_of(codes[other]))]
-            shapes = [tuple(dims) for dims in first if len(dims) == len(operands[1])]
-            wanted = operands[0][0], operands[1][0]
-            output = next((shape for shape in shapes if shape[:2] == wanted), None)
+            # The output is the first argument of a call that reads it.
+            following = slice(call + 1, call + 1 + _MAX_AHEAD)
+            codes = args.code[following][track[following] == track[call]].tolist()
+            first_arguments = [dims[0] for dims in map(dims_of, codes) if dims]
+            output = _output_of(operands, first_arguments)
         if output is not None:
             contexts[call] = CallContext(output=output)
     return contexts
+
+
+def _output_of(operands: Sequence[list[int]], candidates: Iterable[list[int]]) -> _Dims | None:
+    """Return the first shape with the batch of the input and the channels of the weight, if any."""
+    x, weight = operands
+    shapes = (tuple(dims) for dims in candidates if len(dims) == len(weight))
+    return next((shape for shape in shapes if shape[:2] == (x[0], weight[0])), None)
 
 
 def _gradient_shapes(

@@ -196,10 +196,7 @@ def _steps_of_rank(
     """Return the rows of a rank; `lengths` has the times of its steps, or is None without steps."""
     has_steps = lengths is not None
     if lengths is None:
-        first, last = part.edges or (0, 0)
-        busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-        whole_time = (-1, first + part.trace.shift_ns, last - first, busy_ns)
-        lengths = pd.DataFrame([whole_time], columns=["step", *_TIMES])
+        lengths = _whole_time_as_step(part)
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
     # If a host runs ahead, the operators whose work is in the window were called before it.
@@ -232,6 +229,13 @@ def _steps_of_rank(
     }
     outside_flops = float(figures["flops"][is_counted & (row_of_call < 0)].sum())
     return _RankSteps(columns, device, has_shapes, outside_flops)
+
+
+def _whole_time_as_step(part: RankPart) -> pd.DataFrame:
+    first, last = part.edges or (0, 0)
+    busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
+    whole_time = (-1, first + part.trace.shift_ns, last - first, busy_ns)
+    return pd.DataFrame([whole_time], columns=["step", *_TIMES])
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:
