@@ -37,8 +37,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 
-#: Directions in names such as "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync",
-#: "CopyHostToDevice".
+#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 
@@ -152,15 +151,13 @@ def memory_bandwidth(
     """Return the rate at which memory is copied and filled, at each instant of change.
 
     Rates of concurrent copies add up. The rate is read from the file, or else is size divided by
-    duration. Copies with neither are excluded and counted. A copy of 0 µs is assumed to last one
-    unit of the file's times.
+    duration. Copies with neither are excluded and counted. A copy of 0 µs lasts one unit of time.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The copies to analyze, restricted by time and ranks. Default: all. The window clips copies
-        but keeps their rate.
+        The copies to analyze, restricted by time and ranks. Default: all. Clipping keeps rates.
 
     Returns
     -------

@@ -1,8 +1,7 @@
 """Clusters of similar ranks, and the device time of each rank over time.
 
-Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, at a
-tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the
-first two ranks, and the third.
+Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, ranks
+that compute for 60, 61 and 70 % of a step form two clusters at a tolerance of 5 % of a step.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ class RankFeatures:
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """Return the features of ranks over the steps that all of them have.
 
-    If ranks have no common step, all steps of each rank are used. Without steps, all of a rank's
-    time counts as one step.
+    Without a common step, all steps of each rank are used. A rank without steps counts as one step.
     """
     traces = chosen.owner
     samples, shared = _rank_samples(chosen, waits)
@@ -558,8 +556,7 @@ def _outliers(representative: Ints, stage: Ints) -> tuple[Bools, Ints]:
 class _FeatureComparison:
     """Features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
 
-    If the files do not determine how much of a time is waiting, a share is between `low` and
-    `high`.
+    Unless the files determine how much of a time is waiting, shares are between `low` and `high`.
     """
 
     features: RankFeatures
@@ -571,8 +568,7 @@ class _FeatureComparison:
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        # Without steps, shares refer to each rank's own time, because recordings differ in
-        # duration.
+        # Without steps, shares refer to each rank's own time, as recordings differ in duration.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))

@@ -166,8 +166,7 @@ def kernel_type_breakdown(
     """Return the time of each kind of device work, alone and overlapping others.
 
     Every busy instant of a rank's device counts for exactly one label, which names the kinds that
-    run at that time, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over
-    ranks.
+    run then, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over ranks.
 
     Parameters
     ----------
@@ -337,8 +336,7 @@ def communication_by_stream(
     Notes
     -----
     Overlap is defined as in `comm_comp_overlap`, but per stream: all compute of the rank is used,
-    whether or not it is selected. Times of streams that communicate at the same time add up to more
-    than the rank's time.
+    selected or not. Concurrent times of several streams add up to more than the rank's time.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
@@ -364,8 +362,7 @@ def communication_by_group(
 ) -> pd.DataFrame:
     """Return each process group's communication time, its exposed part, and its bytes.
 
-    Groups and sizes are read from args of communication kernels, which PyTorch writes since version
-    2.3.
+    Groups and sizes are read from args of communication kernels, which PyTorch 2.3 and later write.
 
     Parameters
     ----------

@@ -8,8 +8,7 @@ If a thread waits for more than 1 ms while its device runs no recorded work, it 
 is not in the file, because a synchronization returns within microseconds after the last work ends,
 and a copy from pageable memory starts within 0.3 ms. This part of a call is the activity
 `UNRECORDED_WAIT`; the rest is a wait for the device. For example, if ``cudaStreamSynchronize``
-lasts from 0 to 6 ms and the last work ends at 1 ms, the thread waits for the device for 1 ms, and
-for unrecorded work for 5 ms.
+lasts from 0 to 6 ms and the last work ends at 1 ms, 5 ms of it are `UNRECORDED_WAIT`.
 
 Level k covers the time of the activities 0 to k, so each level contains the previous one. The time
 of activity k is the time of level k minus that of level k - 1. For example, with levels from 0 to
@@ -55,15 +54,13 @@ from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 
-#: Activities of a thread before it launches. Among simultaneous activities, the first listed
-#: applies.
+#: Activities of a thread before it launches. Of simultaneous activities, the first applies.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
 #: Code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
-#: The order in which activities apply: first those of the thread itself (False), then those of all
-#: threads that launch work (True). Memory calls on any thread delay the device, so they precede
-#: Python functions.
+#: Activities by precedence: first those of the thread itself (False), then those of all launching
+#: threads (True). Memory calls on any thread delay the device, so they precede Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
     *((activity, False) for activity in range(_PYTHON)),
@@ -79,8 +76,7 @@ SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNO
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return immediately, except from or to pageable memory. A call that takes longer than
-#: `_BLOCKING_NS` waits.
+#: Copies that return at once, except from or to pageable memory; calls over `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
 #: Longest time for launching a graph node; real launches take up to 4 µs.
@@ -261,8 +257,7 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """Return starts and codes of activities, by track of each thread that launches work.
 
-    Codes count from 1 in the order of `ACTIVITIES`, followed by `UNRECORDED_WAIT`; 0 means no
-    activity.
+    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 is no activity.
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():
@@ -385,8 +380,7 @@ def _idle_and_busy_times(
 ) -> dict[str, _EventTimes]:
     """Return how long a device idles and works during host events, by event name.
 
-    Names whose events take less than `min_ns`, and names that are not `selected`, are omitted. The
-    name "" has the busy time of the whole trace.
+    Names that take less than `min_ns` or are not `selected` are omitted. "" is the whole trace.
     """
     table = trace.table
     busy = _thread_times(trace, device_work_rows(trace)).union()
@@ -505,9 +499,8 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free device memory, if they are too many for a caching allocator.
 
-    PyTorch's caching allocator rarely frees device memory. If one call takes more time than all
-    others together, it also does other work, so the result is empty: the first call of a program
-    loads libraries.
+    PyTorch's caching allocator rarely frees device memory. If one call takes most of the time, the
+    result is empty, because it also does other work: a program's first call loads libraries.
     """
     rows = np.flatnonzero(memory_calls(trace))
     frees = rows[names_match(trace, rows, _FREES.match)]

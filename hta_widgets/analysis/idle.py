@@ -77,8 +77,7 @@ from hta_widgets.trace.trace import Trace, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 Columns = dict[str, Array]
-#: Function that takes each gap's cell, the number of cells and each gap's duration; returns
-#: columns.
+#: Returns columns from each gap's cell, the number of cells, and each gap's duration.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
@@ -174,9 +173,9 @@ def device_idle_breakdown(
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
-    idle = concat_arrays([idle for idle, _, _ in working.values()])
-    gaps = concat_arrays([gaps for _, gaps, _ in working.values()])
-    longest = concat_arrays([longest for _, _, longest in working.values()])
+    idle, gaps, longest = (
+        concat_arrays([sums[column] for sums in working.values()]) for column in range(3)
+    )
     category = np.tile(np.arange(size), len(working))
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
@@ -452,8 +451,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap_start)
     rows = np.flatnonzero((call >= 0) & (end - begin > LONG_WAIT_NS))
     if len(rows):
-        # The waits of all threads last at least as long as those of the call's thread, and are
-        # found faster.
+        # The waits of all threads are an upper bound for the call's thread, and are found faster.
         waiting = CumulativeCoverage(*union_of_waits(trace))
         rows = rows[2 * (waiting(end[rows]) - waiting(begin[rows])) > (end - begin)[rows]]
     if len(rows):
@@ -524,8 +522,7 @@ def idle_time_breakdown(
       launch.
 
     Time before the first and after the last kernel of a stream is excluded. A window clips gaps at
-    its edges, so times of adjacent windows add up. `device_idle_breakdown` covers the time during
-    which no stream works.
+    its edges, so times of adjacent windows add up. `device_idle_breakdown` is for whole devices.
 
     Parameters
     ----------

@@ -74,9 +74,8 @@ def job_critical_path(
     waited, the rank is charged with the transfer, which begins at the last arrival; before that,
     the path continues on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), regardless of the trace set's clock,
-    because only this clock orders the arrivals of different ranks. A clear clock drift is
-    corrected.
+    Times are always on the fitted clock (`TraceSet.with_clock`), because only this clock orders the
+    arrivals of different ranks. A clear clock drift is corrected.
 
     Parameters
     ----------
@@ -114,8 +113,7 @@ def job_critical_path(
     Notes
     -----
     HTA's critical path is that of a single rank; for a job with one rank, this path equals that of
-    `critical_path`. In collectives with missing files, it continues on the last of the loaded
-    ranks.
+    `critical_path`. In collectives with missing files, it continues on the last loaded rank.
     """
     match = matching(traces)
     drift = drift_fit(traces)

@@ -250,8 +250,7 @@ def kernel_breakdown(
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
-    Durations of concurrent kernels add up. They are clipped to the window; kernels that overlap the
-    window are included.
+    Durations of concurrent kernels add up, and are clipped to the window.
 
     Parameters
     ----------

@@ -167,9 +167,8 @@ def operator_launch_delays(
 
     Notes
     -----
-    The definition is that of HTA's ``get_aten_op_kernels_and_delay``. HTA, however, uses the
-    operator that started last on any thread, covers only CUDA calls, and fails if a call launched
-    several kernels.
+    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, which uses the operator that
+    started last on any thread, covers only CUDA calls, and fails if one launches several kernels.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _delays_of, prefix))
@@ -231,8 +230,7 @@ def _group_sequences(
     """Return labels for groups of equal operators and sequences, and each operator's group.
 
     `work` has `sizes` events per operator, in the order of `operators`. `write` makes a label from
-    the name of an operator and the names of its work. Groups are sorted by frequency, then by
-    label.
+    an operator's name and the names of its work. Groups are sorted by frequency, then by label.
     """
     names, name = part.table.names, part.table.name
     # Sequences of codes are converted to bytes, which can be dictionary keys.

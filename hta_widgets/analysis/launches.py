@@ -60,9 +60,8 @@ def launch_stats(
     """Return every launch, the device work that it launched, and the durations of both.
 
     The launching calls of all vendors are included: runtime and driver calls that launch kernels,
-    copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. If
-    several calls have the same id, the innermost launching call is used, so no kernel is counted
-    twice. A window does not clip durations.
+    copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. Of
+    several calls with the same id, the innermost counts. A window does not clip durations.
 
     Parameters
     ----------
@@ -153,8 +152,7 @@ def launch_outliers(
     - ``long call``: the call takes more than `runtime_cutoff_ns`
     - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the end of the call
 
-    A call that launches several events, such as a graph, is counted once: for the event that starts
-    first, with the duration of all.
+    A call that launches several events counts once: for its first event, with the duration of all.
 
     Parameters
     ----------

@@ -209,8 +209,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Notes
     -----
     Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
-    before the first event counts from that event on; HTA has a separate row for it, with the same
-    time.
+    before the first event counts from that event on; HTA has a row of the same time for it.
     """
     value = _decode_file(path)
     # A file of sums is ``[times, sizes]``, instead of a list of events.
@@ -255,8 +254,7 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
             place=f"event {wrong[0]}",
             remedy=f"Categories are 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
         )
-    # Memory allocated before the first event has negative times. It comes first, wherever it is in
-    # the file.
+    # Memory from before the first event has negative times, and comes first in any file.
     order = np.argsort(time, kind="stable")
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     return _timeline_frame(

@@ -48,9 +48,8 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, were removed, or ran at a different count.
 
-    For each name, counts and durations are totals over all given ranks and steps, so they are
-    comparable only if both sides have the same number of ranks and steps. The duration of an
-    operator includes the operators that it calls.
+    Counts and durations are totals over all given ranks and steps, so they are comparable only if
+    both sides have equally many. An operator's duration includes the operators that it calls.
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
 """Forward and backward passes of pipeline stages, and the bubbles between them.
 
-The stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of
-a step extends from the first start to the last end of a pass of any stage. The *bubble* of a stage
-is the part of the schedule during which the stage computes no pass. For example, with two stages
-and one micro-batch::
+Stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of a
+step extends from the first start to the last end of a pass. The *bubble* of a stage is the part of
+the schedule in which it computes no pass. For example, with two stages and one micro-batch::
 
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .

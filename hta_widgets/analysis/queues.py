@@ -1,8 +1,7 @@
 """The queue of launched work on each stream.
 
-Work waits from the start of the call that launches it until it starts. For example, calls start at
-0 and 10 ns, and their kernels at 20 and 30 ns. The queue length is 1 from 0, 2 from 10, 1 from 20,
-and 0 from 30 ns.
+Work waits from the start of its launching call until it starts. For example, calls start at 0 and
+10 ns, and their kernels at 20 and 30 ns. The queue length is 1, 2, 1 and 0 from 0, 10, 20 and 30.
 """
 
 from __future__ import annotations
@@ -281,8 +280,7 @@ def time_blocked_on_full_queue(
         rank, or the part of it in the window; ``peak`` (int64), the largest length that lasts
         longer than 0 ns; ``at_peak_ns`` (int64), the time at that length.
 
-        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend at least 1 %
-        of the trace within 2 % below it.
+        ``.attrs["note"]`` names queues that come within 2 % of the limit for 1 % of the trace.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     results, attrs = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)

@@ -3,8 +3,7 @@
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the duration of the step does
 not show which rank is slow, but ``own_ns`` does: it is the step without waits for other ranks. For
-example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait. Their
-own times are 70 and 100 ns.
+example, if one of two ranks waits for 30 ns in a step of 100 ns, their own times are 70 and 100 ns.
 """
 
 from __future__ import annotations
@@ -225,8 +224,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that hosts leave before most of the device work runs.
 
-    In these steps, the hosts' ranges are also shorter than the devices' spans, so a few late events
-    make no difference.
+    The hosts' ranges are also shorter than the devices' spans, so a few late events do not matter.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -385,8 +383,7 @@ def phase_times(
     """Return the host time of each rank in each phase of a step, compared with other ranks.
 
     The duration of a step hides the slow rank, because all others wait for it. Phases show it: its
-    forward pass takes longer than those of the others, and its backward pass, in which they wait,
-    is shorter.
+    forward pass takes longer than others, and its backward pass, in which they wait, is shorter.
 
     Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
     DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names

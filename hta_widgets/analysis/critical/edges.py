@@ -4,8 +4,7 @@ For example, a thread launches two kernels on a stream and waits for them. The e
 calls of the thread, each call with its kernel, the first kernel with the second, and the second
 kernel with the end of the waiting call.
 
-Functions named ``add_…`` add the edges of one kind. `find_wait_pairs` determines for what calls and
-kernels waited, from the file or by inference.
+Functions ``add_…`` add edges of one kind. `find_wait_pairs` finds what calls and kernels awaited.
 """
 
 from __future__ import annotations
@@ -81,10 +80,9 @@ def add_device_work(
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it is launched, the previous kernel on its stream has ended, and the
-    # work for which its stream waits has ended. The last of these three delays the kernel, so only
-    # the time after it has a weight: since the start of the call, or since the end of the previous
-    # kernel.
+    # A kernel can start once it is launched, and the previous kernel of its stream and the work for
+    # which the stream waits have ended. The last of these three delays the kernel, so only the time
+    # after it has a weight: since the start of the call or the end of the previous kernel.
     trace, table, rows = nodes.trace, nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     awaited_end = _add_kernel_waits(edges, nodes, *kernel_waits)
@@ -94,8 +92,7 @@ def add_device_work(
     call = trace.launch_of[rows]
     has_call, call_ns = call >= 0, np.zeros(len(rows), dtype=np.int64)
     if not rules.as_hta:
-        # If the call returned before the kernel started, the launch may have lasted until the
-        # return.
+        # If the call returned before the kernel started, it may have launched until it returned.
         has_returned = has_call & (end_ns[call] <= table.start_ns[rows])
         call_ns[has_returned] = table.dur_ns[call[has_returned]]
     launched_ns = np.where(has_call, table.start_ns[call] + call_ns, _NEVER)
@@ -318,8 +315,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     if len(pairs):
         return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows, these are the threads of the autograd engine and the thread with most
-    # operators.
+    # Without arrows, these are the autograd engine's threads and the thread with most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -508,8 +504,7 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     """Return the track of a stream on the device of each row; -1 if none.
 
-    Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a host call may
-    be on any device.
+    Waits may have a row of their own: ``stream 7 (sync)``. A host call's stream is on any device.
     """
     # The order is reversed, so that the first track of a stream remains.
     number_of = {
@@ -558,8 +553,7 @@ def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
     """Return the work for which synchronizing calls without a recorded wait waited.
 
-    A call waited for the last work on any stream that ended while it ran, if that work was launched
-    before the call.
+    A call waited for the last work that ended while it ran, if that was launched before the call.
     """
     trace, table = nodes.trace, nodes.trace.table
     start_ns, end_ns = table.start_ns, table.end_ns

@@ -58,8 +58,7 @@ class Chains:
 def longest_chains(count: int, edges: Edges) -> Chains:
     """Return the chain with the greatest total weight to each of `count` nodes.
 
-    Of equally long chains, the one from the latest node is used. Edges are sorted by target and
-    lead to higher nodes.
+    Of equally long chains, the latest is used. Edges are sorted by target and lead to higher nodes.
     """
     length_ns = [0] * count
     last_edge = [-1] * count
@@ -240,8 +239,7 @@ def critical_path_of(
 ) -> CriticalPath | None:
     """Return the graph and critical path of a rank; None if it has no range of that name.
 
-    Unless the rules are HTA's, a rank without ``ProfilerStep`` has the path of a step of its
-    inference engine or of the whole rank.
+    Unless the rules are HTA's, `resolve_annotation` replaces a missing ``ProfilerStep``.
     """
     if not rules.as_hta:
         annotation = resolve_annotation([trace], annotation)

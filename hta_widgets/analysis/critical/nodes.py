@@ -1,7 +1,6 @@
 """The dependency graph: terms, nodes, and edge lists.
 
-The nodes are the starts and ends of events, in topological order: every edge leads from a lower
-node to a higher one.
+Nodes are starts and ends of events, in topological order: each edge leads to a higher node.
 """
 
 from __future__ import annotations
@@ -296,8 +295,7 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
     # Rows are ordered by start, longest first. Of host events that end together, the later row is
-    # therefore the inner one and ends first. An event without duration ends before later rows
-    # start.
+    # the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     if within.end_ns is not None and not within.is_closed:
@@ -348,8 +346,7 @@ class EdgeList:
     ) -> int:
         """Add edges between nodes (-1: not analyzed); return how many were added.
 
-        Edges that `counts` have as weight the time between the nodes, at most `limit_ns`; others
-        have 0.
+        Edges that `counts` weigh the time between their nodes, at most `limit_ns`; others weigh 0.
         """
         is_analysed = (source >= 0) & (target >= 0)
         is_forward = is_analysed & (source < target)
@@ -399,8 +396,7 @@ class DeviceWorkIndex:
         """Return the last row on `track` at or before `time`, below row `below`; -1 if none."""
         position = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Events without duration end at their start, so rows after the one found may end at or
-            # before `time` as well.
+            # Events without duration end at their start, so later rows may also end by `time`.
             is_later = (position >= 0) & (self._row[position] >= below)
             is_later &= self._track[position] == track
             if not is_later.any():

@@ -90,24 +90,22 @@ def critical_path(
 ) -> pd.DataFrame:
     """Return the chain of dependencies that determines a step's duration, by segment.
 
-    The path consists of the work that determined the duration of a step. It shows which operator,
-    kernel, launch or wait to look at first.
+    The path is the work that determined a step's duration, so it shows what to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the previous node. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
-    waits; a call that waits for the device (context, stream and event synchronization) depends
-    on the awaited work. If the file records no synchronization, calls that
-    synchronize depend on the last work that ended while they ran, and calls that copy depend on
-    their copy if it had ended when they returned. In such files, a kernel that was launched after a
-    call to wait for an event, and did not start although its stream was idle, depends on the work
-    of another stream that had ended within 30 µs before the kernel started, or within twice the
-    median of these times in the file. A pause of a thread of more than 1 ms depends on the work
-    that was launched last, or that ends last of all launched work, if it ends with that work, and a
-    pause within an event depends on an event of another launching thread that fills the pause and
-    ends with it: within 300 µs and 5 % of the pause. The backward pass follows the forward pass on
-    any threads. Only the last of the dependencies of a kernel counts: time since then is launch
-    overhead or delay between kernels.
+    waits; a call that waits for the device (context, stream and event synchronization) depends on
+    the awaited work. If the file records no synchronization, calls that synchronize depend on the
+    last work that ended while they ran, and calls that copy depend on their copy if it had ended
+    when they returned. In such files, a kernel that was launched after a call to wait for an event,
+    and did not start although its stream was idle, depends on the work of another stream that had
+    ended within 30 µs before the kernel started, or within twice the median of these times in the
+    file. A pause of a thread of more than 1 ms depends on the work that was launched last, or that
+    ends last of all launched work, if it ends with that work, and a pause within an event depends
+    on an event of another launching thread that fills the pause and ends with it: within 300 µs and
+    5 % of the pause. The backward pass follows the forward pass on any threads. Only a kernel's
+    last dependency counts: time since then is launch overhead or delay between kernels.
 
     The path is the chain through this graph that accounts for the most time. Time between operators
     and in waits does not count when chains are compared; the result has rows for it, with its

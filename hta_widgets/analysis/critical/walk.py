@@ -38,8 +38,7 @@ class RankGraph:
     """The steps of a walk back through the nodes of a rank.
 
     A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
-    The state determines the next step back. Chains are followed state by state in Python, so each
-    state's predecessor is computed in advance.
+    It determines the next step back. Steps are taken in Python, so they are computed in advance.
     """
 
     def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
@@ -65,8 +64,7 @@ class RankGraph:
 
     def first_node(self, until: int) -> int:
         """Return the node at which a walk back from an instant begins; -1 if there is none."""
-        # This is the last node of the device or of threads that launch work, or a later end of the
-        # longest chain.
+        # The last node of the device or of launching threads, or a later end of the longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 

@@ -7,8 +7,7 @@ differ by nearly the same time, which is the difference between the clocks.
 
 For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, and the second
 leaves A, B and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22
-ms at shift 0 and by 2 ms at shift 2. Both are possible, but the smaller difference is more likely,
-so the positions are 2, 3 and 4.
+ms at shift 0 and by 2 ms at shift 2, which is more likely, so the positions are 2, 3 and 4.
 
 On a busy host, ends of Gloo's collectives scatter by milliseconds, so a wrong shift may fit better
 by chance. Ranks usually give a step the same number, so a shift that pairs different numbers must
@@ -235,8 +234,7 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
     )
     drift = np.clip(covariance / np.maximum(moment, 1), -_MAX_DRIFT_APART, _MAX_DRIFT_APART)
     drift = drift[..., None]
-    # A line and its median move no value by more than this, so a smaller value cannot halve the
-    # scatter.
+    # A line and its median move no value by more than this, so less cannot halve the scatter.
     moved_ns = 2 * np.abs(drift) * np.abs(elapsed).max(axis=-1, keepdims=True)
     may_drift = (scatter < 2 * moved_ns)[..., 0]
     if may_drift.any():

@@ -3,8 +3,7 @@
 Splits are rows of the first dimension, so rank i sends ``nelems · split[j] / sum(split)`` elements
 to member j. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384,
 24576 and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares.
-A mixture of experts distributes its tokens unevenly, and the matrix shows which ranks receive the
-most.
+Mixtures of experts distribute tokens unevenly; the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -172,11 +171,9 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls is used, because lists of the other side are cut; in a tie, the
-    # sender's.
+    # The side with more calls is used, as the other has cut lists; in a tie, the sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
-    # In `both`, each pair has a row from either side; the two rows are duplicates if the sides
-    # agree.
+    # In `both`, each pair has a row from either side; if the sides agree, these are duplicates.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
     mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
     sums = sums.drop_duplicates(pair)

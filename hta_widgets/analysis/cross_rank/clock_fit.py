@@ -2,9 +2,8 @@
 
 Ranks leave a collective together, so differences between ends are differences between clocks. For
 example, rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns.
-The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. After
-subtracting it, the ends differ by 0, 1 and -1 ns. The median of these distances from 0, 1 ns, is
-the residual of both ranks.
+The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. Without it,
+the ends differ by 0, 1 and -1 ns. The median distance from 0, 1 ns, is both ranks' residual.
 
 Over seconds, clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second,
 the clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected
@@ -272,8 +271,7 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 def _usable_mask(match: Matching) -> Bools:
     """Return a mask of the entries to fit, which are in collectives that all ranks leave together.
 
-    In a group without such collectives, these are all entries except those in which a rank may
-    leave early.
+    In a group without such collectives, these are the entries in which no rank may leave early.
     """
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
@@ -291,8 +289,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     last = np.searchsorted(group, group, side="right") - 1
 
     def skip_entry(middle: Ints) -> Ints:
-        # `middle` only counts the other entries, so positions at or after the entry itself are one
-        # higher.
+        # `middle` does not count the entry itself, so positions from there on are one higher.
         return np.clip(middle + (middle >= position), first, last)
 
     # The median is the mean of the two middle values, which are the same for an odd number.
@@ -406,8 +403,7 @@ def _least_squares(count: int, pairs: _RankPairs) -> Floats:
         previous, solution = solution, np.zeros(count)
         solution[1:] = np.linalg.solve(matrix[1:, 1:], right_side[1:])
         is_settled = np.abs(solution - previous).max(initial=0.0) < 0.5
-        # If there are fewer pairs than ranks, the pairs form a tree, and all equations hold
-        # exactly.
+        # With fewer pairs than ranks, the pairs form a tree, and all equations hold exactly.
         if is_settled or len(difference_ns) < count:
             break
         error_ns = np.abs(solution[right] - solution[left] - difference_ns)

@@ -72,14 +72,12 @@ def collectives(
     Events of different ranks are matched by process group and sequence number or, if files have no
     numbers, by order, names, sizes and times within the group. Sends are matched with their
     receives. Collectives are matched before anything is selected, so the last arrival is the last
-    one among all loaded ranks. For a job without communication on devices, these are the
-    collectives on its hosts.
+    one among all loaded ranks. Without communication on devices, these are collectives on hosts.
 
     Bandwidths are defined as in nccl-tests. The algorithm bandwidth is ``size / time``. The bus
     bandwidth is this multiplied by the part of the message that each link carries: ``2(n-1)/n`` for
     all-reduce, ``(n-1)/n`` for all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for
-    broadcast, reduce and send-receive. Size is the larger of a rank's input and output; time is the
-    transfer, without the wait.
+    broadcast, reduce and send-receive. Size is the larger of input and output; time excludes waits.
 
     Parameters
     ----------
@@ -113,8 +111,7 @@ def collectives(
         or in a group of one rank (``alone``). The note names missing ranks, unknown element types,
         and clock drift, which is corrected in times on the fitted clock. ``.attrs["clock"]`` is the
         clock of the times, ``.attrs["matched_by"]`` counts collectives by how they were matched,
-        ``.attrs["links"]`` lists the ``device, link, gb_per_s, source`` and ``certainty`` of the
-        rates on which shares are based.
+        ``.attrs["links"]`` lists ``device, link, gb_per_s, source`` and ``certainty`` of the links.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -244,10 +241,9 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
     If messages with known bandwidth have at least half of the exposed time, their times are
     compared by operation and size, and the result has the bus bandwidth of that size. If some ranks
-    have at most two thirds of the bandwidth of others, it is the bandwidth of these ranks. A
-    message takes its transfer time if it is matched on all its ranks, otherwise the time of its
-    event, which includes waits. The result is None if no communication is exposed, or if names do
-    not state the operation.
+    have at most two thirds of the bandwidth of others, it is their bandwidth. A message takes its
+    transfer time if it is matched on all its ranks, otherwise the time of its event, with waits.
+    The result is None if no communication is exposed, or if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -284,8 +280,7 @@ def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
 def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     """Return the communication of groups of several ranks, and how long its transfer is exposed.
 
-    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits`` states whether its time may
-    include waits for other ranks.
+    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits``: its time may include waits.
     """
     match = matching(traces)
     wait_of_entry = arrival_times(traces, match, clock).wait_ns

@@ -1,8 +1,7 @@
 """The communication events of a rank, with the args that identify their collective.
 
-`comm_events` returns the collectives on the rank's device. For a job on CPUs, which has no such
-collectives, `host_comm_events` returns the ranges that PyTorch records around the collectives of
-Gloo, MPI and UCC (``gloo:all_reduce``).
+`comm_events` returns the collectives on the rank's device. For a job on CPUs, `host_comm_events`
+returns the ranges that PyTorch records around those of Gloo, MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -196,8 +195,7 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    # If neither args nor kernel name the collective, the range around its launch does:
-    # ``nccl:all_reduce``.
+    # A range around the launch, ``nccl:all_reduce``, may name what args and kernel do not.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
@@ -249,8 +247,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     sequence = to_int64(events.pop("Seq"))
     events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Most events differ only in their sequence number, so labels and sizes are derived once per
-    # distinct event.
+    # Most events differ only in their sequence number, so the rest is derived per distinct event.
     distinct_of_event, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
@@ -308,8 +305,7 @@ def recorded_operators(trace: Trace, rows: Rows) -> Ints:
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
     """Return ``rank, peer, bytes, group, start_ns`` of sends that one kernel runs together."""
-    # The kernel of a batch (``batch_isend_irecv``) does not state peers, but the host records each
-    # send.
+    # A batch's kernel (``batch_isend_irecv``) does not state peers, but the host records each send.
     table = trace.table
     launched = recorded_operators(trace, comm_events(trace).rows)
     records = np.setdiff1d(_records(trace), launched)

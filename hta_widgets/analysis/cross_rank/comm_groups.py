@@ -1,9 +1,8 @@
 """The process groups of a job, from the names and rank lists stated by each rank.
 
-Ranks number their groups independently. For example, the group of ranks 0 and 1 and the group of
-ranks 2 and 3 may both have the name ``3``; the lists of ranks distinguish them. If the group of
-ranks 0 and 1 is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th name that a rank has for this
-list of ranks is the same group on both.
+Ranks number their groups independently. For example, the groups of ranks 0 and 1 and of ranks 2 and
+3 may both have the name ``3``; the lists of ranks distinguish them. If the group of ranks 0 and 1
+is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th names for a list of ranks are the same group.
 
 Kernels that name no group are grouped by device stream, because a stream serves one group.
 """
@@ -93,8 +92,7 @@ def _are_all_distinct(names_by_trace: Collection[list[str]]) -> bool:
 def _stream_identities(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     """Return, by trace, the identity of each stream without a group.
 
-    This is its number or, if the traces have different numbers, its position among the trace's
-    streams.
+    It is the stream's number or, if numbers differ, its position among the trace's streams.
     """
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
     is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
@@ -135,8 +133,6 @@ def _numbers_in(listed: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RankComm:
-    """The communication of a trace."""
-
     trace: Trace
     events: CommEvents
     header: JobHeader
@@ -162,8 +158,7 @@ def _ranks_of_streams(comms: Sequence[_RankComm]) -> list[dict[int, tuple[int, .
     """Return, by trace, the ranks of streams without a group, if headers and times show them.
 
     A stream serves one group: the largest group in the header whose ranks' events can belong to the
-    same collectives. The ranks are unknown if that is the group of all ranks, or if two groups that
-    do not contain each other are possible.
+    same collectives. The ranks are unknown if these are all ranks, or if possible groups overlap.
     """
     contents: dict[Hashable, int] = {}
     comm_of_rank = {(comm.run, stated_rank(comm.trace)): comm for comm in comms}

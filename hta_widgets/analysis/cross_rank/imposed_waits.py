@@ -50,8 +50,7 @@ _MIN_GROUP_RATIO = 0.1
 class ImposedWaits:
     """The matched collectives to count, and the rank charged with each; one item per entry.
 
-    If several ranks arrive last at the same time, the lowest is charged. Times are 0 for entries
-    that are not charged.
+    If several ranks arrive last together, the lowest is charged. Other entries have times of 0.
     """
 
     match: Matching
@@ -94,8 +93,7 @@ class ImposedWaits:
     def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
         """Return the number of other ranks with which each rank has common collectives; at least 1.
 
-        A group counts if the rank's loss in it is at least this share of its largest loss in a
-        group.
+        A group counts if it has at least this share of the rank's largest loss in a group.
         """
         match = self.match
         shape = match.lane.max(initial=-1) + 1, len(match.traces)
@@ -109,8 +107,7 @@ class ImposedWaits:
     def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
         """Return costs of entries by (step, rank), as shares of the companions' time.
 
-        On clocks that differ by more than a step, waits are longer than the step; the share is then
-        1.
+        If clocks differ by more than a step, waits are longer than the step, and the share is 1.
         """
         time_ns = np.outer(self.step_ns, self.companion_counts())
         return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
@@ -164,9 +161,8 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
     """Return the part of `exposed_ns` that ranks did not inherit.
 
     If the last rank inherited most of its lateness, the loss belongs to the rank that is nearly as
-    late by itself. For example, two ranks wait for the third in their tensor group, and all three
-    are 10 ns late to the next collective of all ranks. Whichever is last there by chance, the third
-    rank is charged.
+    late by itself. For example, two ranks wait for the third in their tensor group, and all are 10
+    ns late to the next collective of all ranks. Whichever is last there, the third is charged.
     """
     # At most one entry of a collective is charged, so sums over a collective are its values.
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))

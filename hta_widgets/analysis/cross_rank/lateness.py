@@ -1,12 +1,10 @@
 """How late each rank arrives at collectives, and what it did before.
 
-A rank's lateness is its arrival minus the median of the other ranks' arrivals. Its time since its
-previous arrival in the group is divided into `PARTS`. The excess of a part is its duration minus
-the median of the others' durations.
+A rank's lateness is its arrival minus the median of the others' arrivals. Its time since its last
+arrival in the group is divided into `PARTS`, whose excess is also relative to the others' median.
 
 A rank may be late only because it waited or transferred data in another group, or because its
-recording starts later than the others. This part of its lateness is inherited and is not charged to
-it. `_inherited_lateness` has an example.
+recording starts later. This inherited lateness is not charged to it (`_inherited_lateness`).
 """
 
 from __future__ import annotations
@@ -60,8 +58,7 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     spent, communicated, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
     # The work of a rank before its recording is unknown. A file that begins with communication, as
-    # MPI's time lines do, does not show when its recording started, because the rank may have
-    # computed before.
+    # MPI's time lines do, does not show its start, because the rank may have computed before.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
     starts_ns = start_times(match, times)[match.trace]
     later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
@@ -137,8 +134,7 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried forward to a group's first collective in a step, or from a rank that is on
-    # time.
+    # Nothing is carried to a group's first collective in a step, or from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains minus its minimum so far.
@@ -163,8 +159,7 @@ def _time_before_arrival(
     communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, because ranks also work while a collective runs.
-    # Waits only count from the last arrival, because the last rank may do later what the others do
-    # while waiting.
+    # Waits count from the last arrival, as the last rank may do later what others do while waiting.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)

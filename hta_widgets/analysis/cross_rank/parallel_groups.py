@@ -285,8 +285,7 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
     if has_all_ranks:
         return "all", False
     if not group.named:
-        # Kernels alone do not show the purpose, because NCCL's all-to-all consists of sends and
-        # receives.
+        # Kernels do not show the purpose, as NCCL's all-to-all consists of sends and receives.
         return "unknown", True
     count = int(used.sum())
     if count and used[_SEND_RECV] == count:

@@ -138,8 +138,7 @@ def stragglers(
     less than a quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
-    is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
-    average, or by a quarter in some steps.
+    is a straggler only if its host falls behind by 5 % of a step on average, or by 25 % in some.
 
     Parameters
     ----------
@@ -223,10 +222,9 @@ def stragglers_by_step(
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
-    Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
-    stretches as its rarest collective has occurrences. Collectives of rarer kinds that occur only
-    before or after the most frequent operation, such as a broadcast of parameters, are in no
-    stretch: their ``step`` is -1.
+    Definitions are as in `stragglers`. Without steps, the run is cut into as many stretches as its
+    rarest collective has occurrences. Rarer kinds that occur only before or after the most frequent
+    operation, such as a broadcast of parameters, are in no stretch: their ``step`` is -1.
 
     Parameters
     ----------
@@ -272,8 +270,7 @@ def stragglers_by_step(
 def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """Return each rank's pattern and cause, "" for ranks that are not stragglers.
 
-    The first rules name ranks, the others acquit them. Ranks that only inherit their lateness have
-    a cause, but no pattern.
+    Ranks are named first, then acquitted. Ranks that only inherit lateness have only a cause.
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
@@ -543,8 +540,7 @@ def _always_last_ranks(
 def _nearly_always_last(work: ImposedWaits) -> Bools:
     """Return which ranks are last at nearly all collectives, or at those in which ranks wait.
 
-    Collectives at which ranks hardly wait may be excluded: if ranks gather right after they
-    scatter, all arrive together.
+    Collectives with short waits may not count: ranks that gather after a scatter arrive together.
     """
     match = work.match
     wait_ns = np.where(work.is_counted, match.reduce_per_entry(np.add, work.times.wait_ns), 0)

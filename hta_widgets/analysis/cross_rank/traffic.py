@@ -1,8 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
-The file does not state the algorithm of a collective, so its bytes are the minimum that any
-algorithm needs. With a message of S bytes and n ranks on h nodes, with m ranks on the node of a
-rank:
+The file does not state the algorithm of a collective, so its bytes are the minimum for any. With a
+message of S bytes, and n ranks on h nodes, of which m are on the node of a rank:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes

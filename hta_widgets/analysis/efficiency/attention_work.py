@@ -1,9 +1,8 @@
 """FLOPs and minimum bytes of attention.
 
-Let P be the number of (query, key) pairs per head that the mask allows. The forward pass computes 2
-· P · (Dqk + Dv) FLOPs. The backward pass computes P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
-recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
-has 36 pairs.
+Let P be the number of (query, key) pairs per head that the mask allows; causal attention of 8
+queries and 8 keys has 36. The forward pass computes 2 · P · (Dqk + Dv) FLOPs, the backward pass P ·
+(6 · Dqk + 4 · Dv), including 2 · P · Dqk to recompute the scores. Softmax is not counted.
 
 Sequences of different lengths are packed into one. Their lengths are values in a tensor, which a
 trace does not record, but the number of tokens, the number of sequences and the maximum length
@@ -50,8 +49,7 @@ def attention_pairs(
 ) -> int:
     """Return the number of (query, key) pairs that the mask allows.
 
-    `left` and `right` are the numbers of earlier and later keys in the window of a query; -1 means
-    all. A causal mask allows 0 later keys.
+    `left` and `right` count earlier and later keys in a query's window: -1 for all, 0 if causal.
 
     Examples
     --------
@@ -217,8 +215,7 @@ def _packed_pairs(
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
     elif (tokens, queries) == (cached, keys) and tokens >= queries and sequences > 1:
-        # Pairs grow faster than lengths, so equal lengths give the fewest pairs and unequal lengths
-        # the most.
+        # Pairs grow faster than lengths, so equal lengths give the fewest pairs.
         shorter, longer = divmod(tokens - queries, sequences - 1)
         full, rest = divmod(tokens, queries)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
@@ -238,8 +235,7 @@ def unmasked_attention_work(
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value have three dimensions, (batch, sequence, size) or (sequence, batch, size),
-    or four, with the heads before or after the sequence. Argument `rope` holds further elements of
-    the queries.
+    or four, with heads before or after the sequence. Argument `rope` extends the queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -281,8 +277,7 @@ def _work_of_products(
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)
-    # The backward pass recomputes the scores, reads output and gradient, and writes three
-    # gradients.
+    # The backward pass recomputes scores, reads output and gradient, and writes three gradients.
     size += out_bytes
     size += sum(prod(call.shape(place)) * item_bytes(type_name) for place in inputs)
     return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)

@@ -5,8 +5,7 @@ two kernels of 30 ns that overlap by 10 ns has a device time of 50 ns.
 
 The limit of a call is the longer of two times: its FLOPs at the peak rate, and its bytes at the
 memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at 3.35
-TB/s take 16 µs. The limit is 52 µs, set by ``compute``. If the call takes 104 µs, it achieves 496
-TFLOP/s and a ``roofline_share`` of 50 %.
+TB/s take 16 µs. The limit is 52 µs (``compute``), so a call of 104 µs has a roofline share of 50 %.
 
 `operator_efficiency` aggregates calls. The views show single calls: in the details of an operator
 and of its kernels, in their colors, and as achieved TFLOP/s over time. An operator such as
@@ -14,9 +13,8 @@ and of its kernels, in their colors, and as achieved TFLOP/s over time. An opera
 
 The color of an event depends on its class: what limits its call, and how close the call is to the
 limit. A ``gemm`` that is limited by FLOPs is in class ``compute`` at 52 % of its roofline,
-``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors of
-classes. Their codes follow the codes of ``facts/event_classes.json``, so each code has one meaning
-in all tiles.
+``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors. The
+codes of classes follow those of ``facts/event_classes.json``, so a code has one meaning in tiles.
 """
 
 from __future__ import annotations
@@ -111,12 +109,10 @@ _MAX_OPERATORS = 200  # operators whose args show whether a trace has shapes
 class CallTimes:
     """Times of the counted calls of a rank; `precision` is an index into `PRECISION_NAMES`.
 
-    `is_counted` marks the selected calls that have device work or, on ranks without any, are in the
-    window.
+    `is_counted` marks selected calls with device work; on ranks without any, those in the window.
 
-    `compute_ns` is the time of compute kernels, without copies and communication. `inside` is the
-    share of each call's work that is in the window. `is_host_copy` marks copies between host and
-    device, which memory bandwidth does not limit.
+    `compute_ns` is the time of compute kernels. `inside` is the share of each call's work in the
+    window. `is_host_copy` marks copies from or to the host, which memory bandwidth does not limit.
     """
 
     signatures: Signatures

@@ -28,8 +28,7 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: More than the memory of any device, yet small enough that sums over all chains of a file fit in
-#: 64 bits.
+#: More than the memory of any device, but sums over all chains of a file fit in 64 bits.
 _MAX_BYTES: Final = 1 << 40
 _SCHEMA: Final = {
     "rank": "int64",
@@ -50,9 +49,8 @@ def fusion_candidates(
 ) -> pd.DataFrame:
     """Return chains of pointwise operators whose kernels directly follow each other on a stream.
 
-    The results of a chain's operators have the same shape, so a compiler or a handwritten kernel
-    may compute them in one pass. The trace does not show whether an operator uses the result of the
-    one before it, so these are only candidates.
+    The results of a chain's operators have the same shape, so one kernel may compute them in one
+    pass. They are candidates, as traces do not show whether an operator uses the previous result.
 
     Parameters
     ----------
@@ -123,8 +121,7 @@ def _chains(
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
     """Yield the device work of each chain and the signature codes of its calls.
 
-    A kernel continues a chain if it directly follows on the stream, belongs to another call, and
-    has a result of the same shape.
+    Kernels of a chain directly follow each other, for different calls with results of one shape.
     """
     table, calls = part.table, signature_set.calls
     numbers: dict[tuple[int, ...], int] = {(): -1}

@@ -2,8 +2,7 @@
 
 NVIDIA's profiler computes the occupancy from the launch instead of measuring it: blocks of 256
 threads, 2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler only
-writes grid and block, which older files have on the launching call. The grid of
-``hipExtModuleLaunchKernel`` counts threads.
+writes grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files, on the call.
 """
 
 from __future__ import annotations

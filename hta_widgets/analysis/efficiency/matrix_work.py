@@ -7,8 +7,7 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
 `MATRIX_FORMULAS` has one formula for all ordinary products, and others for grouped products, packed
-weights, convolutions and gradients. ``facts/operators.json`` states for each operator which of its
-arguments are the operands.
+weights, convolutions and gradients. ``facts/operators.json`` states each operator's operands.
 
 The arguments of a call may lack the weights of experts. The grids of the kernels then show how many
 (token, expert) pairs were computed. For example, each of 32 tokens is routed to 4 of 32 experts and
@@ -53,14 +52,12 @@ _NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
-#: Names of kernels that multiply by expert weights, with the tile of columns and pairs, and the
-#: type of the weights.
+#: Names of kernels that multiply by expert weights, with tiles and the type of the weights.
 _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of the device's
-#: units.
+#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
@@ -280,8 +277,7 @@ def _te_product(call: OperatorCall) -> Work:
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
     """Return the work of a layer that calls no operators, from the matrices among its arguments.
 
-    Each row of the input is multiplied by all weights. In a grouped layer, it is multiplied by one
-    of several weights of equal shape.
+    Each row of the input is multiplied by all weights, or by one of them in a grouped layer.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
@@ -398,15 +394,13 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
 def _launched_experts(call: OperatorCall) -> Work:
     """Return an estimate from the kernels' grids, for experts whose weights are not arguments.
 
-    A grid has a block for each tile of outputs and tile of an expert's tokens. With 128 experts and
-    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so each of 888 tokens is routed
-    to 4 experts.
+    A grid has a block for each tile of outputs and of an expert's tokens. With 128 experts and
+    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens have 4 experts each.
     """
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)
     blocks = up.blocks
-    # The last tile of an expert has at most `tile` pairs, so a range of pairs gives this number of
-    # blocks.
+    # The last tile of an expert may be partly filled, so a range of pairs gives these blocks.
     min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
     max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
     experts_per_token = -(-min_pairs // tokens)
@@ -466,8 +460,7 @@ def _output_sizes(
 ) -> tuple[list[int], list[int]]:
     """Return the output size and the stride in each dimension after the channels.
 
-    `places` are the positions of stride, padding, dilation and output padding; None means the
-    default.
+    `places` are positions of stride, padding, dilation and output padding; None is the default.
     """
     values = [
         [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)

@@ -3,13 +3,11 @@
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
 nearest call above it. Below an autograd node, it belongs to the module of the forward operator that
-created the node, which is known from a flow in the file or from the sequence number. A module call
-below a node is recomputation.
+created the node, according to a flow or a sequence number. Module calls there are recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later, ``AddmmBackward0`` runs on
-the autograd thread with the sequence number of that ``addmm``. The work that it launches is
-backward work of ``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below the node,
-that work is recomputation.
+the autograd thread with the sequence number of that ``addmm``. Its work is backward work of
+``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below it, that is recomputation.
 
 `modules` folds repeated layers: 12 equal ``Block`` modules with the same parent become one row
 ``Block ×12``, whose children are sums over all twelve.
@@ -220,8 +218,7 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
     of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
     linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
     maker = stop[forward[linked]]
-    # The node of a recomputed operator links to an operator that is itself below a node, up to
-    # three levels deep.
+    # A recomputed operator's node links to an operator that is itself below a node, and so on.
     for _ in range(_MAX_NODES_ABOVE):
         of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
     is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
@@ -246,13 +243,11 @@ def _instances(
             first_number = len(code) + path.max(initial=0) + 1
             path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A call within a call of the same name belongs to another module, for example `torch.nn`'s
-    # ``LSTM`` within a model whose class is also named ``LSTM``. Modules are numbered per class, so
-    # both are ``LSTM_0``.
+    # A call within a call of the same name belongs to another module: numbers are per class, so
+    # `torch.nn`'s ``LSTM`` and a model around it with the same class name are both ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
-    # The first call in a forward pass determines the path, since recomputation runs below other
-    # calls.
+    # The first forward call determines the path, as recomputation runs below other calls.
     order = np.lexsort((calls.start_ns, is_again, key))
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
     first = order[is_first]
@@ -301,8 +296,7 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
-    # PyTorch has its own thread numbers. Sequence numbers that occur on a single thread show which
-    # thread a number means.
+    # PyTorch has its own thread numbers. Sequence numbers on a single thread show what they mean.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
     votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
@@ -437,8 +431,7 @@ def modules(
           events of its calls, one per line, empty for sequences
 
         The rows ``(outside modules)``, ``(backward, unattributed)`` and ``(optimizer)`` contain all
-        other work, so ``device_ns`` of the rows without a parent adds up to
-        ``.attrs["device_ns"]``.
+        other work: ``device_ns`` of rows without a parent adds up to ``.attrs["device_ns"]``.
 
     Notes
     -----

@@ -73,8 +73,7 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
-#: Figures per call: the field of `Work`, and the column of the sum over calls. A call that the
-#: window clips counts in part.
+#: Figures per call: the field of `Work`, and the column of the sum over (parts of) calls.
 _FIGURES: Final = {
     "flops": ("flops", "total_flops"),
     "model_flops": ("model_flops", "total_model_flops"),
@@ -130,9 +129,8 @@ def operator_efficiency(
     Each piece of device work counts once. Among nested operators, it counts for the outermost
     convolution or attention. If there is none, it counts for the innermost matrix product, or else
     for the innermost operator that launched it. Work that no operator launched, such as graph
-    replays, has one row per kernel. FLOPs and minimum bytes are computed from the arguments
-    recorded with ``record_shapes=True``. Figures that the arguments do not determine are NaN, with
-    a reason.
+    replays, has one row per kernel. FLOPs and minimum bytes are computed from arguments recorded
+    with ``record_shapes=True``. Figures that these do not determine are NaN, with a reason.
 
     A multiply-add counts as 2 FLOPs. FLOPs of matrix products, convolutions and attention are
     exact. FLOPs of other operators are nominal (``flops_kind="vector"``) and only serve as

@@ -1,10 +1,9 @@
 """Steps of inference engines: prefill, decode, tokens per second, and device time.
 
-Engines annotate their steps. Annotations may be nested: SGLang's ``step[DECODE bs=32]`` is inside
-an ``execute_…`` of the same tokens. In this case the outermost annotation counts. On the device, a
-step lasts from the start of the first work that it launched to the end of the last. Work of the
-first step may wait for work that was launched before recording began, and that the file does not
-contain. This wait is not counted.
+Engines annotate their steps. If annotations are nested, as SGLang's ``step[DECODE bs=32]`` inside
+an ``execute_…`` of the same tokens, the outermost counts. On the device, a step lasts from the
+first start to the last end of the work that it launched. Waits of the first step for work that was
+launched before recording began, and that the file does not contain, are not counted.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: Work waits for unrecorded work if, on an idle device, it takes at least this long from launch to
-#: start.
+#: Work waits for unrecorded work if an idle device starts it at least this long after its launch.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
@@ -67,8 +65,7 @@ def serving_steps(
 
     Steps are derived from the names of annotations by vLLM (``execute_context_…``), SGLang
     (``step[…]``), ATOM and diffusion servers. Of nested steps, only the outermost counts. Device
-    work belongs to the step that launched it or the graph that contains it. Work that was launched
-    before recording began belongs to no step.
+    work belongs to the step that launched it or its graph; work from before the recording to none.
 
     Parameters
     ----------
@@ -96,9 +93,8 @@ def serving_steps(
           device work
         - ``flops`` of matrix work, NaN if unknown; ``replayed``: whether a graph was launched
 
-        ``.attrs``: ``tokens_per_s`` by phase, and for ``all`` steps including the time between
-        them; ``output_tokens``, the minimum and maximum number of generated tokens: a prefill that
-        completes a prompt generates one.
+        ``.attrs``: ``tokens_per_s`` by phase, and for ``all`` steps with the time between them;
+        ``output_tokens``, the bounds of generated tokens: a prefill that ends a prompt makes one.
     """
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _steps_of_rank))
@@ -194,8 +190,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     """Return the start of a first step's work after its last wait for unrecorded work.
 
-    For example, if a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms,
-    the step begins with this kernel.
+    For example, if an idle device starts a kernel 460 ms after its launch, the step begins with it.
     """
     start, end = part.clip_rows(work)
     order = np.argsort(start, kind="stable")

@@ -94,10 +94,9 @@ def step_efficiency(
 ) -> pd.DataFrame:
     """Return MFU and HFU of each rank's steps, and how much of the work is known.
 
-    Only matrix products, convolutions and attention count; for XLA's operations, all FLOPs that the
-    file states count. A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices,
-    its duration is measured on the device, as in `step_times`. FLOPs belong to the step in which
-    the operator starts.
+    Only matrix products, convolutions and attention count, or all FLOPs that a file of XLA states.
+    A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices, its duration is
+    measured on the device, as in `step_times`. FLOPs belong to the step that starts the operator.
 
     A forward operator that runs again within the backward pass is recomputation, as in activation
     checkpointing. A trace identifies neither selective checkpointing nor recomputation by a
