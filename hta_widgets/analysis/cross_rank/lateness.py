@@ -166,15 +166,15 @@ def _time_before_arrival(
     waits_since = np.where(has_previous, last_before, _NEVER)
     rank_entries = []
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
-        instants = (
+        instants = [
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns, times.end_ns)
-        )
+        ]
         # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
-        unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
-        rank_entries.append(_RankEntries(*instants, *unmatched))
+        instants += [events.start_ns[is_unmatched], events.end_ns[is_unmatched]]
+        rank_entries.append(_RankEntries(*instants))
     results = map_ranks(
         match.traces, _time_before_entries, each=[*zip(rank_entries)], executor=match.executor
     )

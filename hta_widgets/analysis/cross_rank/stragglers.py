@@ -304,14 +304,16 @@ def _is_late_together(work: ImposedWaits, evidence: LateEvidence) -> Bools:
     if (work.steps >= 0).sum() < 2:
         return np.zeros(len(work.match.traces), dtype=bool)
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    return _patterns(work, shares, evidence) == "consistent"
+    is_consistent: Bools = _patterns(work, shares, evidence) == "consistent"
+    return is_consistent
 
 
 def _is_slow(work: ImposedWaits, shares: Floats) -> Bools:
     """Return which ranks work longer than the others beyond chance, even if they are never last."""
     costs = np.where(np.isnan(shares), np.nan, own_shares(work))
     is_slow = is_beyond_chance(costs)
-    return is_slow & (_patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent")
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    return is_slow
 
 
 def _explain(work: ImposedWaits, pattern: Texts, cause: Texts) -> tuple[Texts, Texts]:

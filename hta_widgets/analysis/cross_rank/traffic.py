@@ -183,7 +183,8 @@ def _calls_of_rank(
         "is_exact": np.isin(operation, _EXACT),
         "is_local": count_nodes(groups, node_of)[events.group] == 1,
     }
-    return pd.DataFrame(columns)[part.contains(events.rows) & (ranks != 1)]
+    calls: pd.DataFrame = pd.DataFrame(columns)[part.contains(events.rows) & (ranks != 1)]
+    return calls
 
 
 def _min_bytes(

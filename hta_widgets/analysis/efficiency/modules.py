@@ -31,6 +31,7 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import (
+    Array,
     Bools,
     Ints,
     Rows,
@@ -324,7 +325,7 @@ def _add_sequences(
     rows, stop = outermost[is_chosen], stop[is_chosen]
     keys = [table.track[rows], table.step[rows], stop]
     group = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup().to_numpy()
-    layers, names = _repeated_layers(table.name[rows].astype(np.int64), group)
+    layers, names = _repeated_layers(table.name[rows], group)
     if not layers:
         return calls, parent
     place = np.arange(len(parent), len(parent) + len(layers))
@@ -340,7 +341,7 @@ def _add_sequences(
     return added, np.append(parent, stop[first])
 
 
-def _repeated_layers(name: Ints, group: Ints) -> tuple[list[Rows], list[str]]:
+def _repeated_layers(name: Array, group: Ints) -> tuple[list[Rows], list[str]]:
     """Return the positions of the operators of each layer, and the names of the layers.
 
     Operators with equal `group` are a sequence, in the order of their positions.
