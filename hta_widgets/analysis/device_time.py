@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -439,21 +440,13 @@ def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tup
         events_of_group[group, description, *others].append(event)
     bytes_each = np.array([bytes_of(str(dtype)) for dtype in args[_DTYPE]], dtype=np.int64)
     sizes = [message_bytes(to_int64(args[elements]), bytes_each) for elements in _ELEMENTS]
-    times_of_group = {
-        labels: _communication_times(part, rows[events])
-        for labels, events in events_of_group.items()
-    }
-    by_time = sorted(
-        times_of_group, key=lambda labels: times_of_group[labels]["communication_ns"], reverse=True
-    )
-    return [
-        (
-            *labels,
-            *times_of_group[labels].values(),
-            *(sum_known_bytes(size[events_of_group[labels]]) for size in sizes),
-        )
-        for labels in by_time
-    ]
+    groups = []
+    for labels, events in events_of_group.items():
+        times = _communication_times(part, rows[events])
+        known_bytes = (sum_known_bytes(size[events]) for size in sizes)
+        groups.append((*labels, *times.values(), *known_bytes))
+    time_column = len(labeled) + list(_COMMUNICATION).index("communication_ns")
+    return sorted(groups, key=itemgetter(time_column), reverse=True)
 
 
 def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:

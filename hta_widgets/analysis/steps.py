@@ -110,8 +110,7 @@ def step_times(
 
         All are int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns``
         minus the median over the ranks in that step; ``dur_deviation_share, own_deviation_share``
-        (float64): the same as a share of that median, NaN if it is 0. Steps that the window clips
-        are not compared: their deviations are NaN.
+        (float64): the same as a share of that median, NaN if it is 0. Clipped steps have NaN.
 
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps in which the
         devices' spans, summed over all ranks, are longer than the hosts' ranges, and less than half
@@ -388,8 +387,7 @@ def phase_times(
     Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
     DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names
     occur exactly once in more than half of all steps of all ranks, selected or not. Ranges of
-    communication libraries are excluded. If the host runs ahead of its device, a phase is the time
-    during which its work is launched.
+    communication libraries are excluded. If hosts run ahead, a phase is when its work is launched.
 
     Parameters
     ----------
@@ -408,8 +406,7 @@ def phase_times(
         - ``rank, step`` (int64)
         - ``start_ns, dur_ns`` (int64): first start and total duration of its ranges in this step
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` minus the median over the ranks in
-          that phase and step, and the same as a share of the median, NaN if it is 0; both are NaN
-          in steps that the window clips
+          that phase and step, and as a share of it (NaN if it is 0); both are NaN in clipped steps
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner

@@ -236,6 +236,7 @@ def _early_leavers_note(match: Matching) -> str:
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
+    """Return the fit from the `used` entries that are suitable."""
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable_mask(match)
@@ -245,17 +246,23 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     offset, part = _solve_offsets(count, pairs)
     from_peers_ns = deviation_from_peers(collective, end - offset[trace])
     recorded_from_peers_ns = deviation_from_peers(collective, end)
-    residual, recorded = np.full((2, count), -1, dtype=np.int64)
-    drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
-    counts = np.bincount(trace, minlength=count)
+    residual_ns, recorded_ns = np.full((2, count), -1, dtype=np.int64)
+    drift, moved_ns = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
     for rank, entries in enumerate(positions_by_code(trace, count)):
         if len(entries):
-            residual[rank] = round(float(np.median(np.abs(from_peers_ns[entries]))))
-            recorded[rank] = round(float(np.median(np.abs(recorded_from_peers_ns[entries]))))
-            slope, moved[rank] = _drift(end[entries], from_peers_ns[entries])
-            drift[rank] = slope * 1e6
-    origin_offset_ns = _origin_offset_ns(match.traces, offset.tolist())
-    return ClockFit(offset, residual, counts, part, drift, recorded, origin_offset_ns, moved)
+            residual_ns[rank] = round(float(np.median(np.abs(from_peers_ns[entries]))))
+            recorded_ns[rank] = round(float(np.median(np.abs(recorded_from_peers_ns[entries]))))
+            drift[rank], moved_ns[rank] = _drift(end[entries], from_peers_ns[entries])
+    return ClockFit(
+        offset_ns=offset,
+        residual_ns=residual_ns,
+        collectives=np.bincount(trace, minlength=count),
+        part=part,
+        drift_ppm=drift * 1e6,
+        recorded_residual_ns=recorded_ns,
+        origin_offset_ns=_origin_offset_ns(match.traces, offset.tolist()),
+        drift_ns=moved_ns,
+    )
 
 
 def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
@@ -357,8 +364,9 @@ def _differences_to_hub(table: Floats) -> _RankPairs:
             rows = common[:, other]
             differences = table[rows, other] - table[rows, hub]
             middle = float(np.median(differences))
+            # For normal noise, the median distance times 1.4826 is the standard deviation. That of
+            # few samples is uncertain.
             scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
-            # The scatter of few samples is uncertain.
             scatter += _FLOOR_NS + 10_000.0 / len(differences)
             pairs.append((hub, other))
             medians.append(middle)
@@ -447,13 +455,13 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
     # From here on, the clock of each part's lowest rank is the reference instead of the mean clock.
+    # One of its seconds lasts `second` seconds of the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
-    gain_of_first = 1 - rate[first] / _SECOND_NS
-    level = (level - level[first]) / gain_of_first
-    rate = (rate - rate[first]) / gain_of_first
+    second = 1 - rate[first] / _SECOND_NS
+    rate, level = (rate - rate[first]) / second, (level - level[first]) / second
     corrected = end - np.rint(rate[trace] * time_s + level[trace]).astype(np.int64)
-    distance = np.abs(deviation_from_peers(collective, corrected))
-    worst_ns = round(float(pd.Series(distance).groupby(trace).median().max()))
+    distance_ns = np.abs(deviation_from_peers(collective, corrected))
+    worst_ns = round(float(pd.Series(distance_ns).groupby(trace).median().max()))
     note = (
         f"{fit.drift_text}; times of collectives are corrected for it, after which ranks leave"
         f" them within {duration(worst_ns)} of each other"
@@ -464,20 +472,20 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return each clock's gain on the mean clock per second, and its lead at 0.
+    """Return each clock's gain on the mean clock, in ns per second, and its lead in ns at 0.
 
     `has_slope` states whether each rank has enough collectives for a slope of its own.
     """
     rate, level = np.zeros((2, len(has_slope)))
     # Lines of ranks without a common group are compared through other ranks, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
-        ahead = rate[trace] * time_s + level[trace]
-        corrected_ns = end_ns - ahead
+        ahead_ns = rate[trace] * time_s + level[trace]
+        corrected_ns = end_ns - ahead_ns
         mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
         from_mean_ns = corrected_ns - mean_ns[collective]
         limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
         limited_ns = np.clip(from_mean_ns, -limit_ns, limit_ns)
-        rate, level = _lines(trace, time_s, ahead + limited_ns, len(has_slope))
+        rate, level = _lines(trace, time_s, ahead_ns + limited_ns, len(has_slope))
         rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
     return rate, level
 

@@ -52,24 +52,25 @@ class EntryLateness:
 
 def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
-    late = deviation_from_peers(match.collective, times.arrival_ns)
+    late_ns = deviation_from_peers(match.collective, times.arrival_ns)
     before = previous_entries(match, times)
     has_previous = before >= 0
-    spent, communicated, exposed = _time_before_arrival(match, times, before)
-    paid = exposed - deviation_from_peers(match.collective, exposed)
+    spent_ns, communicated_ns, exposed_ns = _time_before_arrival(match, times, before)
+    # What the others pay for the rank's lateness: the median of their waits.
+    paid_ns = exposed_ns - deviation_from_peers(match.collective, exposed_ns)
     # The work of a rank before its recording is unknown. A file that begins with communication, as
     # MPI's time lines do, does not show its start, because the rank may have computed before.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
     starts_ns = start_times(match, times)[match.trace]
     later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
-    extra_wait = deviation_from_peers(match.collective, communicated) + later_ns
-    inherited = _inherited_lateness(match, times, step, late, paid, extra_wait)
-    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    excess = {
-        part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
-        for part in PARTS
+    extra_wait_ns = deviation_from_peers(match.collective, communicated_ns) + later_ns
+    inherited_ns = _inherited_lateness(match, times, step, late_ns, paid_ns, extra_wait_ns)
+    own_share = np.clip(1.0 - inherited_ns / np.maximum(late_ns, 1.0), 0.0, 1.0)
+    excess_ns = {
+        part: np.where(has_previous, deviation_from_peers(match.collective, part_ns), np.nan)
+        for part, part_ns in spent_ns.items()
     }
-    return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+    return EntryLateness(late_ns, np.where(late_ns > 0, own_share, 1.0), exposed_ns, excess_ns)
 
 
 def previous_entries(match: Matching, times: Arrivals) -> Ints:
@@ -91,7 +92,7 @@ def previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _work_starts(match: Matching, times: Arrivals) -> Ints:
-    """Return when each rank's first event that is not communication starts, if it has one."""
+    """Return when each rank's first event that is not communication starts; never: 2**63 - 1."""
     starts_ns = []
     for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
         first = np.flatnonzero(trace.table.kind != KINDS.index("communication"))[:1]

@@ -114,8 +114,7 @@ def stragglers(
     limit is half as much again. A rank is an occasional straggler if it stalls the others for a
     quarter of a step's time in some steps, and its worst step costs twice as much as any step of
     the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
-    in more steps than chance would explain. If ranks take turns, as with batches of uneven lengths,
-    none of them is to blame.
+    in more steps than chance would explain. If ranks take turns, as with uneven batches, none is.
 
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
     three quarters of the last one's is judged as if it were the last, unless there is only one

@@ -71,8 +71,7 @@ def traffic(
     Files do not state algorithms, so bytes are the minimum that any algorithm needs, without the
     part that stays on the rank: twice the message of an all-reduce, and once that of an all-gather,
     reduce-scatter, broadcast or reduce. Bytes of all-to-alls and sends are exact. The bus bandwidth
-    does not need the files of other ranks: its time includes the wait for them, so it is a lower
-    bound.
+    is a lower bound, because its time includes waits for other ranks, whose files it does not need.
 
     Parameters
     ----------

@@ -15,10 +15,9 @@ mask. For a query and a key of shape (2, 8, 1024, 64), the longer of the two mid
 taken as the sequence, and all 1024² pairs count. This is an upper bound. A query of shape (2, 8, 1,
 64) is one step of generation and attends to at most all keys.
 
-Inference engines read keys and values from a paged cache, and put the sums of the lengths into the
-name of the step. In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32
-queries attend to 55086 keys. With 64 heads of 64 elements, each layer computes 2 · 64 · 55086 · (64
-+ 64) FLOPs.
+Inference engines read keys and values from a paged cache, and put sums of lengths into step names.
+In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32 queries attend to 55086
+keys. With 64 heads of 64 elements, a layer computes 2 · 64 · 55086 · (64 + 64) FLOPs.
 """
 
 from __future__ import annotations

@@ -88,11 +88,10 @@ def _product(
 ) -> Work:
     """Return the work of ``left @ right`` for matrices, batches of matrices, or vectors.
 
-    `added` is a further input, which is not read if the argument `beta` is 0. `reads` are other
-    inputs. `out` is the position of the output. `out_type` is its type, or the position of the
-    type's code. In an `is_linear` product, the right operand is transposed, and all dimensions of
-    the left operand but the last are rows. `is_sum` adds up a batch. Each byte of an `is_packed`
-    operand holds two 4-bit values.
+    `added` is a further input, not read if the argument `beta` is 0. `reads` are other inputs.
+    `out` is the position of the output. `out_type` is its type, or the position of the type's code.
+    In an `is_linear` product, the right operand is transposed, and all dimensions of the left but
+    the last are rows. `is_sum` adds up a batch. Bytes of `is_packed` operands hold two values each.
     """
     a, b = call.tensor(left), call.tensor(right)
     a_dims, b_dims = call.shape(left), call.shape(right)

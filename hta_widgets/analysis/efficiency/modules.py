@@ -313,7 +313,10 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 def _add_sequences(
     trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
 ) -> tuple[_ModuleCalls, Ints]:
-    """Add a call ``Layer_n`` around operators that repeat; return all calls and their parents."""
+    """Add a call ``Layer_n`` around operators that repeat; return all calls, and all parents.
+
+    `parent` is changed in place.
+    """
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
@@ -582,26 +585,26 @@ def _fold(owners: ModuleOwners) -> Ints:
     return group
 
 
-def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
-    outer = np.append(group, -1)[owners.parent]
+def _descriptions(owners: ModuleOwners, group: Ints, shown: Ints) -> dict[str, Any]:
+    """Return the columns that describe the rows `shown`; `group` is the result of `_fold`."""
+    parent_row = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    repeats = (count // np.append(count, 1)[outer]).tolist()  # per instance of the parent
+    repeats = (count // np.append(count, 1)[parent_row]).tolist()  # per instance of the parent
     labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
-    for module, parent in enumerate(outer.tolist()):  # parents come before their children
+    for module, parent in enumerate(parent_row.tolist()):  # parents come before their children
         if parent >= 0:
             paths[module] = f"{paths[parent]}.{names[module]}"
-    events = _event_names(owners, group)
-    modules_shown = chosen.tolist()
+    events, modules_shown = _event_names(owners, group), shown.tolist()
     return {
         "path": [paths[module] for module in modules_shown],
         "module": [names[module] for module in modules_shown],
         "class_name": [owners.class_names[module] for module in modules_shown],
-        "depth": forest_of(outer).depth[chosen],
-        "parent": positions_of_rows(chosen, len(group))[outer[chosen]],
+        "depth": forest_of(parent_row).depth[shown],
+        "parent": positions_of_rows(shown, len(group))[parent_row[shown]],
         "events": [events.get(module, "") for module in modules_shown],
     }
 

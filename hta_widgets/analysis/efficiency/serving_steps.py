@@ -207,10 +207,9 @@ def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
     """Return the known matrix FLOPs of each step, from the operators to which its work belongs."""
     signature_set = signatures(captured_trace(part.trace))
     calls, flops = signature_set.calls, signature_set.figures("flops")
-    # The last entry is for work without a call.
-    step_of_call = np.full(len(calls) + 1, -1, dtype=np.int64)
-    step_of_call[calls.of_work(work, len(part.table))] = step
-    step_of_call = step_of_call[:-1]
+    call = calls.of_work(work, len(part.table))
+    step_of_call = np.full(len(calls), -1, dtype=np.int64)
+    step_of_call[call[call >= 0]] = step[call >= 0]
     is_known = calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
     sums = np.bincount(step_of_call[is_known], flops[is_known], minlength=size)
     return np.where(sums > 0, sums, np.nan)
