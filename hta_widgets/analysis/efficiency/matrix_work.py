@@ -330,18 +330,17 @@ def gradients_work(work: Work, executed: float = 2) -> Work:
 
 def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
     """Return an estimate for a mixture of experts, which assumes that tokens reach many experts."""
-    tokens = call.shape(x)[0]
-    wide, narrow, ids = call.shape(up, 3), call.shape(down, 3), call.shape(chosen, 2)
-    rows = tokens * ids[1]
-    hidden = call.shape(x)[-1]
-    if wide[2] not in {hidden, hidden // 2}:
+    tokens, hidden = call.shape(x)[0], call.shape(x)[-1]
+    (experts, columns, depth), inner = call.shape(up, 3), call.shape(down, 3)[2]
+    if depth not in {hidden, hidden // 2}:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    inner = narrow[2] if wide[2] == hidden else narrow[2] * 2  # 4-bit weights are packed in pairs
-    used = min(rows, wide[0]) / wide[0]
-    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
+    inner *= 1 if depth == hidden else 2  # 4-bit weights are packed in pairs
+    pairs = tokens * call.shape(chosen, 2)[1]
+    used_share = min(pairs, experts) / experts
+    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used_share)
     size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
-    flops = 2 * rows * hidden * (wide[1] + inner)
-    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
+    flops = 2 * pairs * hidden * (columns + inner)
+    return _estimate(flops, size, (pairs, columns, hidden, experts), _EVERY_EXPERT)
 
 
 def _estimate(flops: int, size: float, sizes: tuple[int, int, int, int], reason: str) -> Work:

@@ -344,7 +344,7 @@ def _add_sequences(
     return added, np.append(parent, stop[first])
 
 
-def _repeated_layers(name: Array, group: Ints) -> tuple[list[Rows], list[str]]:
+def _repeated_layers(name: Array, group: Array) -> tuple[list[Rows], list[str]]:
     """Return the positions of the operators of each layer, and the names of the layers.
 
     Operators with equal `group` are a sequence, in the order of their positions.
