@@ -29,14 +29,14 @@ from hta_widgets.analysis.step_series import (
     time_weighted_sums,
 )
 from hta_widgets.arguments import check_arguments
-from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 
-#: Directions in names such as "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync",
-#: "CopyHostToDevice".
+#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 
@@ -46,7 +46,6 @@ _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
 #: Sizes of at least this value count as unknown, so that sums fit in int64.
 _MAX_BYTES = 1 << 50
-_NO_COPIES = "no copies or fills are selected"
 
 
 def copy_kind(name: str) -> str:
@@ -65,8 +64,8 @@ class _RankCopies:
     start_ns: Ints  # within the window
     end_ns: Ints
     gb_per_s: Floats  # NaN if unknown
+    is_computed: Bools  # whether the rate is computed from size and duration
     size_bytes: Ints  # -1 if unknown
-    computed: int  # number of rates computed from size and duration
 
 
 def _copies_of_rank(part: RankPart) -> _RankCopies:
@@ -76,11 +75,11 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     used_codes, name_of_row = np.unique(table.name[rows], return_inverse=True)
     names = [table.names[code] for code in used_codes.tolist()]
     kind = np.array([copy_kind(name) for name in names], dtype=object)[name_of_row]
-    is_dma = np.array([bool(_DMA.match(name)) for name in names], dtype=bool)[name_of_row]
-    if is_dma.any():
-        args = event_args(trace, rows[is_dma], _DMA_ARGS)
-        kind[is_dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
-        size[is_dma] = np.where(size[is_dma] < 0, to_int64(args["size"]), size[is_dma])
+    dma = np.flatnonzero(names_match(trace, rows, _DMA.match))
+    if len(dma):
+        args = event_args(trace, rows[dma], _DMA_ARGS)
+        kind[dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
+        size[dma] = np.where(size[dma] < 0, to_int64(args["size"]), size[dma])
     size = np.where((size >= 0) & (size < _MAX_BYTES), size, -1)
     dur = table.dur_ns[rows]
     # Durations below the resolution of the file's times count as one unit.
@@ -90,9 +89,8 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
     code, kinds = pd.factorize(kind, sort=True)
     return _RankCopies(
-        rows, kinds.tolist(), code, start, np.maximum(end, start), rate, size,
-        int(is_computed.sum()),
-    )  # fmt: skip
+        rows, kinds.tolist(), code, start, np.maximum(end, start), rate, is_computed, size
+    )
 
 
 _ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
@@ -121,23 +119,24 @@ def _steps(copies: _RankCopies) -> BandwidthSteps:
     """Return the bandwidth change at each start and end of a copy with a known rate."""
     start_ns, end_ns = copies.start_ns, copies.end_ns
     rated = np.flatnonzero(~np.isnan(copies.gb_per_s) & (end_ns > start_ns))
+    rate = copies.gb_per_s[rated]
     code = np.tile(copies.code[rated], 2)
     time_ns = np.concatenate((end_ns[rated], start_ns[rated]))
-    copy = np.tile(np.arange(len(rated)), 2)
-    sign = np.repeat(np.array([-1, 1]), len(rated))
     order = order_by_group_and_time(code, len(copies.kinds), time_ns)
-    code, copy, sign = code[order], copy[order], sign[order]
-    rate = copies.gb_per_s[rated]
+    code = code[order]
+    number = np.tile(np.arange(len(rated)), 2)[order]  # of the copy that starts or ends
+    sign = np.repeat(np.array([-1, 1]), len(rated))[order]
     running = running_total(code, sign)
-    # If a single copy runs, the sum of the running copies' numbers is its number.
-    running_copy = running_total(code, sign * copy)
+    # If a single copy runs, its number is the sum of the running copies' numbers. Its rate is then
+    # exact, unlike a sum from which rates were subtracted.
+    running_number = running_total(code, sign * number)
     gb_per_s = np.zeros(len(order))
     is_single, is_multiple = running == 1, running > 1
-    gb_per_s[is_single] = rate[running_copy[is_single]]
+    gb_per_s[is_single] = rate[running_number[is_single]]
     if is_multiple.any():
-        total = running_total(code, sign * rate[copy].astype(np.longdouble))
+        total = running_total(code, sign * rate[number].astype(np.longdouble))
         gb_per_s[is_multiple] = total[is_multiple]
-    return BandwidthSteps(copies.kinds, code, time_ns[order], gb_per_s, copies.rows[rated][copy])
+    return BandwidthSteps(copies.kinds, code, time_ns[order], gb_per_s, copies.rows[rated[number]])
 
 
 @check_arguments
@@ -151,15 +150,13 @@ def memory_bandwidth(
     """Return the rate at which memory is copied and filled, at each instant of change.
 
     Rates of concurrent copies add up. The rate is read from the file, or else is size divided by
-    duration. Copies with neither are excluded and counted. A copy of 0 µs is assumed to last one
-    unit of the file's times.
+    duration. Copies with neither are excluded and counted. A copy of 0 µs lasts one unit of time.
 
     Parameters
     ----------
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The copies to analyze, restricted by time and ranks. Default: all. The window clips copies
-        but keeps their rate.
+        The copies to analyze, restricted by time and ranks. Default: all. Clipping keeps rates.
 
     Returns
     -------
@@ -250,16 +247,18 @@ def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) 
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     kind = columns["copy_kind"]
     columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
-    unknown = sum((count for _, count, _ in results), Counter[str]())
-    note = _NO_COPIES
-    if unknown:
+    unknown = sum((unknown_of_rank for _, unknown_of_rank, _ in results), Counter[str]())
+    note = ""
+    if not len(kind) and unknown:
         note = f"the files state neither rate nor size of the {unknown.total():,} copies and fills"
+    elif not len(kind):
+        note = "no copies or fills are selected"
     return result_frame(
         columns,
         matched=count_by_kind(chosen, ("memory",)),
-        note="" if len(kind) else note,
+        note=note,
         unknown=dict(unknown),
-        computed=sum(count for _, _, count in results),
+        computed=sum(computed for _, _, computed in results),
     )
 
 
@@ -270,4 +269,4 @@ def _columns_and_counts(
     copies = _copies_of_rank(part)
     missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
     unknown = Counter(copies.kinds[code] for code in missing.tolist())
-    return columns_of(part, copies), unknown, copies.computed
+    return columns_of(part, copies), unknown, int(copies.is_computed.sum())

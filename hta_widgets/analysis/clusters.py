@@ -1,8 +1,7 @@
 """Clusters of similar ranks, and the device time of each rank over time.
 
-Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, at a
-tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the
-first two ranks, and the third.
+Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, ranks
+that compute for 60, 61 and 70 % of a step form two clusters at a tolerance of 5 % of a step.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ class RankFeatures:
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """Return the features of ranks over the steps that all of them have.
 
-    If ranks have no common step, all steps of each rank are used. Without steps, all of a rank's
-    time counts as one step.
+    Without a common step, all steps of each rank are used. A rank without steps counts as one step.
     """
     traces = chosen.owner
     samples, shared = _rank_samples(chosen, waits)
@@ -173,56 +171,55 @@ def _features_of_rank(
     part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
 ) -> _RankSample:
     """Return the features of a rank over the `common` steps; if None, over all of its steps."""
-    steps = host_steps(part)
-    code, dur, count = _steps_of_events(part, steps, steps[0] if common is None else common)
+    all_numbers, start, end = host_steps(part)
+    is_used = slice(None) if common is None else np.isin(all_numbers, common)
+    numbers = all_numbers[is_used]
+    if len(numbers):
+        code, dur = positions_in(numbers, part.table.step), (end - start)[is_used]
+    else:
+        code, dur = _whole_time_as_step(part)
     spent = device_times(part, code, len(dur), waits)
-    if count:
-        numbers = steps[0] if common is None or not len(common) else common
+    if len(numbers):
         dur = step_length(ahead, numbers, dur, spent["device_span_ns"])
     own_ns = dur - spent["exposed_wait_ns"]
     times = np.stack([dur, own_ns, *(spent[name] for name in TIMES[2:])], axis=1)
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
         error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
-    table = part.table
-    rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
-    rows = rows[code[rows] >= 0]
-    time_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
-    kernel_ns = {table.names[name]: time_ns[name] for name in np.flatnonzero(time_ns).tolist()}
-    return _RankSample(steps[0], count, times.mean(axis=0), error, kernel_ns)
+    kernel_ns = _kernel_times(part, code)
+    return _RankSample(all_numbers, len(numbers), times.mean(axis=0), error, kernel_ns)
 
 
-def _steps_of_events(
-    part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
-) -> tuple[Ints, Ints, int]:
-    """Return the position of each event's step (-1: none), the step durations, and their number.
-
-    Without steps, all of the rank's time counts as one step, and the number is 0.
-    """
-    is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
-    numbers, start, end = (column[is_common] for column in steps)
-    if len(numbers):
-        return positions_in(numbers, part.table.step), end - start, len(numbers)
+def _whole_time_as_step(part: RankPart) -> tuple[Ints, Ints]:
+    """Return step 0 for the selected events of any time, -1 for others, and the step's duration."""
     code = np.full(len(part.trace), -1, dtype=np.int64)
     code[part.without_window.rows] = 0
     start, end = part.clip_rows(part.rows)
-    dur = np.array([int(end.max()) - int(start.min()) if len(start) else 0])
-    return code, dur, 0
+    return code, np.array([int(end.max()) - int(start.min()) if len(start) else 0])
+
+
+def _kernel_times(part: RankPart, step: Ints) -> dict[str, float]:
+    """Return the time of the selected compute kernels in steps (not -1), by name."""
+    table, rows = part.table, part.rows
+    is_compute = (part.kinds == KINDS.index("compute")) & (table.stream[rows] >= 0)
+    rows = rows[is_compute & (step[rows] >= 0)]
+    time_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
+    return {table.names[name]: time_ns[name] for name in np.flatnonzero(time_ns).tolist()}
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
     """Return each kernel's share of a rank's compute, and the names; the last may be "others"."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
-    share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
+    share = np.array(table, dtype=np.float64, order="C")
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     # A kernel matters if it takes much of any rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
-    shown_names = [names[k] for k in first.tolist()]
+    names = table.columns[first].tolist()
     if not len(rest):
-        return share[:, first], shown_names
+        return share[:, first], names
     other = share[:, rest].sum(axis=1, keepdims=True)
-    return np.concatenate((share[:, first], other), axis=1), [*shown_names, "others"]
+    return np.concatenate((share[:, first], other), axis=1), [*names, "others"]
 
 
 @check_arguments
@@ -483,33 +480,35 @@ class RankClusters:
 def cluster_ranks(
     features: RankFeatures, stage: Ints, tolerance: float, max_clusters: int
 ) -> RankClusters:
-    """Return the clusters of ranks, by their features, within stages."""
+    """Return the clusters of ranks, by their features, within stages.
+
+    With too many clusters, the tolerance is increased. Outliers still refer to the given tolerance.
+    """
     compared = _FeatureComparison.build(features, tolerance)
     distances = compared.distances()
     distances[stage[:, None] != stage[None, :]] = np.inf
-    similar = _representatives(distances, 1.0)
-    outlier, typical = _outliers(similar, stage)
-    limit, representative = 1.0, similar
+    representative, factor = _representatives(distances, 1.0), 1.0
+    is_outlier, typical = _outliers(representative, stage)
+    why = [
+        compared.reasons(position, usual) if representative[position] != usual else ""
+        for position, usual in enumerate(typical.tolist())
+    ]
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
-        limit *= _TOLERANCE_FACTOR
-        representative = _representatives(distances, limit)
+        factor *= _TOLERANCE_FACTOR
+        representative = _representatives(distances, factor)
     # Clusters are numbered by size, largest first.
     distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
     position = np.arange(len(stage))
-    why = [
-        "" if similar[rank] == typical[rank] else compared.reasons(rank, int(typical[rank]))
-        for rank in range(len(stage))
-    ]
     return RankClusters(
         cluster=number[representative],
         representative=representative,
-        distance=distances[position, representative] / limit,
+        distance=distances[position, representative] / factor,
         from_typical=distances[position, typical],
-        is_outlier=outlier,
+        is_outlier=is_outlier,
         why=why,
-        tolerance=tolerance * limit,
+        tolerance=tolerance * factor,
     )
 
 
@@ -538,27 +537,26 @@ def _representatives(distances: Floats, limit: float) -> Ints:
     return representatives
 
 
-def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
-    """Return a mask of outliers, and the representative of each stage's largest cluster."""
-    outlier = np.zeros(len(stage), dtype=bool)
+def _outliers(representative: Ints, stage: Ints) -> tuple[Bools, Ints]:
+    """Return a mask of outliers, and the representative of the largest cluster in each's stage."""
+    is_outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
-    sizes = np.bincount(similar, minlength=len(stage))
-    size = sizes[similar]
+    size_by_representative = np.bincount(representative, minlength=len(stage))
+    size = size_by_representative[representative]
     for number in np.unique(stage).tolist():
-        members = stage == number
-        largest = int(np.where(members, sizes, -1).argmax())
-        typical[members] = largest
-        is_small = (size <= _MAX_OUTLIER_SHARE * members.sum()) & (2 * size <= sizes[largest])
-        outlier |= members & is_small
-    return outlier, typical
+        is_member = stage == number
+        largest = int(np.where(is_member, size_by_representative, -1).argmax())
+        typical[is_member] = largest
+        is_small = (size <= _MAX_OUTLIER_SHARE * is_member.sum()) & (2 * size <= size[largest])
+        is_outlier |= is_member & is_small
+    return is_outlier, typical
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
     """Features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
 
-    If the files do not determine how much of a time is waiting, a share is between `low` and
-    `high`.
+    Unless the files determine how much of a time is waiting, shares are between `low` and `high`.
     """
 
     features: RankFeatures
@@ -570,8 +568,7 @@ class _FeatureComparison:
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        # Without steps, shares refer to each rank's own time, because recordings differ in
-        # duration.
+        # Without steps, shares refer to each rank's own time, as recordings differ in duration.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))
@@ -617,34 +614,35 @@ class _FeatureComparison:
         """Return at most three differences beyond their limits as text, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
-        difference = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
-        kernel_shares = self.features.kernels[rank] - self.features.kernels[representative]
-        difference[_FEATURES.index("kernels")] = np.abs(kernel_shares).sum() / 2
-        relative = np.abs(difference) / self.limits
-        count = min(int((np.abs(difference) > self.limits).sum()), _MAX_REASONS)
+        differences = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
+        kernel_differences = self.features.kernels[rank] - self.features.kernels[representative]
+        # A share that moves from one kernel to another differs for both.
+        differences[_FEATURES.index("kernels")] = np.abs(kernel_differences).sum() / 2
+        relative = np.abs(differences) / self.limits
+        count = min(int((relative > 1).sum()), _MAX_REASONS)
         largest = np.argsort(-relative, kind="stable")[:count]
-        usual = self.low[representative]
-        return "; ".join(
-            self._difference_text(
-                _FEATURES[feature], float(difference[feature]), kernel_shares, float(usual[feature])
-            )
-            for feature in sorted(largest.tolist())
+        clauses = []
+        for number in sorted(largest.tolist()):
+            feature, difference = _FEATURES[number], float(differences[number])
+            usual = float(self.low[representative, number])
+            if feature == "kernels":
+                clauses.append(self._kernel_text(kernel_differences))
+            elif feature in _OF_TYPICAL and usual > 0:
+                clauses.append(self._time_text(feature, difference / usual))
+            else:
+                clauses.append(self._time_text(feature, difference))
+        return "; ".join(clauses)
+
+    def _kernel_text(self, differences: Floats) -> str:
+        kernel = int(np.abs(differences).argmax())
+        share = float(differences[kernel])
+        return (
+            f"runs other kernels: {short_name(self.features.kernel_names[kernel])} takes"
+            f" {_percent(abs(share))} {'more' if share > 0 else 'less'} of its compute time"
         )
 
-    def _difference_text(
-        self, feature: str, difference: float, kernel_shares: Floats, usual: float
-    ) -> str:
-        """Return a clause about a feature's difference; `usual` is the typical rank's share."""
+    def _time_text(self, feature: str, difference: float) -> str:
         _, more_text, less_text = _FEATURE_WORDS[feature]
-        if feature == "kernels":
-            kernel = int(np.abs(kernel_shares).argmax())
-            share = float(kernel_shares[kernel])
-            return (
-                f"runs other kernels: {short_name(self.features.kernel_names[kernel])} takes"
-                f" {_percent(abs(share))} {'more' if share > 0 else 'less'} of its compute time"
-            )
-        if feature in _OF_TYPICAL and usual > 0:
-            difference /= usual
         unit = "a step" if self.features.steps.any() else "its time"
         return (more_text if difference > 0 else less_text).format(_percent(abs(difference)), unit)
 

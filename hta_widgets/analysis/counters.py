@@ -100,10 +100,10 @@ def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> Coun
 def _queues(part: RankPart) -> Iterator[_Series]:
     steps = queue_steps(part)
     is_last = is_last_at_instant(steps.code, steps.time_ns)
-    first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
     for code, stream in enumerate(steps.streams.tolist()):
-        rows = is_last & (steps.code == code)
-        pid = _pid(part, steps.device_row[first[code]])
+        is_of_stream = steps.code == code
+        pid = _pid(part, steps.device_row[is_of_stream.argmax()])
+        rows = is_last & is_of_stream
         length = steps.queue_length[rows].astype(np.float64)
         yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
 
@@ -124,17 +124,18 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     if efficiency is None:
         return
     table, work = part.table, part.device_work_rows()
-    call = efficiency.call_of_event[work]
-    rate = np.append(efficiency.calls["tflop_per_s"].to_numpy(np.float64), np.nan)[call]
+    # Work outside of calls (-1) gets the appended NaN.
+    rate_of_call = np.append(efficiency.calls["tflop_per_s"].to_numpy(np.float64), np.nan)
+    rate = rate_of_call[efficiency.call_of_event[work]]
     has_rate = rate > 0
     if not has_rate.any():
         return
     is_unknown = np.isnan(rate) & (table.kind[work] == KINDS.index("compute"))
     is_counted = has_rate | is_unknown
     work, rate = work[is_counted], np.where(has_rate, rate, 0)[is_counted]
-    edges = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
-    order = np.argsort(edges, kind="stable")
-    time_ns = edges[order]
+    edges_ns = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
+    order = np.argsort(edges_ns, kind="stable")
+    time_ns = edges_ns[order]
 
     def sum_of_running(value: Floats) -> Floats:
         return np.cumsum(np.concatenate([value, -value])[order])

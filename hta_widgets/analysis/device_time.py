@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -134,23 +135,22 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     """Return the values of the columns `_TIMES`; None if the rank has no span in the window."""
     if part.span is None:
         return None
-    span = part.recorded_span_ns
-    busy = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
+    span_ns = part.recorded_span_ns
+    busy_ns = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
     compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
-    computing = total_length(compute)
-    exposed = total_length(subtract(communication, compute))
-    unrecorded = clip(unrecorded_work(part.trace), *part.span)
+    compute_ns = total_length(compute)
+    exposed_ns = total_length(subtract(communication, compute))
     return (
-        span - busy,
-        computing,
-        busy - computing,
-        span,
-        busy,
+        span_ns - busy_ns,
+        compute_ns,
+        busy_ns - compute_ns,
+        span_ns,
+        busy_ns,
         total_length(communication),
         total_length(memory),
-        exposed,
-        busy - computing - exposed,
-        total_length(unrecorded),
+        exposed_ns,
+        busy_ns - compute_ns - exposed_ns,
+        total_length(clip(unrecorded_work(part.trace), *part.span)),
     )
 
 
@@ -167,8 +167,7 @@ def kernel_type_breakdown(
     """Return the time of each kind of device work, alone and overlapping others.
 
     Every busy instant of a rank's device counts for exactly one label, which names the kinds that
-    run at that time, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over
-    ranks.
+    run then, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over ranks.
 
     Parameters
     ----------
@@ -194,7 +193,7 @@ def kernel_type_breakdown(
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     times_by_rank = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 1 << len(kinds))
-    times[:, 0] = 0
+    times[:, 0] = 0  # without any kind, the device is idle
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
     row, label = np.nonzero(times)
@@ -296,15 +295,14 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return communicating, overlapped and compute time, and the number of such kernels."""
+    """Return communication, overlapped and compute time, and the number of such kernels."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
-    kernels = int(part.kind_counts[KINDS.index("communication")])
     return (
         total_length(communication),
         total_length(intersect(communication, compute)),
         total_length(compute),
-        kernels,
+        int(part.kind_counts[KINDS.index("communication")]),
     )
 
 
@@ -339,8 +337,7 @@ def communication_by_stream(
     Notes
     -----
     Overlap is defined as in `comm_comp_overlap`, but per stream: all compute of the rank is used,
-    whether or not it is selected. Times of streams that communicate at the same time add up to more
-    than the rank's time.
+    selected or not. Concurrent times of several streams add up to more than the rank's time.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
@@ -366,8 +363,7 @@ def communication_by_group(
 ) -> pd.DataFrame:
     """Return each process group's communication time, its exposed part, and its bytes.
 
-    Groups and sizes are read from args of communication kernels, which PyTorch writes since version
-    2.3.
+    Groups and sizes are read from args of communication kernels, which PyTorch 2.3 and later write.
 
     Parameters
     ----------
@@ -448,8 +444,9 @@ def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tup
     for labels, events in events_of_group.items():
         times = _communication_times(part, rows[events])
         known_bytes = (sum_known_bytes(size[events]) for size in sizes)
-        groups.append((times["communication_ns"], (*labels, *times.values(), *known_bytes)))
-    return [row for _, row in sorted(groups, key=lambda group: -group[0])]
+        groups.append((*labels, *times.values(), *known_bytes))
+    time_column = len(labeled) + list(_COMMUNICATION).index("communication_ns")
+    return sorted(groups, key=itemgetter(time_column), reverse=True)
 
 
 def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:

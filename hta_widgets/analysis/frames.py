@@ -79,7 +79,8 @@ def float64(names: str) -> dict[str, str]:
 def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[str, Any]:
     """Concatenate the columns of one block per rank.
 
-    A scalar is repeated for each row of its block. Categories are pairs of codes and strings.
+    Each block has at least one array. A scalar is repeated for each row of its block. Categories
+    are pairs of codes and strings.
     """
     sizes = [
         next(len(column) for column in block.values() if isinstance(column, np.ndarray))

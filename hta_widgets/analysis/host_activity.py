@@ -8,8 +8,7 @@ If a thread waits for more than 1 ms while its device runs no recorded work, it 
 is not in the file, because a synchronization returns within microseconds after the last work ends,
 and a copy from pageable memory starts within 0.3 ms. This part of a call is the activity
 `UNRECORDED_WAIT`; the rest is a wait for the device. For example, if ``cudaStreamSynchronize``
-lasts from 0 to 6 ms and the last work ends at 1 ms, the thread waits for the device for 1 ms, and
-for unrecorded work for 5 ms.
+lasts from 0 to 6 ms and the last work ends at 1 ms, 5 ms of it are `UNRECORDED_WAIT`.
 
 Level k covers the time of the activities 0 to k, so each level contains the previous one. The time
 of activity k is the time of level k minus that of level k - 1. For example, with levels from 0 to
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -56,15 +55,13 @@ from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection
 
-#: Activities of a thread before it launches. Among simultaneous activities, the first listed
-#: applies.
+#: Activities of a thread before it launches. Of simultaneous activities, the first applies.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
 #: Code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
-#: The order in which activities apply: first those of the thread itself (False), then those of all
-#: threads that launch work (True). Memory calls on any thread delay the device, so they precede
-#: Python functions.
+#: Activities by precedence: first those of the thread itself (False), then those of all launching
+#: threads (True). Memory calls on any thread delay the device, so they precede Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
     *((activity, False) for activity in range(_PYTHON)),
@@ -80,8 +77,7 @@ SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNO
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return immediately, except from or to pageable memory. A call that takes longer than
-#: `_BLOCKING_NS` waits.
+#: Copies that return at once, except from or to pageable memory; calls over `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
 #: Longest time for launching a graph node; real launches take up to 4 µs.
@@ -203,19 +199,22 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     if not is_long.any() or _has_launches_elsewhere(trace):
         return _thread_times(trace, np.zeros(0, dtype=np.intp))
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
-    table = trace.table
-    rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
-    waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
+    rows = _long_waits(trace)
+    launching_threads = occurring_codes(trace.table.track[launch_calls(trace)])
+    waits = _thread_times(trace, rows[np.isin(trace.table.track[rows], launching_threads)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
     # Each wait is paired with each of the `count` gaps that it overlaps.
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
-    track, is_counted = waits.track[wait], end - start > LONG_WAIT_NS
-    launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-    is_counted &= launching[track]
-    return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
+    is_counted = end - start > LONG_WAIT_NS
+    return _ThreadTimes(waits.track[wait][is_counted], start[is_counted], end[is_counted])
+
+
+def _long_waits(trace: Trace) -> Rows:
+    rows = np.flatnonzero(trace.table.dur_ns > LONG_WAIT_NS)
+    return rows[_waiting_mask(trace, rows)]
 
 
 def waits_without_recorded_work(trace: Trace) -> Rows:
@@ -223,9 +222,7 @@ def waits_without_recorded_work(trace: Trace) -> Rows:
 
     Unlike `UNRECORDED_WAIT`, they include calls before the first work in the file.
     """
-    table = trace.table
-    rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
-    rows = rows[_waiting_mask(trace, rows)]
+    rows, table = _long_waits(trace), trace.table
     if not len(rows):
         return rows
     work = device_work_rows(trace)
@@ -261,8 +258,7 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """Return starts and codes of activities, by track of each thread that launches work.
 
-    Codes count from 1 in the order of `ACTIVITIES`, followed by `UNRECORDED_WAIT`; 0 means no
-    activity.
+    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 is no activity.
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():
@@ -340,23 +336,30 @@ def stalling_event(
             depth[name] = max(depth[name], times.depth)
     max_busy_ns = _MAX_STALLED_BUSY * busy_ns.pop("", 0)
     stalls = {
-        name: time_ns
-        for name, time_ns in idle_ns.items()
-        if time_ns > min_idle_ns and busy_ns[name] <= max_busy_ns
+        name: stall_ns
+        for name, stall_ns in idle_ns.items()
+        if stall_ns > min_idle_ns and busy_ns[name] <= max_busy_ns
     }
     if stalls and peers:
-        times_of_peers = [
-            _idle_and_busy_times(peer, min_idle_ns / 2, stalls) for peer in iter_ranks(peers)
-        ]
-        for name in stalls:
-            idle_of_peers = [times.get(name, _NO_TIME).idle_ns for times in times_of_peers]
-            stalls[name] -= int(np.median(idle_of_peers))
-        stalls = {name: time_ns for name, time_ns in stalls.items() if time_ns > min_idle_ns}
+        usual_ns = _median_idle_times(peers, stalls, min_idle_ns / 2)
+        stalls = {name: stall_ns - usual_ns[name] for name, stall_ns in stalls.items()}
+        stalls = {name: stall_ns for name, stall_ns in stalls.items() if stall_ns > min_idle_ns}
     if not stalls:
         return None
     min_ns = _MIN_INNERMOST * max(stalls.values())
     name = max((name for name in stalls if stalls[name] >= min_ns), key=depth.__getitem__)
     return name, stalls[name]
+
+
+def _median_idle_times(
+    traces: Sequence[Trace], names: Collection[str], min_ns: float
+) -> dict[str, int]:
+    """Return the median over ranks of the idle time during the events of each name."""
+    times_of_ranks = [_idle_and_busy_times(trace, min_ns, names) for trace in iter_ranks(traces)]
+    return {
+        name: int(np.median([times.get(name, _NO_TIME).idle_ns for times in times_of_ranks]))
+        for name in names
+    }
 
 
 def is_pause(name: str) -> bool:
@@ -378,12 +381,10 @@ def _idle_and_busy_times(
 ) -> dict[str, _EventTimes]:
     """Return how long a device idles and works during host events, by event name.
 
-    Names whose events take less than `min_ns`, and names that are not `selected`, are omitted. The
-    name "" has the busy time of the whole trace.
+    Names that take less than `min_ns` or are not `selected` are omitted. "" is the whole trace.
     """
-    table, work = trace.table, device_work_rows(trace)
-    start_ns, end_ns = table.start_ns, table.end_ns
-    busy = union(start_ns[work], end_ns[work])
+    table = trace.table
+    busy = _thread_times(trace, device_work_rows(trace)).union()
     idle_before = CumulativeCoverage(*rank_part(trace, Selection()).device_gaps())
     busy_before = CumulativeCoverage(*busy)
     rows = rows_of_launching_threads(trace)
@@ -400,7 +401,7 @@ def _idle_and_busy_times(
         if name_ns < min_ns or (selected is not None and name not in selected):
             continue
         events = rows[positions]
-        start, end = union(start_ns[events], end_ns[events])
+        start, end = _thread_times(trace, events).union()
         idle_ns = int((idle_before(end) - idle_before(start)).sum())
         busy_ns = int((busy_before(end) - busy_before(start)).sum())
         times_by_name[name] = _EventTimes(idle_ns, busy_ns, int(table.depth[events].max()))
@@ -412,16 +413,13 @@ def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
     follows = np.zeros(len(table), dtype=bool)
-    waits = stream_wait_calls(trace)
-    calls = launch_calls(trace)
+    waits, launches = stream_wait_calls(trace), launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
-        waits_of_thread = waits[table.track[waits] == thread]
-        calls_of_thread = calls[table.track[calls] == thread]
-        next_call = np.searchsorted(
-            table.start_ns[calls_of_thread], table.start_ns[waits_of_thread]
-        )
-        has_next = next_call < len(calls_of_thread)
-        follows[calls_of_thread[next_call[has_next]]] = True
+        wait_ns = table.start_ns[waits[table.track[waits] == thread]]
+        launches_of_thread = launches[table.track[launches] == thread]
+        next_launch = np.searchsorted(table.start_ns[launches_of_thread], wait_ns)
+        has_next = next_launch < len(launches_of_thread)
+        follows[launches_of_thread[next_launch[has_next]]] = True
     return follows
 
 
@@ -483,6 +481,7 @@ def _blocked_graph_launches(trace: Trace) -> Rows:
     nodes = np.bincount(calls, minlength=len(trace))[launches]
     is_first = mask_of_rows(np.unique(nodes, return_index=True)[1], len(nodes))
     is_long = trace.table.dur_ns[launches] > _BLOCKING_NS + _NODE_NS * nodes
+    # Launches without nodes in the file are of unknown graphs, so none counts as the first.
     return launches[is_long & ~(is_first & (nodes > 0))]
 
 
@@ -501,29 +500,27 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free device memory, if they are too many for a caching allocator.
 
-    PyTorch's caching allocator rarely frees device memory. If one call takes more time than all
-    others together, it also does other work, so the result is empty: the first call of a program
-    loads libraries.
+    PyTorch's caching allocator rarely frees device memory. If one call takes most of the time, the
+    result is empty, because it also does other work: a program's first call loads libraries.
     """
-    table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
-    freed = rows[names_match(trace, rows, _FREES.match)]
-    is_frequent = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
-    dur_ns = table.dur_ns[freed]
-    return freed if is_frequent and 2 * int(dur_ns.max()) <= int(dur_ns.sum()) else freed[:0]
+    frees = rows[names_match(trace, rows, _FREES.match)]
+    is_frequent = len(frees) >= _MANY_FREES and 3 * len(frees) > len(rows)
+    dur_ns = trace.table.dur_ns[frees]
+    return frees if is_frequent and 2 * int(dur_ns.max()) <= int(dur_ns.sum()) else frees[:0]
 
 
 def pinned_memory_calls(trace: Trace) -> Rows:
     """Return the memory calls for host memory, if they take most of the time of memory calls."""
     rows = np.flatnonzero(memory_calls(trace))
     pinned = rows[names_match(trace, rows, lambda name: "host" in name.lower())]
-    dur = trace.table.dur_ns
-    return pinned if 2 * int(dur[pinned].sum()) > int(dur[rows].sum()) else pinned[:0]
+    dur_ns = trace.table.dur_ns
+    return pinned if 2 * int(dur_ns[pinned].sum()) > int(dur_ns[rows].sum()) else pinned[:0]
 
 
 def longest_memory_call(trace: Trace) -> int | None:
     """Return the memory call that takes more time than all others together, or None."""
     rows = np.flatnonzero(memory_calls(trace))
-    dur = trace.table.dur_ns[rows]
-    dominates = len(rows) > 0 and 2 * int(dur.max()) > int(dur.sum())
-    return int(rows[dur.argmax()]) if dominates else None
+    dur_ns = trace.table.dur_ns[rows]
+    dominates = len(rows) > 0 and 2 * int(dur_ns.max()) > int(dur_ns.sum())
+    return int(rows[dur_ns.argmax()]) if dominates else None

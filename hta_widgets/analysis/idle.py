@@ -60,7 +60,7 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     concatenate_ranges,
-    group_order,
+    order_and_bounds,
     sum_by_group,
 )
 from hta_widgets.trace.conditions import trace_index
@@ -79,8 +79,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 Columns = dict[str, Array]
-#: Function that takes each gap's cell, the number of cells and each gap's duration; returns
-#: columns.
+#: Returns columns from each gap's cell, the number of cells, and each gap's duration.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
@@ -176,9 +175,9 @@ def device_idle_breakdown(
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
-    idle = concat_arrays([idle for idle, _, _ in working.values()])
-    gaps = concat_arrays([gaps for _, gaps, _ in working.values()])
-    longest = concat_arrays([longest for _, _, longest in working.values()])
+    idle, gaps, longest = (
+        concat_arrays([sums[column] for sums in working.values()]) for column in range(3)
+    )
     category = np.tile(np.arange(size), len(working))
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
@@ -260,14 +259,14 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
-    # Idle time at the ends of an export has no known cause, because the adjacent work is not in the
-    # file.
-    beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
+    # The span of an export may begin before and end after the work in the file. The cause of this
+    # idle time is unknown. Without work, all of the span is before the first work.
     low, high = part.span or (0, 0)
     start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
     first = int(start.min(initial=high))
     last = int(end.max(initial=low)) if len(end) else high
-    beyond[:, -1] = max(first - low, 0), max(high - last, 0)
+    beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
+    beyond[:, _UNKNOWN] = max(first - low, 0), max(high - last, 0)
     pieces = np.concatenate((gaps.pieces, beyond))
     return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
 
@@ -336,13 +335,11 @@ def gap_at(trace: Trace, time: int) -> IdleGap | None:
     number = int(np.searchsorted(ends, time, "right"))
     if number == len(starts) or starts[number] > time:
         return None
-    gap = starts[number : number + 1], ends[number : number + 1]
-    call = trace.launch_of[ends_gap[number : number + 1]]
-    pieces = gap_pieces(trace, gap, gap, call, _SHORT_NS)[0]
-    by_cause = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
-    return IdleGap(
-        int(starts[number]), int(ends[number]), int(ends_gap[number]), int(call[0]), by_cause
-    )
+    start, end, next_event = (column[[number]] for column in (starts, ends, ends_gap))
+    call = trace.launch_of[next_event]
+    pieces = gap_pieces(trace, (start, end), (start, end), call, _SHORT_NS)[0]
+    by_category = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
+    return IdleGap(start.item(), end.item(), next_event.item(), call.item(), by_category)
 
 
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
@@ -365,15 +362,16 @@ def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
     several = np.flatnonzero(count > 1)
-    if len(several):
-        count = count[several]
-        group = np.repeat(np.arange(len(several)), count)
-        position = concatenate_ranges(first[several], count)
-        call = trace.launch_of[rows[position]]
-        launched_ns = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
-        order = np.lexsort((launched_ns, group))
-        first_of_group = np.cumsum(count) - count
-        first[several] = position[order[first_of_group]]
+    if not len(several):
+        return first
+    count = count[several]
+    group = np.repeat(np.arange(len(several)), count)
+    position = concatenate_ranges(first[several], count)
+    call = trace.launch_of[rows[position]]
+    launched_ns = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
+    order = np.lexsort((launched_ns, group))
+    first_of_group = np.cumsum(count) - count
+    first[several] = position[order[first_of_group]]
     return first
 
 
@@ -450,22 +448,19 @@ def unrecorded_work(trace: Trace) -> Intervals:
 
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     """Return whether the host waited for the device from the launch to the end of a long gap."""
-    blocked = np.zeros(len(call), dtype=bool)
-    begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
-    long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
-    if len(long):
-        # The waits of all threads are an upper bound of those of the call's thread, and faster to
-        # find.
+    is_blocked = np.zeros(len(call), dtype=bool)
+    gap_start, end = gap
+    begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap_start)
+    rows = np.flatnonzero((call >= 0) & (end - begin > LONG_WAIT_NS))
+    if len(rows):
+        # The waits of all threads are an upper bound for the call's thread, and are found faster.
         waiting = CumulativeCoverage(*union_of_waits(trace))
-        waited = waiting(gap[1][long]) - waiting(begin[long])
-        long = long[2 * waited > (gap[1] - begin)[long]]
-    if not len(long):
-        return blocked
-    begin, end = begin[long], gap[1][long]
-    times = activity_times(trace, begin, end, call[long])
-    waited = times[IDLE_CATEGORIES.index("sync_wait")] + times[UNRECORDED_WAIT]
-    blocked[long] = 2 * waited > end - begin
-    return blocked
+        rows = rows[2 * (waiting(end[rows]) - waiting(begin[rows])) > (end - begin)[rows]]
+    if len(rows):
+        times = activity_times(trace, begin[rows], end[rows], call[rows])
+        waited_ns = times[IDLE_CATEGORIES.index("sync_wait")] + times[UNRECORDED_WAIT]
+        is_blocked[rows] = 2 * waited_ns > (end - begin)[rows]
+    return is_blocked
 
 
 def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
@@ -529,8 +524,7 @@ def idle_time_breakdown(
       launch.
 
     Time before the first and after the last kernel of a stream is excluded. A window clips gaps at
-    its edges, so times of adjacent windows add up. `device_idle_breakdown` covers the time during
-    which no stream works.
+    its edges, so times of adjacent windows add up. `device_idle_breakdown` is for whole devices.
 
     Parameters
     ----------
@@ -644,19 +638,21 @@ def _stream_statistics(cell: Ints, cells: int, length: Ints) -> Columns:
 def _stream_gaps(
     part: RankPart, short_ns: int, wanted: list[int] | None
 ) -> tuple[Ints, Ints, Ints]:
-    """Return a rank's streams, and each gap's cell (stream and category) and duration."""
+    """Return a rank's streams, and each gap's cell and duration.
+
+    The cell is the position of the stream times the number of categories, plus the category.
+    """
     table = part.table
     rows = part.without_window.device_work_rows()
     rows = rows[table.stream[rows] >= 0]
     if wanted is not None:
         rows = rows[np.isin(table.stream[rows], wanted)]
     streams, stream = np.unique(table.stream[rows], return_inverse=True)
-    order = group_order(stream, len(streams))
+    order, bounds = order_and_bounds(stream, len(streams))
     rows, stream = rows[order], stream[order].astype(np.int64)
     start = table.start_ns[rows]
     latest_end = start + table.dur_ns[rows]
-    edges_of_streams = np.searchsorted(stream, np.arange(len(streams) + 1)).tolist()
-    for low, high in pairwise(edges_of_streams):
+    for low, high in pairwise(bounds.tolist()):
         np.maximum.accumulate(latest_end[low:high], out=latest_end[low:high])
     window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
     # A gap is between two successive events of a stream that are in the same recorded window.

@@ -73,9 +73,8 @@ def job_critical_path(
     waited, the rank is charged with the transfer, which begins at the last arrival; before that,
     the path continues on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), regardless of the trace set's clock,
-    because only this clock orders the arrivals of different ranks. A clear clock drift is
-    corrected.
+    Times are always on the fitted clock (`TraceSet.with_clock`), because only this clock orders the
+    arrivals of different ranks. A clear clock drift is corrected.
 
     Parameters
     ----------
@@ -113,15 +112,15 @@ def job_critical_path(
     Notes
     -----
     HTA's critical path is that of a single rank; for a job with one rank, this path equals that of
-    `critical_path`. In collectives with missing files, it continues on the last of the loaded
-    ranks.
+    `critical_path`. In collectives with missing files, it continues on the last loaded rank.
     """
     match = matching(traces)
     drift = drift_fit(traces)
     times = arrival_times(traces, match, "fitted")
     requested = annotation
     annotation = resolve_annotation(match.traces, requested)
-    spans = _spans_of_ranks(match.traces, times.clocks, annotation, instance, window)
+    ranks = list(zip(range(len(match.traces)), match.traces, times.clocks, strict=True))
+    spans = _spans_of_ranks(ranks, annotation, instance, window)
     span = _span_of_job(spans, window)
     walk = _JobWalker(match, times, spans)
     if span is not None:
@@ -221,14 +220,12 @@ class _JobSpan:
 
 
 def _spans_of_ranks(
-    traces: Sequence[Trace],
-    clocks: Sequence[RankClock],
+    ranks: Sequence[tuple[int, Trace, RankClock]],
     annotation: str,
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> list[_JobSpan | None]:
     """Return each rank's span: of the named ranges, the window, or all events; None if empty."""
-    ranks = list(zip(range(len(traces)), traces, clocks, strict=True))
     if window is not None:
         edges = as_window(window)
         return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
@@ -346,7 +343,7 @@ class _JobWalker(PathWalker):
     def __init__(self, match: Matching, times: Arrivals, spans: Sequence[_JobSpan | None]) -> None:
         super().__init__(0)
         self._match, self._times, self._spans = match, times, spans
-        self._graphs: dict[int, tuple[RankGraph, dict[int, int]]] = {}
+        self._graphs: dict[int, RankGraph] = {}
         self._rows = match.event_field("rows")
         #: for each entry: the entry of the rank that arrives last at its collective
         self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
@@ -359,19 +356,19 @@ class _JobWalker(PathWalker):
 
     def run(self, span: _JobSpan) -> None:
         self.low, self._high = span.low, span.high
-        graph, _ = self._graph(span.place)
+        graph = self._graph(span.place)
         node = int(graph.path.nodes.of_start[span.row]) if span.row >= 0 else -1
         self.walk(span.place, graph, node if node >= 0 else graph.first_node(span.high), span.high)
 
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
     ) -> tuple[int, RankGraph, int, int] | None:
-        entry = self._graph(place)[1].get(node, -1)
+        entry = graph.exits.get(node, -1)
         if entry < 0 or graph.time[node] >= self._limit:
             return None
         last_entry = int(self._last[entry])
         last_place = int(self._match.trace[last_entry])
-        last_graph, _ = self._graph(last_place)
+        last_graph = self._graph(last_place)
         arrival_node = int(last_graph.path.nodes.of_start[self._rows[last_entry]])
         if arrival_node < 0:
             return None
@@ -385,8 +382,8 @@ class _JobWalker(PathWalker):
         self._limit = now if arrival_ns >= now else begin + 1
         return last_place, last_graph, arrival_node, begin
 
-    def _graph(self, place: int) -> tuple[RankGraph, dict[int, int]]:
-        """Return a rank's graph, and the entry of each end of a collective in which it waited."""
+    def _graph(self, place: int) -> RankGraph:
+        """Return a rank's graph; its exits are the ends of collectives in which it waited."""
         if place not in self._graphs:
             entries = np.flatnonzero((self._match.trace == place) & self._waited)
             trace, clock = self._match.traces[place], self._times.clocks[place]
@@ -397,16 +394,13 @@ class _JobWalker(PathWalker):
                 within = replace(within, start_ns=min(within.start_ns, low))
             path = build_graph(trace, within, EXACT_RULES)
             ends = path.nodes.of_end[self._rows[entries]]
-            entry_of_end = dict(zip(ends.tolist(), entries.tolist(), strict=True))
-            entry_of_end.pop(-1, None)
-            self._graphs[place] = (
-                RankGraph(path, clock.to_job(path.nodes.time_ns), entry_of_end),
-                entry_of_end,
-            )
+            exits = dict(zip(ends.tolist(), entries.tolist(), strict=True))
+            exits.pop(-1, None)  # ends that are not analyzed
+            self._graphs[place] = RankGraph(path, clock.to_job(path.nodes.time_ns), exits)
         return self._graphs[place]
 
     def job_segments(self) -> Ints:
-        return self.segments({place: graph.path for place, (graph, _) in self._graphs.items()})
+        return self.segments({place: graph.path for place, graph in self._graphs.items()})
 
 
 def _earliest_start(trace: Trace, low: int) -> int:

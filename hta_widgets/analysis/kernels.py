@@ -157,17 +157,18 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
+    """Return a rank's kernels and the calls to pair them with, both in the order of starts."""
     table = trace.table
-    ranges = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
-    kernels = np.flatnonzero(np.isin(table.category, ranges))
+    codes = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
+    kernels = np.flatnonzero(np.isin(table.category, codes))
     if not len(kernels):
         return kernels, kernels
-    of_runtime = _calls(trace, "runtime", "cudaLaunchKernel")
-    if len(of_runtime) != len(kernels):
-        of_driver = _calls(trace, "driver", "cuLaunchKernel")
-        if len(of_runtime) + len(of_driver) == len(kernels):
-            return kernels, np.sort(np.concatenate((of_runtime, of_driver)))
-    return kernels, of_runtime
+    runtime_calls = _calls(trace, "runtime", "cudaLaunchKernel")
+    driver_calls = _calls(trace, "driver", "cuLaunchKernel")
+    # Calls of the driver may be those that calls of the runtime make, so the sum has to fit.
+    if len(runtime_calls) + len(driver_calls) == len(kernels):
+        return kernels, np.sort(np.concatenate((runtime_calls, driver_calls)))
+    return kernels, runtime_calls
 
 
 def _calls(trace: Trace, category: str, prefix: str) -> Rows:
@@ -249,8 +250,7 @@ def kernel_breakdown(
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
-    Durations of concurrent kernels add up. They are clipped to the window; kernels that overlap the
-    window are included.
+    Durations of concurrent kernels add up, and are clipped to the window.
 
     Parameters
     ----------
@@ -494,9 +494,10 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
         parents = attach_backward_threads(trace, nested_parents(trace, stops))
         range_rows = nearest_ancestor(parents, stops)[trace.launch_of[rows]]
     start, end = part.clip_rows(rows)
+    is_annotated = range_rows >= 0
+    code, names = drop_unused_texts(table.name[range_rows[is_annotated]], table.names)
     annotation = np.zeros(len(rows), dtype=np.int32)
-    code, ranges = drop_unused_texts(table.name[range_rows[range_rows >= 0]], table.names)
-    annotation[range_rows >= 0] = code + 1
+    annotation[is_annotated] = code + 1
     columns = {
         "rank": part.rank,
         "id": rows,
@@ -504,7 +505,7 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
         "dur_ns": end - start,
         "name": drop_unused_texts(table.name[rows], table.names),
         "stream": table.stream[rows],
-        "annotation": (annotation, ["", *ranges]),
+        "annotation": (annotation, ["", *names]),
     }
     return columns, source, int(_ranges(trace, source).sum())
 
@@ -515,18 +516,19 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
     ranges = np.flatnonzero(_ranges(trace, "device"))
     # Streams of several devices in one file may have equal numbers, but not equal processes.
     number_of: dict[tuple[str, str], int] = {}
-    stream = np.array(
+    stream_of_track = np.array(
         [number_of.setdefault((track.pid, track.tid), len(number_of)) for track in table.tracks],
         dtype=np.int64,
     )
+    stream_of_range, stream = (stream_of_track[table.track[events]] for events in (ranges, rows))
     shortest = np.full(len(rows), -1, dtype=np.int64)
-    start, end = table.start_ns, table.end_ns
-    for number in np.unique(stream[table.track[ranges]]).tolist():
-        on_stream = ranges[stream[table.track[ranges]] == number]
-        positions = np.flatnonzero(stream[table.track[rows]] == number)
+    start_ns, end_ns = table.start_ns, table.end_ns
+    for number in np.unique(stream_of_range).tolist():
+        on_stream = ranges[stream_of_range == number]
+        positions = np.flatnonzero(stream == number)
         events = rows[positions]
         range_of_event = shortest_overlapping(
-            start[events], end[events], start[on_stream], end[on_stream]
+            start_ns[events], end_ns[events], start_ns[on_stream], end_ns[on_stream]
         )
         shortest[positions] = np.append(on_stream, -1)[range_of_event]
     return shortest

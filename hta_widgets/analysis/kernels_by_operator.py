@@ -167,9 +167,8 @@ def operator_launch_delays(
 
     Notes
     -----
-    The definition is that of HTA's ``get_aten_op_kernels_and_delay``. HTA, however, uses the
-    operator that started last on any thread, covers only CUDA calls, and fails if a call launched
-    several kernels.
+    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, which uses the operator that
+    started last on any thread, covers only CUDA calls, and fails if one launches several kernels.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _delays_of, prefix))
@@ -190,39 +189,35 @@ def operator_launch_delays(
 
 
 def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
-    trace, start = part.trace, part.table.start_ns
+    """Return the columns of a rank, and how many operators are selected and kernels counted."""
+    trace, start_ns = part.trace, part.table.start_ns
     is_operator = name_mask(trace, lambda name: name.startswith(prefix))
     is_selected = mask_of_rows(part.rows[is_operator[part.rows]], len(trace) + 1)
     operator_above = nearest_ancestor(nested_parents(trace, is_operator), is_operator)
-
     work = device_work_rows(trace)
     call = trace.launch_of[work]
-    is_copy = name_mask(trace, _COPIES.search)
-    is_counted = (call >= 0) & ~is_copy[call] & is_selected[operator_above[call]]
-    work, call = work[is_counted], call[is_counted]
     operator = operator_above[call]
-    order = np.lexsort((work, call, operator))
+    is_copy = name_mask(trace, _COPIES.search)
+    counted = np.flatnonzero((call >= 0) & ~is_copy[call] & is_selected[operator])
+    order = counted[np.lexsort((work[counted], call[counted], operator[counted]))]
     work, call, operator = work[order], call[order], operator[order]
-
-    # The first work of each operator.
-    first = np.flatnonzero(np.diff(operator, prepend=-1))
+    first = np.flatnonzero(np.diff(operator, prepend=-1))  # the first work of each operator
     sizes = np.diff(first, append=len(work))
     texts, group = _group_sequences(
         part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
     )
-    work_of_first, call, operator = work[first], call[first], operator[first]
     count = np.bincount(group, minlength=len(texts))
-    launch_delay_ns = sum_by_group(group, start[call] - start[operator], len(texts))
-    runtime_delay_ns = sum_by_group(group, start[work_of_first] - start[call], len(texts))
+    launch_delay_ns = start_ns[call[first]] - start_ns[operator[first]]
+    runtime_delay_ns = start_ns[work[first]] - start_ns[call[first]]
     columns = {
         "rank": part.rank,
         "operator": [name for name, _ in texts],
         "kernel_sequence": [sequence for _, sequence in texts],
         "occurrence_count": count,
-        "avg_operator_launch_delay_ns": launch_delay_ns / count,
-        "avg_runtime_delay_ns": runtime_delay_ns / count,
+        "avg_operator_launch_delay_ns": sum_by_group(group, launch_delay_ns, len(texts)) / count,
+        "avg_runtime_delay_ns": sum_by_group(group, runtime_delay_ns, len(texts)) / count,
     }
-    return columns, int(is_selected.sum()), len(work)
+    return columns, int(is_selected.sum()), len(counted)
 
 
 def _group_sequences(
@@ -235,8 +230,7 @@ def _group_sequences(
     """Return labels for groups of equal operators and sequences, and each operator's group.
 
     `work` has `sizes` events per operator, in the order of `operators`. `write` makes a label from
-    the name of an operator and the names of its work. Groups are sorted by frequency, then by
-    label.
+    an operator's name and the names of its work. Groups are sorted by frequency, then by label.
     """
     names, name = part.table.names, part.table.name
     # Sequences of codes are converted to bytes, which can be dictionary keys.
@@ -244,14 +238,12 @@ def _group_sequences(
     content = codes.tobytes()
     ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
     sequences = [content[low:high] for low, high in pairwise([0, *ends])]
-    number_of_key: dict[tuple[int, bytes], int] = {}
-    keys = zip(name[operators].tolist(), sequences, strict=True)
-    numbers = [number_of_key.setdefault(key, len(number_of_key)) for key in keys]
+    keys = list(zip(name[operators].tolist(), sequences, strict=True))
+    group, distinct_keys = pd.factorize(pd.Series(keys, dtype=object))
     labels = []
-    for operator_code, sequence in number_of_key:
+    for operator_code, sequence in distinct_keys:
         kernels = [names[code] for code in np.frombuffer(sequence, np.int32).tolist()]
         labels.append(write(names[operator_code], kernels))
-    group = np.array(numbers, dtype=np.int64)
     count = np.bincount(group, minlength=len(labels)).tolist()
     order = sorted(range(len(labels)), key=lambda number: (-count[number], labels[number]))
     return [labels[number] for number in order], np.argsort(order)[group]
@@ -365,23 +357,23 @@ def find_patterns(
     is_named = name_mask(trace, lambda name: operator_name and operator_name in name)
     candidates = part.rows[is_named[part.rows]]
     roots = _roots(backward_parents(trace), candidates, every_depth=every_depth)
-
-    call = trace.launch_of
-    device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
-    root_of_event, root_of_device = _root_of_events(trace, roots, device, call)
-    size = np.bincount(root_of_device[root_of_device >= 0], minlength=len(roots))
-    is_long = size >= max(min_pattern_len, 0)
-    occurrences, size = roots[is_long], size[is_long]
+    launched = np.flatnonzero(
+        (table.stream >= 0) & (table.kind != _ANNOTATION) & (trace.launch_of >= 0)
+    )
+    root = _root_of_events(trace, roots, launched)
+    size_of_root = np.bincount(root[launched][root[launched] >= 0], minlength=len(roots))
+    is_long = size_of_root >= max(min_pattern_len, 0)
+    occurrences, sizes = roots[is_long], size_of_root[is_long]
+    # The last item is for events without a root (-1).
     occurrence_of_root = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
-
-    occurrence = occurrence_of_root[root_of_device]
-    work = device[occurrence >= 0]
-    work = work[np.argsort(occurrence[occurrence >= 0], kind="stable")]
+    occurrence = occurrence_of_root[root]
+    work = launched[occurrence[launched] >= 0]
+    work = work[np.argsort(occurrence[work], kind="stable")]
     texts, group = _group_sequences(
-        part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
+        part, occurrences, work, sizes, lambda name, kernels: "|".join([name, *kernels])
     )
     work_ns = np.maximum(part.durations(work), 0)
-    kernel_ns = sum_by_group(np.repeat(group, size), work_ns, len(texts))
+    kernel_ns = sum_by_group(np.repeat(group, sizes), work_ns, len(texts))
     operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
     return SequencePatterns(
         rank=part.rank,
@@ -391,7 +383,7 @@ def find_patterns(
         operator_ns=operator_ns[:top_k],
         occurrences=occurrences,
         pattern=np.where(group < len(texts[:top_k]), group, -1),
-        below=occurrence_of_root[root_of_event],
+        below=occurrence,
         candidates=len(candidates),
         kernels=len(work),
     )
@@ -409,13 +401,14 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
     return outermost
 
 
-def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the position of the root above each event and each of `device`; -1 if none."""
+def _root_of_events(trace: Trace, roots: Rows, launched: Rows) -> Ints:
+    """Return the position of the root above each event, -1 if none; device events use their call.
+
+    Device events that are not `launched` have none.
+    """
     is_root = mask_of_rows(roots, len(trace))
     parent = attach_backward_threads(trace, nested_parents(trace, is_root))
     root_above = positions_of_rows(roots, len(trace))[nearest_ancestor(parent, is_root)]
-    of_device = root_above[call[device]]
-    of_event = root_above[:-1].copy()
-    of_event[trace.table.stream >= 0] = -1
-    of_event[device] = of_device
-    return of_event, of_device
+    root = np.where(trace.table.stream < 0, root_above[:-1], -1)
+    root[launched] = root_above[trace.launch_of[launched]]
+    return root

@@ -59,9 +59,8 @@ def launch_stats(
     """Return every launch, the device work that it launched, and the durations of both.
 
     The launching calls of all vendors are included: runtime and driver calls that launch kernels,
-    copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. If
-    several calls have the same id, the innermost launching call is used, so no kernel is counted
-    twice. A window does not clip durations.
+    copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. Of
+    several calls with the same id, the innermost counts. A window does not clip durations.
 
     Parameters
     ----------
@@ -152,8 +151,7 @@ def launch_outliers(
     - ``long call``: the call takes more than `runtime_cutoff_ns`
     - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the end of the call
 
-    A call that launches several events, such as a graph, is counted once: for the event that starts
-    first, with the duration of all.
+    A call that launches several events counts once: for its first event, with the duration of all.
 
     Parameters
     ----------
@@ -185,7 +183,9 @@ def launch_outliers(
     )
     outliers = _outliers_by_kernel(stats, masks)
     columns = ("count", "launches", "share", "cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
-    nothing_stands_out = len(stats) and not len(outliers)
+    note = events.attrs.get("note", "")
+    if len(stats) and not len(outliers):
+        note = "no launch stands out"
     return result_frame(
         {
             "rank": outliers["rank"],
@@ -197,7 +197,7 @@ def launch_outliers(
             **events.attrs["matched"],
             **{name: int(mask.sum()) for name, mask in zip(_OUTLIERS, masks, strict=True)},
         },
-        note="no launch stands out" if nothing_stands_out else events.attrs.get("note", ""),
+        note=note,
         unlaunched=events.attrs["unlaunched"],
     )
 
@@ -281,7 +281,8 @@ def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
     rows = []
     for replay in compress(replays, is_chosen):
         kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
-        row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
+        identity = part.rank, replay.graph, replay.launch
         label = captures[replay.capture].label if replay.capture >= 0 else ""
-        rows.append((*row, replay.certainty, label, replays_of_graph[replay.graph]))
+        certainty = replay.certainty, label, replays_of_graph[replay.graph]
+        rows.append((*identity, kernels, matched, matched / kernels, *certainty))
     return rows

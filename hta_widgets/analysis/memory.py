@@ -119,20 +119,19 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     device, devices = pd.factorize(np.array(device_names, object))
     # Running sums begin with the recording, regardless of the window.
     running = pd.Series(args["Bytes"]).groupby(device).cumsum().to_numpy()
-    time = table.time_ns[rows]
-    is_inside = part.is_in_window(time)
-    rows, time = rows[is_inside], time[is_inside]
-    operator = _operator_at(trace, rows, time)
+    inside = np.flatnonzero(part.is_in_window(table.time_ns[rows]))
+    rows = rows[inside]
+    operator = _operator_at(trace, rows)
     name_code = trace.table.name
     return {
         "rank": trace.rank,
-        "time_ns": time + trace.shift_ns,
-        "device": (device[is_inside], devices.tolist()),
-        "bytes": args["Bytes"][is_inside],
-        "total_allocated_bytes": args["Total Allocated"][is_inside],
-        "total_reserved_bytes": args["Total Reserved"][is_inside],
-        "running_bytes": running[is_inside],
-        "address": args["Addr"][is_inside],
+        "time_ns": table.time_ns[rows] + trace.shift_ns,
+        "device": (device[inside], devices.tolist()),
+        "bytes": args["Bytes"][inside],
+        "total_allocated_bytes": args["Total Allocated"][inside],
+        "total_reserved_bytes": args["Total Reserved"][inside],
+        "running_bytes": running[inside],
+        "address": args["Addr"][inside],
         "operator_id": operator,
         "operator": [names[name_code[row]] if row >= 0 else "" for row in operator.tolist()],
         "pid": [table.pid[row] for row in rows.tolist()],
@@ -154,30 +153,29 @@ def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
     }
 
 
-def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
+def _operator_at(trace: Trace, rows: Rows) -> Ints:
     """Return the innermost operator on the thread of each instant event; -1 if none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
-    on_track = {
+    thread_numbers = {
         (track.pid, track.tid): number
         for number, track in enumerate(table.tracks)
         if track.role == "thread"
     }
-    track = np.array(
-        [on_track.get((instants.pid[row], instants.tid[row]), -1) for row in rows.tolist()],
-        dtype=np.int64,
-    )
+    keys = ((instants.pid[row], instants.tid[row]) for row in rows.tolist())
+    thread = np.array([thread_numbers.get(key, -1) for key in keys], dtype=np.int64)
     innermost = np.full(len(rows), -1, dtype=np.int64)
     start, end = table.start_ns[tree.rows], table.end_ns[tree.rows]
-    for number in np.unique(track[track >= 0]).tolist():
-        on_thread = np.flatnonzero(track == number)
+    for number in np.unique(thread[thread >= 0]).tolist():
+        on_thread = np.flatnonzero(thread == number)
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
+        time_ns = instants.time_ns[rows[on_thread]]
         # If the last operator to start has ended, an operator around it may still run.
-        last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
+        last = np.searchsorted(start[operators], time_ns, side="right") - 1
         current = np.where(last >= 0, operators[last], -1)
-        while (has_ended := (current >= 0) & (end[current] <= time[on_thread])).any():
+        while (has_ended := (current >= 0) & (end[current] <= time_ns)).any():
             current[has_ended] = tree.forest.parent[current[has_ended]]
         innermost[on_thread] = np.where(current >= 0, tree.rows[current], -1)
     return innermost
@@ -211,8 +209,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Notes
     -----
     Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
-    before the first event counts from that event on; HTA has a separate row for it, with the same
-    time.
+    before the first event counts from that event on; HTA has a row of the same time for it.
     """
     value = _decode_file(path)
     # A file of sums is ``[times, sizes]``, instead of a list of events.
@@ -257,16 +254,15 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
             place=f"event {wrong[0]}",
             remedy=f"Categories are 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
         )
-    before = time < 0
-    origin = int(time[~before].min()) if not before.all() else None
-    time = np.where(before, origin or 0, time)
-    # Memory allocated before the first event comes first, wherever it is in the file.
-    order = np.lexsort((~before, time))
+    # Memory from before the first event has negative times, and comes first in any file.
+    order = np.argsort(time, kind="stable")
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
-    sizes = np.cumsum(amounts[order], axis=0)
-    matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
-    preexisting = _by_category(amounts[before].sum(axis=0))
-    return _timeline_frame(time[order], sizes, origin, matched, preexisting)
+    return _timeline_frame(
+        time[order],
+        np.cumsum(amounts[order], axis=0),
+        matched={word: int((action == code).sum()) for code, word in _ACTIONS.items()},
+        preexisting_bytes=_by_category(amounts[time < 0].sum(axis=0)),
+    )
 
 
 def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
@@ -284,16 +280,14 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
                 place=f"row {row}",
                 remedy=_REMEDY,
             )
-    time = _numbers([times], len(times), path)[0]
-    recorded = time[time >= 0]
-    origin = int(recorded.min()) if len(recorded) else None
-    time = np.where(time < 0, origin or 0, time)
-    table = _numbers(sizes, columns + 1, path)[:, 1:]
-    order = np.argsort(time, kind="stable")
+    time_us = _numbers([times], len(times), path)[0]
+    order = np.argsort(time_us, kind="stable")
     return _timeline_frame(
-        time[order] * 1000, table[order], None if origin is None else origin * 1000,
-        {"instants": len(time)}, {},
-    )  # fmt: skip
+        time_us[order] * 1000,
+        _numbers(sizes, columns + 1, path)[order, 1:],
+        matched={"instants": len(time_us)},
+        preexisting_bytes={},
+    )
 
 
 def _validate(value: Any, expected: Any, path: str | Path) -> Any:
@@ -325,26 +319,25 @@ def _by_category(amounts: Ints) -> dict[str, int]:
     return dict(zip(MEMORY_CATEGORIES, amounts.tolist(), strict=True))
 
 
-def _timeline_frame(
-    time: Ints,
-    sizes: Ints,
-    origin: int | None,
-    matched: dict[str, int],
-    preexisting: dict[str, int],
-) -> pd.DataFrame:
-    """Return a row for each instant, from its last record."""
-    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)[: len(time)])
-    time, sizes = time[last] - (origin or 0), sizes[last]
+def _timeline_frame(time_ns: Ints, sizes: Ints, **attrs: Any) -> pd.DataFrame:
+    """Return a row for each instant, from its last record, since the first that is not negative.
+
+    Records are in the order of their times. Negative times count as the first instant.
+    """
+    recorded = time_ns[time_ns >= 0]
+    origin_ns = int(recorded[0]) if len(recorded) else None
+    time_ns = np.maximum(time_ns, origin_ns or 0) - (origin_ns or 0)
+    last = np.flatnonzero(np.append(time_ns[1:] != time_ns[:-1], True)[: len(time_ns)])
+    time_ns, sizes = time_ns[last], sizes[last]
     total = sizes.sum(axis=1)
     peak = int(total.argmax()) if len(total) else -1
     return result_frame(
-        {"time_ns": time, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
-        matched=matched,
-        note="" if len(time) else "the file has no events: did the device allocate memory?",
-        origin_ns=origin,
+        {"time_ns": time_ns, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
+        note="" if len(time_ns) else "the file has no events: did the device allocate memory?",
+        origin_ns=origin_ns,
         peak_bytes=_by_category(sizes.max(axis=0, initial=0)),
         peak_total_bytes=int(total[peak]) if len(total) else 0,
-        peak_time_ns=int(time[peak]) if len(total) else -1,
+        peak_time_ns=int(time_ns[peak]) if len(total) else -1,
         at_peak_bytes=_by_category(sizes[peak]) if len(total) else {},
-        preexisting_bytes=preexisting,
+        **attrs,
     )

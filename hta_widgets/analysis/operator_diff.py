@@ -48,9 +48,8 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, were removed, or ran at a different count.
 
-    For each name, counts and durations are totals over all given ranks and steps, so they are
-    comparable only if both sides have the same number of ranks and steps. The duration of an
-    operator includes the operators that it calls.
+    Counts and durations are totals over all given ranks and steps, so they are comparable only if
+    both sides have equally many. An operator's duration includes the operators that it calls.
 
     Parameters
     ----------
@@ -99,10 +98,11 @@ def diff_ops(
         (after, after_ranks, after_steps),
     ):
         parts = side_parts(source, selection=selection, window=window)
-        sides.append(_filter_steps(_filter_ranks(_filter_ranks(parts, ranks), side_ranks), steps))
-    names, kind, counts, times_ns = sums_by_name(sides, device, short_names=short_names)
-    before_count, after_count = counts
-    before_ns, after_ns = times_ns
+        parts = _filter_ranks(_filter_ranks(parts, ranks), side_ranks)
+        sides.append(_filter_steps(parts, steps))
+    names, kind, (before_count, after_count), (before_ns, after_ns) = sums_by_name(
+        sides, device, short_names=short_names
+    )
     diff_count, diff_ns = after_count - before_count, after_ns - before_ns
     change = np.select([before_count == 0, after_count == 0, diff_count != 0], [0, 1, 2], 3)
     size_ns = np.abs(diff_ns).tolist()

@@ -1,9 +1,8 @@
 """Forward and backward passes of pipeline stages, and the bubbles between them.
 
-The stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of
-a step extends from the first start to the last end of a pass of any stage. The *bubble* of a stage
-is the part of the schedule during which the stage computes no pass. For example, with two stages
-and one micro-batch::
+Stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of a
+step extends from the first start to the last end of a pass. The *bubble* of a stage is the part of
+the schedule in which it computes no pass. For example, with two stages and one micro-batch::
 
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -85,7 +84,7 @@ def pipeline_bubbles(
         ``.attrs``: ``bubble_share`` of all rows, None without rows; ``clock``.
     """
     job = _staged_job(clock, rank_parts(traces, selection, window, ranks))
-    results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.schedules))
+    results = list(map_ranks(job.parts, _bubbles_of_rank, each=[*zip(job.schedules)]))
     columns = stack_blocks(results, _STAGE | int64(_TIMES) | {"bubble_share": "float64"})
     schedule_ns = int(columns["schedule_ns"].sum())
     share = float(columns["bubble_ns"].sum() / schedule_ns) if schedule_ns else None
@@ -124,13 +123,14 @@ def pipeline_passes(
         ``.attrs``: ``clock``.
     """
     job = _staged_job(clock, rank_parts(traces, selection, window, ranks))
-    results = list(map_ranks(job.parts, _passes_of_rank, each=job.schedules))
+    results = list(map_ranks(job.parts, _passes_of_rank, each=[*zip(job.schedules)]))
     columns = stack_blocks(results, _STAGE | int64("direction start_ns end_ns compute_ns"))
     columns["direction"] = categorical(columns["direction"], _DIRECTIONS)
     return _frame(job, columns, "passes")
 
 
-class _Schedules(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Schedules:
     """The schedules of a rank's steps, on the clock of its table."""
 
     ranks: tuple[int, ...]  # of the pipeline
@@ -210,15 +210,14 @@ def _edges_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
 def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
     """Return the compute kernels of passes within steps, and whether each is backward."""
     table = trace.table
-    nodes = autograd_nodes(trace)
-    others = name_mask(trace, lambda name: name.startswith("Optimizer."))
-    stops = nodes | others
+    is_optimizer = name_mask(trace, lambda name: name.startswith("Optimizer."))
+    stops = autograd_nodes(trace) | is_optimizer
     above = nearest_ancestor(nested_parents(trace, stops), stops)
-    rows = np.flatnonzero((table.kind == _COMPUTE) & (table.stream >= 0) & (table.step >= 0))
-    launch = trace.launch_of[rows]
-    rows, stop = rows[launch >= 0], above[launch[launch >= 0]]
-    is_pass = (stop < 0) | ~others[stop]
-    return rows[is_pass], (stop >= 0)[is_pass]
+    is_kernel = (table.kind == _COMPUTE) & (table.stream >= 0) & (table.step >= 0)
+    rows = np.flatnonzero(is_kernel & (trace.launch_of >= 0))
+    cause = above[trace.launch_of[rows]]
+    is_pass = (cause < 0) | ~is_optimizer[cause]
+    return rows[is_pass], cause[is_pass] >= 0
 
 
 def _selected_kernels(part: RankPart) -> tuple[Rows, Bools, Ints, Ints]:
@@ -229,34 +228,36 @@ def _selected_kernels(part: RankPart) -> tuple[Rows, Bools, Ints, Ints]:
     return rows[is_selected], is_backward[is_selected], start[is_selected], end[is_selected]
 
 
-def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
-    stage = ranks.index(stated_rank(trace))
-    return {"rank": trace.rank, "pipeline": number, "stage": stage, "stages": len(ranks)}
+def _stage(trace: Trace, schedules: _Schedules) -> dict[str, Any]:
+    return {
+        "rank": trace.rank,
+        "pipeline": schedules.pipeline,
+        "stage": schedules.ranks.index(stated_rank(trace)),
+        "stages": len(schedules.ranks),
+    }
 
 
-def _bubbles_of_rank(
-    part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
-) -> dict[str, Any]:
+def _bubbles_of_rank(part: RankPart, schedules: _Schedules) -> dict[str, Any]:
     rows, is_backward, kernel_start, kernel_end = _selected_kernels(part)
     step_of_kernel = part.table.step[rows]
 
-    def work_of(kernels: Bools) -> Intervals:
-        return union(kernel_start[kernels], kernel_end[kernels])
+    def times_of(is_counted: Bools) -> Intervals:
+        return union(kernel_start[is_counted], kernel_end[is_counted])
 
-    start, end = part.clip_edges(start, end)
+    start, end = part.clip_edges(schedules.start_ns, schedules.end_ns)
     is_inside = end > start
-    steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
+    steps, start, end = schedules.steps[is_inside], start[is_inside], end[is_inside]
     forward, backward, bubble, before, after = np.zeros((5, len(steps)), dtype=np.int64)
     for row, (step, low, high) in enumerate(zip(steps, start, end, strict=True)):
         is_in_step = step_of_kernel == step
-        work = work_of(is_in_step)
-        forward[row] = total_length(work_of(is_in_step & ~is_backward))
-        backward[row] = total_length(work_of(is_in_step & is_backward))
+        work = times_of(is_in_step)
+        forward[row] = total_length(times_of(is_in_step & ~is_backward))
+        backward[row] = total_length(times_of(is_in_step & is_backward))
         bubble[row] = high - low - total_length(work)
         before[row] = min(work.start.min(initial=high), high) - low
         after[row] = high - max(work.end.max(initial=low), low)
     return {
-        **_stage(part.trace, ranks, number),
+        **_stage(part.trace, schedules),
         "step": steps,
         "start_ns": start + part.trace.shift_ns,
         "schedule_ns": end - start,
@@ -269,27 +270,25 @@ def _bubbles_of_rank(
     }
 
 
-def _passes_of_rank(
-    part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
-) -> dict[str, Any]:
+def _passes_of_rank(part: RankPart, schedules: _Schedules) -> dict[str, Any]:
     rows, is_backward, start, end = _selected_kernels(part)
     step = part.table.step[rows]
     order = np.lexsort((start, step))
-    start, end, step = (values[order] for values in (start, end, step))
-    keys = np.stack([step, is_backward[order]])
+    start, end, step, is_backward = (values[order] for values in (start, end, step, is_backward))
+    keys = np.stack([step, is_backward])
     begins_pass = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
     last_end = np.maximum.accumulate(end)
-    begins_pass[1:] |= _has_message_between(part.trace, ranks, last_end[:-1], start[1:])
+    begins_pass[1:] |= _has_message_between(part.trace, schedules.ranks, last_end[:-1], start[1:])
     first = np.flatnonzero(begins_pass)
     covered = CumulativeCoverage(*union(start, end))
-    last = np.maximum.reduceat(end, first) if len(first) else end
+    pass_end = np.maximum.reduceat(end, first) if len(first) else end
     return {
-        **_stage(part.trace, ranks, number),
+        **_stage(part.trace, schedules),
         "step": step[first],
         "direction": is_backward[first].astype(np.int64),
         "start_ns": start[first] + part.trace.shift_ns,
-        "end_ns": last + part.trace.shift_ns,
-        "compute_ns": covered(last) - covered(start[first]),
+        "end_ns": pass_end + part.trace.shift_ns,
+        "compute_ns": covered(pass_end) - covered(start[first]),
     }
 
 
@@ -304,8 +303,9 @@ def _has_message_between(
     events = comm_events(trace)
     of_pipeline = [set(group.ranks) <= set(ranks) for group in events.groups]
     is_message = (events.operation == _SEND_RECV) & np.array(of_pipeline, bool)[events.group]
-    is_own = is_message & (events.source == stated_rank(trace))
-    sent, received = events.start_ns[is_own], np.sort(events.end_ns[is_message & ~is_own])
+    is_sender = events.source == stated_rank(trace)
+    sent = events.start_ns[is_message & is_sender]
+    received = np.sort(events.end_ns[is_message & ~is_sender])
     next_kernel = np.searchsorted(start, sent, "left")
     # The last item is for messages that are sent after all kernels.
     is_sent = np.zeros(len(start) + 1, dtype=bool)

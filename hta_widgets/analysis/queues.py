@@ -1,8 +1,7 @@
 """The queue of launched work on each stream.
 
-Work waits from the start of the call that launches it until it starts. For example, calls start at
-0 and 10 ns, and their kernels at 20 and 30 ns. The queue length is 1 from 0, 2 from 10, 1 from 20,
-and 0 from 30 ns.
+Work waits from the start of its launching call until it starts. For example, calls start at 0 and
+10 ns, and their kernels at 20 and 30 ns. The queue length is 1, 2, 1 and 0 from 0, 10, 20 and 30.
 """
 
 from __future__ import annotations
@@ -281,8 +280,7 @@ def time_blocked_on_full_queue(
         rank, or the part of it in the window; ``peak`` (int64), the largest length that lasts
         longer than 0 ns; ``at_peak_ns`` (int64), the time at that length.
 
-        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend at least 1 %
-        of the trace within 2 % below it.
+        ``.attrs["note"]`` names queues that come within 2 % of the limit for 1 % of the trace.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     results, attrs = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
@@ -291,15 +289,15 @@ def time_blocked_on_full_queue(
         **int64("trace_ns peak at_peak_ns"),
     }  # fmt: skip
     columns = stack_blocks([columns for columns, _ in results], schema)
-    note = note_text("no_launches")
-    if len(columns["rank"]):
-        near = [text for _, texts in results for text in texts]
-        listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+    nearly_full = [text for _, texts in results for text in texts]
+    note = "" if len(columns["rank"]) else note_text("no_launches")
+    if nearly_full:
+        listed = "; ".join(nearly_full[:4])
+        more = f"; and {len(nearly_full) - 4} more" if len(nearly_full) > 4 else ""
         note = (
-            f"queues stay just below the limit of {max_queue_length:,}: {listed}. If launch calls"
-            " take long during that time, the host was blocked; see max_queue_length"
+            f"queues stay just below the limit of {max_queue_length:,}: {listed}{more}. If launch"
+            " calls take long during that time, the host was blocked; see max_queue_length"
         )
-        note = note if near else ""
     return result_frame(columns, **attrs, note=note)
 
 
@@ -321,7 +319,7 @@ def _blocked_times(
     trace_ns = _trace_ns(part)
     is_noted = (full_ns == 0) & (nearly_full_ns > 0)
     is_noted &= nearly_full_ns >= _MIN_NOTED_SHARE * trace_ns
-    near_texts = [
+    nearly_full_texts = [
         f"rank {part.rank}, stream {steps.streams[group]}"
         f" for {nearly_full_ns[group] / 1e6:,.1f} ms, with up to {peak[group]:,} launches"
         for group in np.flatnonzero(is_noted).tolist()
@@ -335,7 +333,7 @@ def _blocked_times(
         "peak": peak,
         "at_peak_ns": time_while(length == peak[steps.code]),
     }
-    return columns, near_texts
+    return columns, nearly_full_texts
 
 
 def _trace_ns(part: RankPart) -> int:

@@ -42,8 +42,7 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 
 _COMMUNICATION = KINDS.index("communication")
-#: Limits per rank: number of cached selections, and their events as a multiple of the rank's
-#: events.
+#: Limits per rank: the number of cached selections, and their events relative to the rank's.
 _MAX_PARTS = 16
 _MAX_ROWS = 3
 

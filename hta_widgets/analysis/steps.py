@@ -3,8 +3,7 @@
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the duration of the step does
 not show which rank is slow, but ``own_ns`` does: it is the step without waits for other ranks. For
-example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait. Their
-own times are 70 and 100 ns.
+example, if one of two ranks waits for 30 ns in a step of 100 ns, their own times are 70 and 100 ns.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
+from hta_widgets.trace.host_stack import name_mask, nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.names import short_name
@@ -110,8 +109,7 @@ def step_times(
 
         All are int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns``
         minus the median over the ranks in that step; ``dur_deviation_share, own_deviation_share``
-        (float64): the same as a share of that median, NaN if it is 0. Steps that the window clips
-        are not compared: their deviations are NaN.
+        (float64): the same as a share of that median, NaN if it is 0. Clipped steps have NaN.
 
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps in which the
         devices' spans, summed over all ranks, are longer than the hosts' ranges, and less than half
@@ -224,8 +222,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that hosts leave before most of the device work runs.
 
-    In these steps, the hosts' ranges are also shorter than the devices' spans, so a few late events
-    make no difference.
+    The hosts' ranges are also shorter than the devices' spans, so a few late events do not matter.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -292,7 +289,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     work = part.device_work_rows()
     work = work[code[work] >= 0]
     has_work = last > first
-    has_work[code[work]] = True
+    has_work[code[work]] = True  # also if all of it takes 0 ns
     unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
@@ -311,13 +308,14 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     communication = unite_rows(communication_rows[on_stream[communication_rows]])
     wait = ranges.unite(code[waits.rows[is_selected]], begin, until)
     unmatched = unite_rows(unmatched_rows)
-    span = np.where(has_work, last - np.where(has_work, first, 0), 0)
+    # Without work, the edges are the limits of int64, whose difference would overflow.
+    first, last = np.where(has_work, first, -1), np.where(has_work, last, -1)
     busy_ns = ranges.lengths(unite_rows(work))
     return {
-        "device_start_ns": np.where(has_work, first, -1),
-        "device_span_ns": span,
+        "device_start_ns": first,
+        "device_span_ns": last - first,
         "busy_ns": busy_ns,
-        "idle_ns": span - busy_ns,
+        "idle_ns": last - first - busy_ns,
         "compute_ns": ranges.lengths(compute),
         "communication_ns": ranges.lengths(communication),
         "exposed_communication_ns": ranges.lengths(subtract(communication, compute)),
@@ -383,14 +381,12 @@ def phase_times(
     """Return the host time of each rank in each phase of a step, compared with other ranks.
 
     The duration of a step hides the slow rank, because all others wait for it. Phases show it: its
-    forward pass takes longer than those of the others, and its backward pass, in which they wait,
-    is shorter.
+    forward pass takes longer than others, and its backward pass, in which they wait, is shorter.
 
     Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
     DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names
     occur exactly once in more than half of all steps of all ranks, selected or not. Ranges of
-    communication libraries are excluded. If the host runs ahead of its device, a phase is the time
-    during which its work is launched.
+    communication libraries are excluded. If hosts run ahead, a phase is when its work is launched.
 
     Parameters
     ----------
@@ -409,8 +405,7 @@ def phase_times(
         - ``rank, step`` (int64)
         - ``start_ns, dur_ns`` (int64): first start and total duration of its ranges in this step
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` minus the median over the ranks in
-          that phase and step, and the same as a share of the median, NaN if it is 0; both are NaN
-          in steps that the window clips
+          that phase and step, and as a share of it (NaN if it is 0); both are NaN in clipped steps
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
@@ -523,22 +518,17 @@ class _RangesInSteps:
 
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
-    table = trace.table
-    steps, on_host = _step_rows(trace), table.stream < 0
-    is_step = mask_of_rows(steps, len(table))
-    loads_data, communicates = np.zeros((2, len(table.names)), dtype=bool)
-    for code in np.unique(table.name[on_host]).tolist():
-        text = table.names[code]
-        loads_data[code] = _LOADING.search(text) is not None
-        communicates[code] = _NOT_A_PHASE.match(text) is not None
-    is_range = (table.kind == KINDS.index("annotation")) | loads_data[table.name]
-    is_range &= on_host & ~is_step & ~communicates[table.name] & ~repeats_step(trace)
-    rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
+    table, step_rows = trace.table, _step_rows(trace)
+    is_step = mask_of_rows(step_rows, len(table))
+    is_range = (table.kind == KINDS.index("annotation")) | name_mask(trace, _LOADING.search)
+    is_range &= (table.stream < 0) & ~name_mask(trace, _NOT_A_PHASE.match)
+    is_range &= ~is_step & ~repeats_step(trace)
+    rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[step_rows])))
     # The range or step around each; ranges within other ranges are skipped.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     is_outermost = (above >= 0) & is_step[above]
     rows, step = rows[is_outermost], table.step[above[is_outermost]]
-    return _RangesInSteps(rows, step, np.unique(table.step[steps]))
+    return _RangesInSteps(rows, step, np.unique(table.step[step_rows]))
 
 
 @memoize

@@ -1,7 +1,6 @@
 """Counts and times of the selected events by kind and by name.
 
-Durations are summed even if events overlap or enclose each other. In `device_time`, by contrast,
-every instant of a device counts once.
+Durations are summed even if events overlap. In `device_time`, an instant of a device counts once.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ For example, a thread launches two kernels on a stream and waits for them. The e
 calls of the thread, each call with its kernel, the first kernel with the second, and the second
 kernel with the end of the waiting call.
 
-Functions named ``add_…`` add the edges of one kind. `find_wait_pairs` determines for what calls and
-kernels waited, from the file or by inference.
+Functions ``add_…`` add edges of one kind. `find_wait_pairs` finds what calls and kernels awaited.
 """
 
 from __future__ import annotations
@@ -81,45 +80,29 @@ def add_device_work(
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it is launched, the previous kernel on its stream has ended, and the
-    # work for which its stream waits has ended. The last of these three delays the kernel, so only
-    # the time after it has a weight: since the start of the call, or since the end of the previous
-    # kernel.
-    table, rows = nodes.trace.table, nodes.device
+    # A kernel can start once it is launched, and the previous kernel of its stream and the work for
+    # which the stream waits have ended. The last of these three delays the kernel, so only the time
+    # after it has a weight: since the start of the call or the end of the previous kernel.
+    trace, table, rows = nodes.trace, nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
+    awaited_end = _add_kernel_waits(edges, nodes, *kernel_waits)
+    previous = _previous_work(nodes, rules)
     end_ns = table.end_ns
-    if rules.as_hta:
-        previous = pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
-    else:
-        # Work that is not analyzed may also keep a stream busy.
-        ends = DeviceWorkIndex.by_end(nodes.trace)
-        previous = ends.last_until(table.track[rows], table.start_ns[rows], rows)
     previous_end = np.where(previous >= 0, end_ns[previous], _NEVER)
-    awaited, waiting = kernel_waits
-    is_analysed = nodes.of_end[awaited] >= 0
-    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
-    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
-    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
-    np.maximum.at(last_end, waiting, end_ns[awaited])
-    awaited_end = last_end[rows]
-    call = nodes.trace.launch_of[rows]
-    has_call = call >= 0
-    launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
-    call_ns = np.zeros(len(rows), dtype=np.int64)
+    call = trace.launch_of[rows]
+    has_call, call_ns = call >= 0, np.zeros(len(rows), dtype=np.int64)
     if not rules.as_hta:
-        # If the call returned before the kernel started, the launch may have lasted until the
-        # return.
+        # If the call returned before the kernel started, it may have launched until it returned.
         has_returned = has_call & (end_ns[call] <= table.start_ns[rows])
         call_ns[has_returned] = table.dur_ns[call[has_returned]]
-        launched_ns += call_ns
+    launched_ns = np.where(has_call, table.start_ns[call] + call_ns, _NEVER)
     by_launch = has_call & (previous_end < launched_ns) & (awaited_end < launched_ns)
-    if rules.as_hta:
-        by_launch &= _had_empty_queue(nodes.trace, rows)
-    has_launch_edge = by_launch if rules.as_hta else has_call
     # A stream executes in order, so the edge remains if the kernel waited for something else.
-    has_previous_edge = ~by_launch & (previous >= 0)
+    has_launch_edge, has_previous_edge = has_call, ~by_launch & (previous >= 0)
     if rules.as_hta:
-        has_previous_edge &= awaited_end < previous_end
+        by_launch &= _had_empty_queue(trace, rows)
+        has_launch_edge = by_launch
+        has_previous_edge = ~by_launch & (previous >= 0) & (awaited_end < previous_end)
     launches = edges.add(
         nodes.of_start[call[has_launch_edge]],
         nodes.of_start[rows[has_launch_edge]],
@@ -139,6 +122,26 @@ def add_device_work(
     return launches
 
 
+def _add_kernel_waits(edges: EdgeList, nodes: Nodes, awaited: Ints, waiting: Ints) -> Ints:
+    """Add edges from awaited to waiting work; return the last awaited end of all device work."""
+    is_analysed = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
+    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
+    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(last_end, waiting, nodes.trace.table.end_ns[awaited])
+    return last_end[nodes.device]
+
+
+def _previous_work(nodes: Nodes, rules: GraphRules) -> Ints:
+    """Return the work before each device event on its stream; -1 if none."""
+    table, rows = nodes.trace.table, nodes.device
+    if rules.as_hta:
+        return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
+    # Work that is not analyzed may also keep a stream busy.
+    ends = DeviceWorkIndex.by_end(nodes.trace)
+    return ends.last_until(table.track[rows], table.start_ns[rows], rows)
+
+
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start.
 
@@ -147,20 +150,17 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     analyzed range. For work without a counted call, the length is unknown and the result is False.
     """
     table = trace.table
-    device = np.flatnonzero(table.stream >= 0)
-    call = trace.launch_of[device]
-    device, call = device[call >= 0], call[call >= 0]
-    counted = names_match(trace, call, _COUNTED_IN_HTA.__contains__)
-    device, call = device[counted], call[counted]
-    count = len(device)
-    time = np.concatenate((table.start_ns[call], table.start_ns[device]))
+    device = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0))
+    device = device[names_match(trace, trace.launch_of[device], _COUNTED_IN_HTA.__contains__)]
+    call, count = trace.launch_of[device], len(device)
+    time_ns = np.concatenate((table.start_ns[call], table.start_ns[device]))
     change = np.repeat((1, -1), count)
     stream = np.tile(table.stream[device], 2)
-    order = np.lexsort((-change, time, stream))
+    order = np.lexsort((-change, time_ns, stream))
     # The launches and starts of a stream add up to zero, so the next stream begins at 0.
     length = np.empty(2 * count, dtype=np.int64)
     length[order] = np.cumsum(change[order])
-    had_empty_queue = np.zeros(len(trace) + 1, dtype=bool)
+    had_empty_queue = np.zeros(len(trace), dtype=bool)
     had_empty_queue[device] = (length[:count] == 1) & (length[count:] == 0)
     return had_empty_queue[rows]
 
@@ -315,8 +315,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     if len(pairs):
         return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows, these are the threads of the autograd engine and the thread with most
-    # operators.
+    # Without arrows, these are the autograd engine's threads and the thread with most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -373,32 +372,25 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
 
     Only work that was launched before `wait_call_ns` is considered.
     """
-    trace = nodes.trace
-    table, tracks = trace.table, trace.tracks
-    processes = {track.pid: k for k, track in enumerate(tracks)}
-    device_of = np.array([processes[track.pid] for track in tracks], dtype=np.int64)
-    work = device_work_rows(trace)
-    end = table.start_ns[work] + table.dur_ns[work]
-    order = np.argsort(end, kind="stable")
-    work, end = work[order].astype(np.int64), end[order]
-    call = trace.launch_of[work]
-    called = np.where(call >= 0, table.start_ns[call], -1)
-
-    result = np.full(len(rows), -1, dtype=np.int64)
+    trace, table = nodes.trace, nodes.trace.table
+    device_of_track, _ = pd.factorize(np.array([track.pid for track in trace.tracks], object))
+    work = device_work_rows(trace).astype(np.int64)
+    work = work[np.argsort(table.end_ns[work], kind="stable")]
+    end_ns, call = table.end_ns[work], trace.launch_of[work]
+    called_ns = np.where(call >= 0, table.start_ns[call], -1)
+    awaited = np.full(len(rows), -1, dtype=np.int64)
     # The work that ended before each row started is tried, latest first.
-    candidate = np.searchsorted(end, table.start_ns[rows], side="right") - 1
+    candidate = np.searchsorted(end_ns, table.start_ns[rows], side="right") - 1
     for _ in range(_MAX_CANDIDATES):
-        waiting = np.flatnonzero((result < 0) & (candidate >= 0))
-        waiting = waiting[end[candidate[waiting]] > after[waiting]]
-        if not len(waiting):
-            break
-        position = candidate[waiting]
-        track, waiting_track = table.track[work[position]], table.track[rows[waiting]]
-        fits = (track != waiting_track) & (device_of[track] == device_of[waiting_track])
-        fits &= called[position] < wait_call_ns[waiting]
-        result[waiting[fits]] = work[position[fits]]
+        waiting = np.flatnonzero((awaited < 0) & (candidate >= 0))
+        waiting = waiting[end_ns[candidate[waiting]] > after[waiting]]
+        tried = candidate[waiting]
+        track, waiting_track = table.track[work[tried]], table.track[rows[waiting]]
+        fits = (track != waiting_track) & (device_of_track[track] == device_of_track[waiting_track])
+        fits &= called_ns[tried] < wait_call_ns[waiting]
+        awaited[waiting[fits]] = work[tried[fits]]
         candidate[waiting] -= 1
-    return result
+    return awaited
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,11 +408,7 @@ class WaitPairs:
 def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     """Return the waits in the file and, unless the rules are HTA's, inferred waits."""
     trace, table = nodes.trace, nodes.trace.table
-    sync_categories = [
-        code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
-    ]
-    rows = np.flatnonzero((table.kind == _SYNC) & np.isin(table.category, sync_categories))
-    rows = rows[trace.launch_of[rows] >= 0]
+    rows = _recorded_waits(trace)
     call, track = trace.launch_of[rows], _stream_tracks(trace, rows, table.stream[rows])
     is_event = names_match(trace, rows, "Event Sync".__eq__)
     is_stream = names_match(trace, rows, "Stream Sync".__eq__)
@@ -447,11 +435,22 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         sum(int((work >= 0).sum()) for work, _ in pairs) for pairs in (recorded, inferred)
     )
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
+    is_known = work >= 0
     is_kernel = names_match(trace, rows, "Stream Wait Event".__eq__)
     awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
-    is_known = work >= 0
-    work, calls = work[is_known], calls[is_known]
-    return WaitPairs(work, calls, awaited, waiting, recorded_count, inferred_count)
+    return WaitPairs(
+        work[is_known], calls[is_known], awaited, waiting, recorded_count, inferred_count
+    )
+
+
+def _recorded_waits(trace: Trace) -> Rows:
+    """Return the recorded waits of calls and of streams whose call is known."""
+    table = trace.table
+    codes = [
+        code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
+    ]
+    is_wait = (table.kind == _SYNC) & np.isin(table.category, codes)
+    return np.flatnonzero(is_wait & (trace.launch_of >= 0))
 
 
 def _kernel_waits(
@@ -505,8 +504,7 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     """Return the track of a stream on the device of each row; -1 if none.
 
-    Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a host call may
-    be on any device.
+    Waits may have a row of their own: ``stream 7 (sync)``. A host call's stream is on any device.
     """
     # The order is reversed, so that the first track of a stream remains.
     number_of = {
@@ -555,19 +553,16 @@ def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
     """Return the work for which synchronizing calls without a recorded wait waited.
 
-    A call waited for the last work on any stream that ended while it ran, if that work was launched
-    before the call.
+    A call waited for the last work that ended while it ran, if that was launched before the call.
     """
-    trace = nodes.trace
-    table = trace.table
+    trace, table = nodes.trace, nodes.trace.table
+    start_ns, end_ns = table.start_ns, table.end_ns
     calls = nodes.host[names_match(trace, nodes.host, SYNCHRONIZING.search)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
-    start, end = table.start_ns[calls], table.end_ns[calls]
-    work_end = table.start_ns[work] + table.dur_ns[work]
-    order = np.argsort(work_end, kind="stable")
-    last = np.append(-1, work[order])[np.searchsorted(work_end[order], end, side="right")]
-    has_ended_during = table.start_ns[last] + table.dur_ns[last] > start
-    is_launched = table.start_ns[trace.launch_of[last]] <= start
+    work = work[np.argsort(end_ns[work], kind="stable")]
+    last = np.append(-1, work)[np.searchsorted(end_ns[work], end_ns[calls], side="right")]
+    has_ended_during = end_ns[last] > start_ns[calls]
+    is_launched = start_ns[trace.launch_of[last]] <= start_ns[calls]
     return np.where(has_ended_during & is_launched, last, -1), calls
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from hta_widgets.analysis.critical.edges import (
+    WaitPairs,
     add_device_work,
     add_thread_handoffs,
     add_threads,
@@ -57,8 +58,7 @@ class Chains:
 def longest_chains(count: int, edges: Edges) -> Chains:
     """Return the chain with the greatest total weight to each of `count` nodes.
 
-    Of equally long chains, the one from the latest node is used. Edges are sorted by target and
-    lead to higher nodes.
+    Of equally long chains, the latest is used. Edges are sorted by target and lead to higher nodes.
     """
     length_ns = [0] * count
     last_edge = [-1] * count
@@ -135,91 +135,98 @@ class CriticalPath:
 
     def bound_by(self, positions: Ints) -> Codes:
         """Return the cause of the time along each edge, as a code into `BOUNDS`."""
-        edges, table = self.edges, self.trace.table
-        kind, event = edges.type[positions], edges.event[positions]
-        is_free = edges.weight_ns[positions] == 0
-        node_ns = self.nodes.time_ns
-        time = node_ns[edges.target[positions]] - node_ns[edges.source[positions]]
+        edges, node_ns = self.edges, self.nodes.time_ns
+        type_, weight_ns = edges.type[positions], edges.weight_ns[positions]
         bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
-        bound[kind == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
-        bound[kind == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
+        bound[type_ == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
+        bound[type_ == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
         if not self.rules.as_hta:
-            is_delay = (kind == LAUNCH) | (kind == KERNEL_KERNEL)
-            bound[is_delay & (edges.weight_ns[positions] < time)] = _BOUND_CODES["unknown_wait"]
-            bound[is_delay & is_free] = _BOUND_CODES["gpu_queue_wait"]
-        bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
-        operator = np.flatnonzero(kind == OPERATOR)
-        rows = event[operator]
-        of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
-        of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
+            is_delay = (type_ == LAUNCH) | (type_ == KERNEL_KERNEL)
+            time_ns = node_ns[edges.target[positions]] - node_ns[edges.source[positions]]
+            bound[is_delay & (weight_ns < time_ns)] = _BOUND_CODES["unknown_wait"]
+            bound[is_delay & (weight_ns == 0)] = _BOUND_CODES["gpu_queue_wait"]
+        bound[type_ == SYNC] = _BOUND_CODES["sync_overhead"]
+        is_operator = type_ == OPERATOR
+        bound[is_operator] = self._bound_by_operator(positions[is_operator])
+        return bound
+
+    def _bound_by_operator(self, positions: Ints) -> Codes:
+        """Return the cause of the time along edges within host events and device work."""
+        rows = self.edges.event[positions]
+        bound_of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
+        bound_of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
         if not self.rules.as_hta:
-            of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
-        on_host = self.nodes.on_host[edges.source[positions[operator]]]
-        of_host = np.select(
-            [is_free[operator], self._loads_data(rows)],
+            bound_of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
+        bound_on_host = np.select(
+            [self.edges.weight_ns[positions] == 0, self._loads_data(rows)],
             [_BOUND_CODES["cpu_blocked"], _BOUND_CODES["data_loading"]],
             _BOUND_CODES["cpu_bound"],
         )
-        bound[operator] = np.where(on_host, of_host, of_kind[table.kind[rows]])
-        return bound
+        on_host = self.nodes.on_host[self.edges.source[positions]]
+        return np.where(on_host, bound_on_host, bound_of_kind[self.trace.table.kind[rows]])
 
     def _loads_data(self, rows: Ints) -> Bools:
         """Return whether each event or an event around it loads data; HTA only checks the event."""
         parent = self.trace.table.parent
-        result = np.zeros(len(rows), dtype=bool)
-        positions = np.arange(len(rows))[rows >= 0]
+        loads_data = np.zeros(len(rows), dtype=bool)
+        positions = np.flatnonzero(rows >= 0)
         above = rows[positions]
         while len(positions):
             is_match = pattern_mask(self.trace, above, self.rules.data_loading)
-            result[positions[is_match]] = True
+            loads_data[positions[is_match]] = True
             if self.rules.as_hta:
                 break
             is_open = ~is_match & (parent[above] >= 0)
             positions, above = positions[is_open], parent[above[is_open]].astype(np.int64)
-        return result
+        return loads_data
 
 
 def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
     """Return the graph of a time range of a rank, with its longest path."""
     nodes = find_nodes(trace, within, rules)
-    edges = EdgeList(nodes)
+    edge_list = EdgeList(nodes)
     waits = find_wait_pairs(nodes, rules)
-    table = trace.table
-    blocked = np.zeros(len(trace) + 1, dtype=bool)
-    if rules.as_hta:
-        blocked[nodes.host[names_match(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
-    else:
-        end = table.start_ns[waits.work] + table.dur_ns[waits.work]
-        is_within = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
-        is_within &= nodes.of_end[waits.work] >= 0
-        blocked[waits.call[is_within]] = True
-        blocked[waits_without_recorded_work(trace)] = True
-    polls = add_threads(edges, nodes, blocked, rules)
-    hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
-    launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
+    blocked = _blocked_calls(nodes, waits, rules)
+    polls = add_threads(edge_list, nodes, blocked, rules)
+    handoffs = 0 if rules.as_hta else add_thread_handoffs(edge_list, nodes)
+    launches = add_device_work(edge_list, nodes, (waits.awaited, waits.waiting), rules)
     work, call = nodes.of_end[waits.work], nodes.of_end[waits.call]
-    calls = edges.add(work, call, SYNC, waits.call, counts=False)
-    finished_edges = edges.build()
+    waits_of_calls = edge_list.add(work, call, SYNC, waits.call, counts=False)
+    edges = edge_list.build()
     return CriticalPath(
         trace=trace,
         within=within,
         nodes=nodes,
-        edges=finished_edges,
-        chains=longest_chains(len(nodes), finished_edges),
+        edges=edges,
+        chains=longest_chains(len(nodes), edges),
         blocked=blocked,
         rules=rules,
         matched={
             "host_events": len(nodes.host),
             "device_events": len(nodes.device),
             "launches": launches,
-            "waits_of_calls": calls,
+            "waits_of_calls": waits_of_calls,
             "recorded_waits": waits.recorded,
             "inferred_waits": waits.inferred + polls,
             "waits_of_kernels": len(waits.awaited),
-            "hand_overs": hand_overs,
-            "backward_in_time": edges.backward,
+            "hand_overs": handoffs,
+            "backward_in_time": edge_list.backward,
         },
     )
+
+
+def _blocked_calls(nodes: Nodes, waits: WaitPairs, rules: GraphRules) -> Bools:
+    """Return, by row, the calls that wait for the device; the last item is for no call (-1)."""
+    trace, end_ns = nodes.trace, nodes.trace.table.end_ns
+    blocked = np.zeros(len(trace) + 1, dtype=bool)
+    if rules.as_hta:
+        blocked[nodes.host[names_match(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
+        return blocked
+    work_end = end_ns[waits.work]
+    is_within = (work_end > trace.table.start_ns[waits.call]) & (work_end <= end_ns[waits.call])
+    blocked[waits.call[is_within & (nodes.of_end[waits.work] >= 0)]] = True
+    blocked[waits_without_recorded_work(trace)] = True
+    return blocked
 
 
 def critical_path_of(
@@ -232,8 +239,7 @@ def critical_path_of(
 ) -> CriticalPath | None:
     """Return the graph and critical path of a rank; None if it has no range of that name.
 
-    Unless the rules are HTA's, a rank without ``ProfilerStep`` has the path of a step of its
-    inference engine or of the whole rank.
+    Unless the rules are HTA's, `resolve_annotation` replaces a missing ``ProfilerStep``.
     """
     if not rules.as_hta:
         annotation = resolve_annotation([trace], annotation)

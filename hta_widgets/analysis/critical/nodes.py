@@ -1,7 +1,6 @@
 """The dependency graph: terms, nodes, and edge lists.
 
-The nodes are the starts and ends of events, in topological order: every edge leads from a lower
-node to a higher one.
+Nodes are starts and ends of events, in topological order: each edge leads to a higher node.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 
 def pattern_mask(trace: Trace, rows: Rows, patterns: Sequence[str]) -> Bools:
     """Return whether the name of each event contains a match of a regular expression."""
-    used, name_of_row = distinct_codes(trace.table.name[rows])
     if not patterns:
         return np.zeros(len(rows), dtype=bool)
+    used, name_of_row = distinct_codes(trace.table.name[rows])
     names = [trace.table.names[code] for code in used.tolist()]
     return match_pattern("|".join(f"(?:{text})" for text in patterns), names)[name_of_row]
 
@@ -238,15 +237,13 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
     Work that ends after the `device` work of the range is excluded.
     """
-    table = trace.table
     if within.start_ns is None or within.end_ns is None:
         return np.empty(0, dtype=np.intp)
-    last_ns = max(within.end_ns, int(table.end_ns[device].max(initial=within.end_ns)))
-    rows = device_work_rows(trace)
-    call = trace.launch_of[rows]
-    earlier = (call < 0) | (table.start_ns[call] < within.start_ns)
-    end = table.end_ns[rows]
-    return rows[earlier & (end > within.start_ns) & (end <= last_ns)]
+    table, rows = trace.table, device_work_rows(trace)
+    last_ns = int(table.end_ns[device].max(initial=within.end_ns))
+    call, end_ns = trace.launch_of[rows], table.end_ns[rows]
+    is_earlier = (call < 0) | (table.start_ns[call] < within.start_ns)
+    return rows[is_earlier & (end_ns > within.start_ns) & (end_ns <= last_ns)]
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
@@ -298,8 +295,7 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
     # Rows are ordered by start, longest first. Of host events that end together, the later row is
-    # therefore the inner one and ends first. An event without duration ends before later rows
-    # start.
+    # the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     if within.end_ns is not None and not within.is_closed:
@@ -350,8 +346,7 @@ class EdgeList:
     ) -> int:
         """Add edges between nodes (-1: not analyzed); return how many were added.
 
-        Edges that `counts` have as weight the time between the nodes, at most `limit_ns`; others
-        have 0.
+        Edges that `counts` weigh the time between their nodes, at most `limit_ns`; others weigh 0.
         """
         is_analysed = (source >= 0) & (target >= 0)
         is_forward = is_analysed & (source < target)
@@ -371,11 +366,10 @@ class EdgeList:
 
     def build(self) -> Edges:
         """Return all edges by target; edges to the same node by source, latest first."""
-        source, target, weight, kind, event = (
-            np.concatenate(column) for column in zip(*self._parts, strict=True)
-        )
+        columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
+        source, target, *_ = columns
         order = np.lexsort((-source, target))
-        return Edges(source[order], target[order], weight[order], kind[order], event[order])
+        return Edges(*(column[order] for column in columns))
 
 
 class DeviceWorkIndex:
@@ -402,8 +396,7 @@ class DeviceWorkIndex:
         """Return the last row on `track` at or before `time`, below row `below`; -1 if none."""
         position = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Events without duration end at their start, so rows after the one found may end at or
-            # before `time` as well.
+            # Events without duration end at their start, so later rows may also end by `time`.
             is_later = (position >= 0) & (self._row[position] >= below)
             is_later &= self._track[position] == track
             if not is_later.any():

@@ -89,24 +89,22 @@ def critical_path(
 ) -> pd.DataFrame:
     """Return the chain of dependencies that determines a step's duration, by segment.
 
-    The path consists of the work that determined the duration of a step. It shows which operator,
-    kernel, launch or wait to look at first.
+    The path is the work that determined a step's duration, so it shows what to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the previous node. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
-    waits; a call that waits for the device (context, stream and event synchronization) depends
-    on the awaited work. If the file records no synchronization, calls that
-    synchronize depend on the last work that ended while they ran, and calls that copy depend on
-    their copy if it had ended when they returned. In such files, a kernel that was launched after a
-    call to wait for an event, and did not start although its stream was idle, depends on the work
-    of another stream that had ended within 30 µs before the kernel started, or within twice the
-    median of these times in the file. A pause of a thread of more than 1 ms depends on the work
-    that was launched last, or that ends last of all launched work, if it ends with that work, and a
-    pause within an event depends on an event of another launching thread that fills the pause and
-    ends with it: within 300 µs and 5 % of the pause. The backward pass follows the forward pass on
-    any threads. Only the last of the dependencies of a kernel counts: time since then is launch
-    overhead or delay between kernels.
+    waits; a call that waits for the device (context, stream and event synchronization) depends on
+    the awaited work. If the file records no synchronization, calls that synchronize depend on the
+    last work that ended while they ran, and calls that copy depend on their copy if it had ended
+    when they returned. In such files, a kernel that was launched after a call to wait for an event,
+    and did not start although its stream was idle, depends on the work of another stream that had
+    ended within 30 µs before the kernel started, or within twice the median of these times in the
+    file. A pause of a thread of more than 1 ms depends on the work that was launched last, or that
+    ends last of all launched work, if it ends with that work, and a pause within an event depends
+    on an event of another launching thread that fills the pause and ends with it: within 300 µs and
+    5 % of the pause. The backward pass follows the forward pass on any threads. Only a kernel's
+    last dependency counts: time since then is launch overhead or delay between kernels.
 
     The path is the chain through this graph that accounts for the most time. Time between operators
     and in waits does not count when chains are compared; the result has rows for it, with its
@@ -239,13 +237,16 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, edge_type, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
+    # Segments without an event (-1) get the last item of these lists, or -1.
+    names, keys = [*table.names.values, ""], [*(track.key for track in tracks), ""]
+    tids = np.array([*(track.tid for track in tracks), ""], dtype=object)
     has_event = event >= 0
     row = np.where(has_event, event, 0)
-    names = [*table.names.values, ""]
-    name = np.where(has_event, table.name[row], len(names) - 1)
     kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
     track = np.where(has_event, table.track[row], len(tracks)).astype(np.int64)
-    name, used_names = drop_unused_texts(name, names)
+    name, used_names = drop_unused_texts(
+        np.where(has_event, table.name[row], len(names) - 1), names
+    )
     notes = [note] if path is None else [note, _host_note(path, start, start + dur, bound)]
     return result_frame(
         {
@@ -258,8 +259,8 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
             "kind": categorical(kind, KINDS),
             "type": categorical(edge_type, EDGE_TYPES),
             "stream": np.where(has_event, table.stream[row], -1).astype(np.int64),
-            "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
-            "track": _categorical_of(track, [*(t.key for t in tracks), ""]),
+            "tid": tids[track],
+            "track": _categorical_of(track, keys),
         },
         matched={} if path is None else path.matched,
         note=notes,
@@ -284,6 +285,6 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
 
 
 def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
-    """Return a categorical of the values at `codes`; values may repeat, the last comes first."""
+    """Return a categorical of ``values[codes]``; its categories are the values, the last first."""
     dtype = categorical_dtype(list(dict.fromkeys(reversed(values))))
     return pd.Categorical(np.array(values, dtype=object)[codes], dtype=dtype)

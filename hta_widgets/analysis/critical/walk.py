@@ -16,7 +16,7 @@ the start of that operator to the end of the kernel; between them, no operator r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -38,15 +38,16 @@ class RankGraph:
     """The steps of a walk back through the nodes of a rank.
 
     A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
-    The state determines the next step back. Chains are followed state by state in Python, so each
-    state's predecessor is computed in advance.
+    It determines the next step back. Steps are taken in Python, so they are computed in advance.
     """
 
-    def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
+    def __init__(
+        self, path: CriticalPath, time_ns: Ints, exits: Mapping[int, int] | None = None
+    ) -> None:
         self.path = path
         self.time = time_ns
-        #: Nodes at which a trail stops because the walk may go to another rank there.
-        self.exits = exits
+        #: By node at which a trail stops because the walk may leave the rank: the matching's entry.
+        self.exits = exits or {}
         self._relevant = last_true_positions(_relevant_nodes(path))
         length_ns = path.chains.length_ns
         self._longest = last_true_positions(length_ns == np.maximum.accumulate(length_ns))
@@ -65,8 +66,7 @@ class RankGraph:
 
     def first_node(self, until: int) -> int:
         """Return the node at which a walk back from an instant begins; -1 if there is none."""
-        # This is the last node of the device or of threads that launch work, or a later end of the
-        # longest chain.
+        # The last node of the device or of launching threads, or a later end of the longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 
@@ -166,21 +166,24 @@ class PathWalker:
 
     def _add_trail(self, place: int, graph: RankGraph, states: Ints, now: int) -> int:
         """Add the segments between the nodes of a trail; return the instant of the last one."""
-        node, is_on_chain = states >> 1, states[:-1] % 2 == 0
+        node = states >> 1
         time = np.clip(graph.time[node], self.low, now)
         time[0] = now
-        edge = graph.path.chains.last_edge[node[:-1]]
-        is_longest = is_on_chain & ~np.logical_or.accumulate(is_on_chain & (edge < 0))
         has_length = np.flatnonzero(time[1:] < time[:-1])
-        edge = edge[has_length]
+        after, before = node[has_length], node[has_length + 1]
+        edges = graph.path.chains.last_edge[node[:-1]]  # -1 at the start of a chain
+        # Even states are on the longest chain up to its start, then on other chains.
+        is_even = states[:-1] % 2 == 0
+        is_longest = is_even & ~np.logical_or.accumulate(is_even & (edges < 0))
+        edge = edges[has_length]
         block = np.full((_ROWS, len(edge)), -1, dtype=np.int64)
         block[_START], block[_END], block[_PLACE] = time[has_length + 1], time[has_length], place
         block[_TYPE] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
         block[_EDGE], block[_IS_LONGEST] = edge, is_longest[has_length]
         for column in np.flatnonzero(edge < 0).tolist():
-            before, after = int(node[has_length[column] + 1]), int(node[has_length[column]])
-            start, end = block[_START : _END + 1, column].tolist()
-            block[[_EVENT, _BOUND], column] = graph.running_between(before, after, start, end)
+            nodes = int(before[column]), int(after[column])
+            instants = block[_START : _END + 1, column].tolist()
+            block[[_EVENT, _BOUND], column] = graph.running_between(*nodes, *instants)
         if block.size:
             self._blocks.append(block)
         return int(time[-1])

@@ -7,8 +7,7 @@ differ by nearly the same time, which is the difference between the clocks.
 
 For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, and the second
 leaves A, B and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22
-ms at shift 0 and by 2 ms at shift 2. Both are possible, but the smaller difference is more likely,
-so the positions are 2, 3 and 4.
+ms at shift 0 and by 2 ms at shift 2, which is more likely, so the positions are 2, 3 and 4.
 
 On a busy host, ends of Gloo's collectives scatter by milliseconds, so a wrong shift may fit better
 by chance. Ranks usually give a step the same number, so a shift that pairs different numbers must
@@ -54,6 +53,13 @@ class RankSequence(NamedTuple):
     end: Ints
     together: Bools
     step: Ints  # -1 outside steps
+
+
+class _Ends(NamedTuple):
+    """The contents of the collectives of a sequence, and when the rank leaves them."""
+
+    content: Ints
+    end_ns: Ints
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
@@ -144,17 +150,19 @@ def align_sequences(
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
+    first, second = _Ends(content, end_ns), _Ends(other_content, other_end_ns)
     in_order, pairs = np.full(count, MISSING), 0
-    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns, step_shift)
+    shift, agreeing = _best_shift(first, second, step_shift)
     if shift is not None:
         in_order = np.arange(count) + shift
-        pairs = min(len(content), shift + count) - max(0, shift)
+        low, high = _overlap(shift, len(content), count)
+        pairs = int(high - low)
     # If only a few ends agree, they may agree by chance, unless these are all the ends.
     min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
     if shift is not None and agreeing >= max(0.5 * pairs, min_agreeing):
-        by_gaps = _align_over_gaps(content, end_ns, other_content, other_end_ns, shift)
+        by_gaps = _align_over_gaps(first, second, shift)
         return in_order if by_gaps is None else by_gaps
-    by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
+    by_time = _align_by_time(first, second)
     pairs_by_time = int((by_time != MISSING).sum())
     # The order of a named group is better evidence than times that explain only part of it.
     min_pairs = max(0.75 * pairs, 2) if sure else _MIN_AGREEING
@@ -164,26 +172,24 @@ def align_sequences(
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
 
 
-def _best_shift(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, step_shift: int | None
-) -> tuple[int | None, int]:
+def _best_shift(first: _Ends, second: _Ends, step_shift: int | None) -> tuple[int | None, int]:
     """Return the shift at which contents match (or None), and the number of matching ends."""
-    first, second = len(content), len(other_content)
-    if np.array_equal(content, other_content):
-        deviations, _, _ = _deviations(other_end_ns - end_ns, end_ns)
+    sizes = len(first.content), len(second.content)
+    if np.array_equal(first.content, second.content):
+        deviations, _, _ = _deviations(second.end_ns - first.end_ns, first.end_ns)
         # If steps have equal durations, other shifts also agree, but ranks record the same steps.
-        if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
+        if (deviations <= _CLOSE_NS).sum() >= 0.9 * sizes[0]:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
-    shorter = min(first, second)
-    shifts = _shifts_of_equal_content(content, other_content, min_pairs=max(1, shorter // 2))
+    min_pairs = max(1, min(sizes) // 2)
+    shifts = _shifts_of_equal_content(first.content, second.content, min_pairs=min_pairs)
     lowest_cost, best_shift, agreeing = np.inf, None, 0
-    for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
-        low, high = _overlap(shift, first, second)
-        overlapping = slice(low - shift, high - shift)
-        if not np.array_equal(content[low:high], other_content[overlapping]):
+    for shift in _cheapest_shifts(shifts, first.end_ns, second.end_ns).tolist():
+        low, high = _overlap(shift, *sizes)
+        partners = slice(low - shift, high - shift)
+        if not np.array_equal(first.content[low:high], second.content[partners]):
             continue
-        differences = other_end_ns[overlapping] - end_ns[low:high]
-        cost, deviations = _cost(differences, end_ns[low:high], (high - low) / shorter)
+        ends = first.end_ns[low:high]
+        cost, deviations = _cost(second.end_ns[partners] - ends, ends, (high - low) / min(sizes))
         if step_shift not in {None, shift}:
             cost *= _OTHER_STEPS_COST
         if cost < lowest_cost:
@@ -228,17 +234,16 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
     )
     drift = np.clip(covariance / np.maximum(moment, 1), -_MAX_DRIFT_APART, _MAX_DRIFT_APART)
     drift = drift[..., None]
-    # A line and its median move no value by more than this, so a smaller value cannot halve the
-    # scatter.
+    # A line and its median move no value by more than this, so less cannot halve the scatter.
     moved_ns = 2 * np.abs(drift) * np.abs(elapsed).max(axis=-1, keepdims=True)
-    rows = (scatter < 2 * moved_ns)[..., 0]
-    if rows.any():
-        rest = from_median[rows] - drift[rows] * elapsed[rows]
-        rest = np.abs(rest - np.median(rest, axis=-1, keepdims=True))
-        rest_scatter = np.median(rest, axis=-1, keepdims=True)
-        is_better = 2 * rest_scatter < scatter[rows]
-        deviations[rows] = np.where(is_better, rest, deviations[rows])
-        scatter[rows] = np.where(is_better, rest_scatter, scatter[rows])
+    may_drift = (scatter < 2 * moved_ns)[..., 0]
+    if may_drift.any():
+        from_line = from_median[may_drift] - drift[may_drift] * elapsed[may_drift]
+        from_line = np.abs(from_line - np.median(from_line, axis=-1, keepdims=True))
+        scatter_of_line = np.median(from_line, axis=-1, keepdims=True)
+        is_better = 2 * scatter_of_line < scatter[may_drift]
+        deviations[may_drift] = np.where(is_better, from_line, deviations[may_drift])
+        scatter[may_drift] = np.where(is_better, scatter_of_line, scatter[may_drift])
     return deviations, middle[..., 0], scatter[..., 0]
 
 
@@ -284,9 +289,7 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
     return shifts
 
 
-def _align_over_gaps(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, shift: int
-) -> Ints | None:
+def _align_over_gaps(first: _Ends, second: _Ends, shift: int) -> Ints | None:
     """Match events at the difference that most pairs have; None if the shift is as good.
 
     If a file lacks events in between, it has two parts, and a shift fits only one of them. The
@@ -297,26 +300,26 @@ def _align_over_gaps(
         other ends    10  20  40
     """
     # Equal sequences lack nothing; ends that differ are late, or the clocks were set.
-    is_short = min(len(content), len(other_content)) < _MIN_AGREEING
-    if is_short or np.array_equal(content, other_content):
+    sizes = len(first.content), len(second.content)
+    if min(sizes) < _MIN_AGREEING or np.array_equal(first.content, second.content):
         return None
-    low, high = _overlap(shift, len(content), len(other_content))
-    differences = other_end_ns[low - shift : high - shift] - end_ns[low:high]
+    low, high = _overlap(shift, *sizes)
+    differences = second.end_ns[low - shift : high - shift] - first.end_ns[low:high]
     middle = int(np.median(differences))
-    if (np.abs(differences - middle) <= _CLOSE_NS).all():
+    from_middle_ns = np.abs(differences - middle)
+    if (from_middle_ns <= _CLOSE_NS).all():
         return None
-    spacing_ns = float(np.median(np.diff(np.sort(end_ns))))
+    spacing_ns = float(np.median(np.diff(np.sort(first.end_ns))))
     close_ns = int(min(max(spacing_ns / 8, _CLOSE_NS), _TOLERANCE_NS))
-    in_order = int((np.abs(differences - middle) <= close_ns).sum())
+    in_order = int((from_middle_ns <= close_ns).sum())
     middles = [middle]
-    if in_order < 0.75 * len(differences) and len(end_ns) * len(other_end_ns) <= _MAX_FEW_PAIRS:
-        of_pairs = other_end_ns[:, None] - end_ns[None, :]
+    if in_order < 0.75 * len(differences) and sizes[0] * sizes[1] <= _MAX_FEW_PAIRS:
+        of_pairs = second.end_ns[:, None] - first.end_ns[None, :]
         middles.append(_usual_difference(of_pairs.ravel(), close_ns))
     best, best_count = None, in_order + _MIN_AGREEING - 1
     for middle in middles:
-        nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
+        nearest, deviations = _nearest_of_equal_content(first, second, middle)
         is_match = nearest != MISSING
-        is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
         # Clocks that drift by more than the time between events have neighbors by chance.
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
@@ -344,17 +347,19 @@ def _usual_difference(differences: Ints, close_ns: int) -> int:
     return int(np.median(ordered[first : first + sizes[first]]))
 
 
-def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
-    """Return the positions of mutually nearest events, and the distances between them.
+def _nearest_of_equal_content(first: _Ends, second: _Ends, middle: int) -> tuple[Ints, Ints]:
+    """Return the event nearest to each of the second rank, and the distances between them.
 
-    `middle` is the difference between the clocks; events without such a neighbor have `MISSING`.
+    `middle` is the difference between the clocks. The position is `MISSING` if another event is
+    nearer to the nearest one, or if contents differ.
     """
-    order, other_order = np.argsort(end_ns), np.argsort(other_end_ns)
-    nearest = order[_nearest(end_ns[order], other_end_ns - middle)]
-    nearest_other = other_order[_nearest(other_end_ns[other_order], end_ns + middle)]
-    is_mutual = nearest_other[nearest] == np.arange(len(other_end_ns))
-    deviations = np.abs(other_end_ns - middle - end_ns[nearest])
-    return np.where(is_mutual, nearest, MISSING), deviations
+    order, other_order = np.argsort(first.end_ns), np.argsort(second.end_ns)
+    nearest = order[_nearest(first.end_ns[order], second.end_ns - middle)]
+    nearest_other = other_order[_nearest(second.end_ns[other_order], first.end_ns + middle)]
+    is_match = nearest_other[nearest] == np.arange(len(second.end_ns))
+    is_match &= first.content[nearest] == second.content
+    deviations = np.abs(second.end_ns - middle - first.end_ns[nearest])
+    return np.where(is_match, nearest, MISSING), deviations
 
 
 def _nearest(ascending: Ints, values: Ints) -> Ints:
@@ -363,21 +368,20 @@ def _nearest(ascending: Ints, values: Ints) -> Ints:
     return right - is_left
 
 
-def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
+def _align_by_time(first: _Ends, second: _Ends) -> Ints:
     """Return positions as `align_sequences`, by the difference that most pairs have in common."""
-    matched_positions = np.full(len(other_content), MISSING)
-    if len(content) * len(other_content) > _MAX_PAIRS_BY_TIME:
-        return matched_positions
-    differences = other_end_ns[:, None] - end_ns[None, :]
-    equal = other_content[:, None] == content[None, :]
-    if not equal.any():
-        return matched_positions
-    middle = _usual_difference(differences[equal], _TOLERANCE_NS)
-    deviations = np.where(equal, np.abs(differences - middle), np.iinfo(np.int64).max)
+    positions = np.arange(len(second.content))
+    unmatched = np.full(len(positions), MISSING)
+    if len(first.content) * len(second.content) > _MAX_PAIRS_BY_TIME:
+        return unmatched
+    differences = second.end_ns[:, None] - first.end_ns[None, :]
+    is_equal = second.content[:, None] == first.content[None, :]
+    if not is_equal.any():
+        return unmatched
+    middle = _usual_difference(differences[is_equal], _TOLERANCE_NS)
+    deviations = np.where(is_equal, np.abs(differences - middle), np.iinfo(np.int64).max)
     # Events match if each is the nearest to the other.
     nearest, nearest_other = deviations.argmin(axis=1), deviations.argmin(axis=0)
-    positions = np.arange(len(other_content))
-    is_match = deviations[positions, nearest] <= _TOLERANCE_NS
-    is_match &= nearest_other[nearest] == positions
-    matched_positions[is_match] = nearest[is_match]
-    return matched_positions
+    is_match = nearest_other[nearest] == positions
+    is_match &= deviations[positions, nearest] <= _TOLERANCE_NS
+    return np.where(is_match, nearest, MISSING)

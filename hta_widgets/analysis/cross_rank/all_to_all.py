@@ -3,8 +3,7 @@
 Splits are rows of the first dimension, so rank i sends ``nelems · split[j] / sum(split)`` elements
 to member j. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384,
 24576 and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares.
-A mixture of experts distributes its tokens unevenly, and the matrix shows which ranks receive the
-most.
+Mixtures of experts distribute tokens unevenly; the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -120,10 +119,8 @@ def all_to_all_matrix(
     headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
     sender_node, receiver_node = (rows[key].map(node_of) for key in ("sender", "receiver"))
-    rows = rows.assign(
-        same_node=sender_node == receiver_node, local=rows["sender"] == rows["receiver"]
-    )
-    inter_node_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
+    rows["same_node"] = sender_node == receiver_node
+    rows["local"] = rows["sender"] == rows["receiver"]
     if by == "node":
         rows = rows.assign(sender=sender_node, receiver=receiver_node, local=False)
     frame = _matrix(rows)
@@ -142,7 +139,7 @@ def all_to_all_matrix(
         unknown=sum(traffic.unknown for traffic in results),
         mismatches=mismatches,
         imbalance=_imbalance(frame),
-        inter_node_bytes=inter_node_bytes,
+        inter_node_bytes=int(rows.loc[~rows["same_node"], "bytes"].sum()),
         nodes=nodes_from,
     )
 
@@ -173,11 +170,9 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls is used, because lists of the other side are cut; in a tie, the
-    # sender's.
+    # The side with more calls is used, as the other has cut lists; in a tie, the sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
-    # In `both`, each pair has a row from either side; the two rows are duplicates if the sides
-    # agree.
+    # In `both`, each pair has a row from either side; if the sides agree, these are duplicates.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
     mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
     sums = sums.drop_duplicates(pair)

@@ -2,9 +2,8 @@
 
 Ranks leave a collective together, so differences between ends are differences between clocks. For
 example, rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns.
-The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. After
-subtracting it, the ends differ by 0, 1 and -1 ns. The median of these distances from 0, 1 ns, is
-the residual of both ranks.
+The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. Without it,
+the ends differ by 0, 1 and -1 ns. The median distance from 0, 1 ns, is both ranks' residual.
 
 Over seconds, clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second,
 the clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from hta_widgets.analysis.cross_rank.matching import (
     matching,
     selected_ranks,
 )
-from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.frames import concat_arrays, result_frame
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import formats_named, load_references
@@ -235,25 +235,33 @@ def _early_leavers_note(match: Matching) -> str:
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
+    """Return the fit from the `used` entries that are suitable."""
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable_mask(match)
     collective, trace = match.collective[used], match.trace[used]
     end = (match.event_field("end_ns") + shifts[match.trace])[used]
-    offset, part = _solve_offsets(count, collective, trace, end, match.group[used])
+    pairs = _median_differences(collective, trace, end, match.group[used])
+    offset, part = _solve_offsets(count, pairs)
     from_peers_ns = deviation_from_peers(collective, end - offset[trace])
     recorded_from_peers_ns = deviation_from_peers(collective, end)
-    residual, recorded = np.full((2, count), -1, dtype=np.int64)
-    drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
-    counts = np.bincount(trace, minlength=count)
+    residual_ns, recorded_ns = np.full((2, count), -1, dtype=np.int64)
+    drift, moved_ns = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
     for rank, entries in enumerate(positions_by_code(trace, count)):
         if len(entries):
-            residual[rank] = round(float(np.median(np.abs(from_peers_ns[entries]))))
-            recorded[rank] = round(float(np.median(np.abs(recorded_from_peers_ns[entries]))))
-            slope, moved[rank] = _drift(end[entries], from_peers_ns[entries])
-            drift[rank] = slope * 1e6
-    origin_offset_ns = _origin_offset_ns(match.traces, offset.tolist())
-    return ClockFit(offset, residual, counts, part, drift, recorded, origin_offset_ns, moved)
+            residual_ns[rank] = round(float(np.median(np.abs(from_peers_ns[entries]))))
+            recorded_ns[rank] = round(float(np.median(np.abs(recorded_from_peers_ns[entries]))))
+            drift[rank], moved_ns[rank] = _drift(end[entries], from_peers_ns[entries])
+    return ClockFit(
+        offset_ns=offset,
+        residual_ns=residual_ns,
+        collectives=np.bincount(trace, minlength=count),
+        part=part,
+        drift_ppm=drift * 1e6,
+        recorded_residual_ns=recorded_ns,
+        origin_offset_ns=_origin_offset_ns(match.traces, offset.tolist()),
+        drift_ns=moved_ns,
+    )
 
 
 def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
@@ -269,8 +277,7 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 def _usable_mask(match: Matching) -> Bools:
     """Return a mask of the entries to fit, which are in collectives that all ranks leave together.
 
-    In a group without such collectives, these are all entries except those in which a rank may
-    leave early.
+    In a group without such collectives, these are the entries in which no rank may leave early.
     """
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
@@ -288,8 +295,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     last = np.searchsorted(group, group, side="right") - 1
 
     def skip_entry(middle: Ints) -> Ints:
-        # `middle` only counts the other entries, so positions at or after the entry itself are one
-        # higher.
+        # `middle` does not count the entry itself, so positions from there on are one higher.
         return np.clip(middle + (middle >= position), first, last)
 
     # The median is the mean of the two middle values, which are the same for an odd number.
@@ -300,28 +306,31 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     return deviations
 
 
-def _solve_offsets(
-    count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
-) -> tuple[Ints, Ints]:
+class _RankPairs(NamedTuple):
+    """Pairs of ranks with common collectives, and how their clocks differ."""
+
+    left: Ints
+    right: Ints
+    difference_ns: Floats  # median of the right rank's ends minus those of the left rank
+    weight: Floats
+
+
+def _solve_offsets(count: int, pairs: _RankPairs) -> tuple[Ints, Ints]:
     """Return the offset of each rank, and the number of its connected component."""
-    left, right, differences, weight = _median_differences(collective, trace, end, group)
-    component = _connected_components(count, left, right)
+    component = _connected_components(count, pairs)
+    component_of_pair = component[pairs.left]
     offset = np.zeros(count)
-    for code in np.unique(component[left]).tolist():
+    for code in np.unique(component_of_pair).tolist():
         members = np.flatnonzero(component == code)
-        pairs = component[left] == code
         position = positions_of_rows(members, count)
-        first, second = position[left[pairs]], position[right[pairs]]
-        solution = _least_squares(len(members), first, second, differences[pairs], weight[pairs])
-        # The pairs only determine differences, so the first rank of a component has offset 0.
-        offset[members] = solution - solution[0]
+        left, right, *differences = (column[component_of_pair == code] for column in pairs)
+        renumbered = _RankPairs(position[left], position[right], *differences)
+        offset[members] = _least_squares(len(members), renumbered)
     return np.rint(offset).astype(np.int64), component
 
 
-def _median_differences(
-    collective: Ints, trace: Ints, end: Ints, group: Ints
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return pairs of ranks of a group, the median differences between their ends, and weights."""
+def _median_differences(collective: Ints, trace: Ints, end: Ints, group: Ints) -> _RankPairs:
+    """Return pairs of ranks in each group, compared by the ends of the group's collectives."""
     blocks: list[tuple[Array, ...]] = []
     for entries in positions_by_code(group, int(group.max(initial=-1)) + 1):
         if not len(entries):
@@ -330,15 +339,16 @@ def _median_differences(
         distinct, row = np.unique(collective[entries], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)
         table[row, column] = end[entries] - int(end[entries].min())
-        hub, other, differences, weight = _differences_to_hub(table)
-        blocks.append((members[hub], members[other], differences, weight))
-    left, right, differences, weight = (
-        np.concatenate([part[k] for part in blocks]) if blocks else np.empty(0) for k in range(4)
+        hub, other, *differences = _differences_to_hub(table)
+        blocks.append((members[hub], members[other], *differences))
+    left, right, difference_ns, weight = (
+        concat_arrays([block[k] for block in blocks], dtype)
+        for k, dtype in enumerate((np.int64, np.int64, np.float64, np.float64))
     )
-    return left.astype(np.int64), right.astype(np.int64), differences, weight
+    return _RankPairs(left, right, difference_ns, weight)
 
 
-def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+def _differences_to_hub(table: Floats) -> _RankPairs:
     """Compare each column with the one with most values, directly or through other columns."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
@@ -353,8 +363,9 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             rows = common[:, other]
             differences = table[rows, other] - table[rows, hub]
             middle = float(np.median(differences))
+            # For normal noise, the median distance times 1.4826 is the standard deviation. That of
+            # few samples is uncertain.
             scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
-            # The scatter of few samples is uncertain.
             scatter += _FLOOR_NS + 10_000.0 / len(differences)
             pairs.append((hub, other))
             medians.append(middle)
@@ -362,48 +373,49 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             open_columns.remove(other)
             hubs.append(other)
     hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return hub_of, other_of, np.array(medians), np.array(weights)
+    return _RankPairs(hub_of, other_of, np.array(medians), np.array(weights))
 
 
-def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
+def _connected_components(count: int, pairs: _RankPairs) -> Ints:
     """Return the connected component of each rank; components are numbered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
-    while len(left):
-        low = np.minimum(part[left], part[right])
+    while len(pairs.left):
+        low = np.minimum(part[pairs.left], part[pairs.right])
         before = part.copy()
-        np.minimum.at(part, left, low)
-        np.minimum.at(part, right, low)
+        np.minimum.at(part, pairs.left, low)
+        np.minimum.at(part, pairs.right, low)
         part = part[part]
         if np.array_equal(before, part):
             break
     return np.unique(part, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _least_squares(
-    count: int, left: Ints, right: Ints, differences: Floats, weight: Floats
-) -> Floats:
-    """Solve ``x[right] - x[left] = differences``, giving less weight to outlying pairs."""
-    current_weight = weight.copy()
+def _least_squares(count: int, pairs: _RankPairs) -> Floats:
+    """Return offsets that fit the differences of pairs, giving less weight to outlying pairs.
+
+    The pairs only determine differences, so the first offset is 0.
+    """
+    left, right, difference_ns, initial_weight = pairs
+    weight = initial_weight
     solution = np.zeros(count)
     for _ in range(_ROUNDS):
         matrix = np.zeros((count, count))
-        np.add.at(matrix, (left, left), current_weight)
-        np.add.at(matrix, (right, right), current_weight)
-        np.add.at(matrix, (left, right), -current_weight)
-        np.add.at(matrix, (right, left), -current_weight)
+        np.add.at(matrix, (left, left), weight)
+        np.add.at(matrix, (right, right), weight)
+        np.add.at(matrix, (left, right), -weight)
+        np.add.at(matrix, (right, left), -weight)
         right_side = np.zeros(count)
-        np.add.at(right_side, right, current_weight * differences)
-        np.add.at(right_side, left, -current_weight * differences)
+        np.add.at(right_side, right, weight * difference_ns)
+        np.add.at(right_side, left, -weight * difference_ns)
         previous, solution = solution, np.zeros(count)
-        # The clock of the first rank is the reference.
         solution[1:] = np.linalg.solve(matrix[1:, 1:], right_side[1:])
         is_settled = np.abs(solution - previous).max(initial=0.0) < 0.5
-        # If there are fewer pairs than ranks, the pairs form a tree, and all equations hold
-        # exactly.
-        if is_settled or len(differences) < count:
+        # With fewer pairs than ranks, the pairs form a tree, and all equations hold exactly.
+        if is_settled or len(difference_ns) < count:
             break
-        error_ns = np.abs(solution[right] - solution[left] - differences)
-        current_weight = weight / np.maximum(1.0, error_ns / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
+        error_ns = np.abs(solution[right] - solution[left] - difference_ns)
+        usual_error_ns = 3 * np.sqrt(1 / initial_weight) + _FLOOR_NS
+        weight = initial_weight / np.maximum(1.0, error_ns / usual_error_ns)
     return solution
 
 
@@ -415,14 +427,14 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
     order = np.argsort(end, kind="stable")
     third = len(order) // 3
     early, late = order[:third], order[-third:]
-    span = float(np.median(end[late]) - np.median(end[early]))
-    if span <= 0:
+    span_ns = float(np.median(end[late]) - np.median(end[early]))
+    if span_ns <= 0:
         return float("nan"), 0
-    slope = float(np.median(residual_ns[late]) - np.median(residual_ns[early])) / span
-    moved = abs(slope) * int(end.max() - end.min())
-    residual = residual_ns - slope * (end - int(end.min()))
-    scatter = float(np.median(np.abs(residual - np.median(residual))))
-    return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
+    slope = float(np.median(residual_ns[late]) - np.median(residual_ns[early])) / span_ns
+    moved_ns = abs(slope) * int(end.max() - end.min())
+    from_line_ns = residual_ns - slope * (end - int(end.min()))
+    scatter_ns = float(np.median(np.abs(from_line_ns - np.median(from_line_ns))))
+    return slope, round(moved_ns) if moved_ns > _SIGNIFICANT_DRIFT * scatter_ns else 0
 
 
 @memoize
@@ -442,13 +454,13 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
     # From here on, the clock of each part's lowest rank is the reference instead of the mean clock.
+    # One of its seconds lasts `second` seconds of the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
-    gain_of_first = 1 - rate[first] / _SECOND_NS
-    level = (level - level[first]) / gain_of_first
-    rate = (rate - rate[first]) / gain_of_first
+    second = 1 - rate[first] / _SECOND_NS
+    rate, level = (rate - rate[first]) / second, (level - level[first]) / second
     corrected = end - np.rint(rate[trace] * time_s + level[trace]).astype(np.int64)
-    distance = np.abs(deviation_from_peers(collective, corrected))
-    worst_ns = round(float(pd.Series(distance).groupby(trace).median().max()))
+    distance_ns = np.abs(deviation_from_peers(collective, corrected))
+    worst_ns = round(float(pd.Series(distance_ns).groupby(trace).median().max()))
     note = (
         f"{fit.drift_text}; times of collectives are corrected for it, after which ranks leave"
         f" them within {duration(worst_ns)} of each other"
@@ -459,20 +471,20 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return each clock's gain on the mean clock per second, and its lead at 0.
+    """Return each clock's gain on the mean clock, in ns per second, and its lead in ns at 0.
 
     `has_slope` states whether each rank has enough collectives for a slope of its own.
     """
     rate, level = np.zeros((2, len(has_slope)))
     # Lines of ranks without a common group are compared through other ranks, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
-        ahead = rate[trace] * time_s + level[trace]
-        corrected_ns = end_ns - ahead
+        ahead_ns = rate[trace] * time_s + level[trace]
+        corrected_ns = end_ns - ahead_ns
         mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
         from_mean_ns = corrected_ns - mean_ns[collective]
         limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
         limited_ns = np.clip(from_mean_ns, -limit_ns, limit_ns)
-        rate, level = _lines(trace, time_s, ahead + limited_ns, len(has_slope))
+        rate, level = _lines(trace, time_s, ahead_ns + limited_ns, len(has_slope))
         rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
     return rate, level
 

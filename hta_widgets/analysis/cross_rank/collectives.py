@@ -7,7 +7,7 @@ bandwidth is the same, because each link carries ``2(n-1)/n`` = 1 times the mess
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -29,7 +29,12 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
-from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
+from hta_widgets.analysis.cross_rank.nodes import (
+    DeviceLink,
+    count_nodes,
+    device_link,
+    node_numbers,
+)
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
@@ -66,14 +71,12 @@ def collectives(
     Events of different ranks are matched by process group and sequence number or, if files have no
     numbers, by order, names, sizes and times within the group. Sends are matched with their
     receives. Collectives are matched before anything is selected, so the last arrival is the last
-    one among all loaded ranks. For a job without communication on devices, these are the
-    collectives on its hosts.
+    one among all loaded ranks. Without communication on devices, these are collectives on hosts.
 
     Bandwidths are defined as in nccl-tests. The algorithm bandwidth is ``size / time``. The bus
     bandwidth is this multiplied by the part of the message that each link carries: ``2(n-1)/n`` for
     all-reduce, ``(n-1)/n`` for all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for
-    broadcast, reduce and send-receive. Size is the larger of a rank's input and output; time is the
-    transfer, without the wait.
+    broadcast, reduce and send-receive. Size is the larger of input and output; time excludes waits.
 
     Parameters
     ----------
@@ -107,8 +110,7 @@ def collectives(
         or in a group of one rank (``alone``). The note names missing ranks, unknown element types,
         and clock drift, which is corrected in times on the fitted clock. ``.attrs["clock"]`` is the
         clock of the times, ``.attrs["matched_by"]`` counts collectives by how they were matched,
-        ``.attrs["links"]`` lists the ``device, link, gb_per_s, source`` and ``certainty`` of the
-        rates on which shares are based.
+        ``.attrs["links"]`` lists ``device, link, gb_per_s, source`` and ``certainty`` of the links.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -120,11 +122,7 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
-    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
-    members = {rank for group in match.groups for rank in group.ranks}
-    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
-    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
     return result_frame(
         {
             "collective": match.collective[rows],
@@ -143,7 +141,7 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "link_share": np.where(nodes[match.group] == 1, bus / rates, np.nan)[rows],
+            "link_share": _link_shares(match, links, bus)[rows],
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -157,6 +155,15 @@ def collectives(
             group.label: {"ranks": list(group.ranks), "size": group.size} for group in match.groups
         },
     )
+
+
+def _link_shares(match: Matching, links: Sequence[DeviceLink], bus: Floats) -> Floats:
+    """Return bandwidths as shares of the bandwidth of each rank's link; NaN across nodes."""
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
+    members = {rank for group in match.groups for rank in group.ranks}
+    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
+    return np.where(nodes[match.group] == 1, bus / rates, np.nan)
 
 
 def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
@@ -233,10 +240,9 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
     If messages with known bandwidth have at least half of the exposed time, their times are
     compared by operation and size, and the result has the bus bandwidth of that size. If some ranks
-    have at most two thirds of the bandwidth of others, it is the bandwidth of these ranks. A
-    message takes its transfer time if it is matched on all its ranks, otherwise the time of its
-    event, which includes waits. The result is None if no communication is exposed, or if names do
-    not state the operation.
+    have at most two thirds of the bandwidth of others, it is their bandwidth. A message takes its
+    transfer time if it is matched on all its ranks, otherwise the time of its event, with waits.
+    The result is None if no communication is exposed, or if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -273,11 +279,10 @@ def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
 def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     """Return the communication of groups of several ranks, and how long its transfer is exposed.
 
-    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits`` states whether its time may
-    include waits for other ranks.
+    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits``: its time may include waits.
     """
     match = matching(traces)
-    wait_ns = arrival_times(traces, match, clock).wait_ns
+    wait_of_entry = arrival_times(traces, match, clock).wait_ns
     group_sizes = _group_sizes(match)
     is_complete = match.per_entry(match.is_complete)
     blocks: list[pd.DataFrame] = []
@@ -286,20 +291,20 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
         members[events.source >= 0] = 2  # the sender and the receiver
         members[match.place[complete]] = group_sizes[complete]
-        wait = np.full(len(events.rows), -1, dtype=np.int64)
-        wait[match.place[complete]] = wait_ns[complete]
-        begin_ns = np.minimum(events.start_ns + np.maximum(wait, 0), events.end_ns)
-        transfer = events.end_ns - begin_ns
-        has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
+        wait_ns = np.full(len(events.rows), -1, dtype=np.int64)  # -1 if unknown
+        wait_ns[match.place[complete]] = wait_of_entry[complete]
+        begin_ns = np.minimum(events.start_ns + np.maximum(wait_ns, 0), events.end_ns)
+        transfer_ns = events.end_ns - begin_ns
+        has_rate = (events.size_bytes > 0) & (transfer_ns > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
         bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,
-            "rank": np.full(len(transfer), trace.rank),
-            "exposed": transfer - compute_time_between(trace, begin_ns, events.end_ns),
-            "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer, 1), np.nan),
-            "waits": wait < 0,
+            "rank": trace.rank,
+            "exposed": transfer_ns - compute_time_between(trace, begin_ns, events.end_ns),
+            "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer_ns, 1), np.nan),
+            "waits": wait_ns < 0,
         }
         blocks.append(pd.DataFrame(columns)[members != 1])
     return pd.concat(blocks)

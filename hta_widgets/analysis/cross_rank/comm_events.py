@@ -1,8 +1,7 @@
 """The communication events of a rank, with the args that identify their collective.
 
-`comm_events` returns the collectives on the rank's device. For a job on CPUs, which has no such
-collectives, `host_comm_events` returns the ranges that PyTorch records around the collectives of
-Gloo, MPI and UCC (``gloo:all_reduce``).
+`comm_events` returns the collectives on the rank's device. For a job on CPUs, `host_comm_events`
+returns the ranges that PyTorch records around those of Gloo, MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -196,8 +195,7 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    # If neither args nor kernel name the collective, the range around its launch does:
-    # ``nccl:all_reduce``.
+    # A range around the launch, ``nccl:all_reduce``, may name what args and kernel do not.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
@@ -247,11 +245,9 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     """Return the `CommEvents` of rows of a table; `events` are the columns of their args."""
     table = trace.table
     sequence = to_int64(events.pop("Seq"))
-    kernels = table.names
-    events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
+    events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Most events differ only in their sequence number, so labels and sizes are derived once per
-    # distinct event.
+    # Most events differ only in their sequence number, so the rest is derived per distinct event.
     distinct_of_event, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
@@ -271,24 +267,21 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     ]
     shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
     content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
+    columns_of_distinct = {
+        "name": name, "operation": operation, "group": group, "size_bytes": size,
+        "content_code": content_code, "source": source, "target": target, "unsized": unsized,
+    }  # fmt: skip
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],
         end_ns=table.end_ns[rows],
-        name=name[distinct_of_event],
         names=names,
-        operation=operation[distinct_of_event],
-        group=group[distinct_of_event],
         groups=groups,
-        size_bytes=size[distinct_of_event],
         content=content,
-        content_code=content_code[distinct_of_event],
         sequence=sequence,
-        source=source[distinct_of_event],
-        target=target[distinct_of_event],
         early=np.zeros(len(rows), dtype=np.int64),
-        unsized=unsized[distinct_of_event],
         dtypes=dtypes,
+        **{key: column[distinct_of_event] for key, column in columns_of_distinct.items()},
     )
 
 
@@ -312,8 +305,7 @@ def recorded_operators(trace: Trace, rows: Rows) -> Ints:
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
     """Return ``rank, peer, bytes, group, start_ns`` of sends that one kernel runs together."""
-    # The kernel of a batch (``batch_isend_irecv``) does not state peers, but the host records each
-    # send.
+    # A batch's kernel (``batch_isend_irecv``) does not state peers, but the host records each send.
     table = trace.table
     launched = recorded_operators(trace, comm_events(trace).rows)
     records = np.setdiff1d(_records(trace), launched)
@@ -419,20 +411,18 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     """Return the innermost event around each of `rows` with a matching name; -1 if none."""
     table = trace.table
-    result = np.full(len(rows), -1, dtype=np.int64)
+    enclosing = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
     if not codes:
-        return result
+        return enclosing
     parent = nested_parents(trace)
     ancestors = rows.copy()
     for _ in range(_LEVELS):
-        unresolved = np.flatnonzero((ancestors >= 0) & (result < 0))
-        if not len(unresolved):
-            break
+        unresolved = np.flatnonzero((ancestors >= 0) & (enclosing < 0))
         is_match = np.isin(table.name[ancestors[unresolved]], codes)
-        result[unresolved[is_match]] = ancestors[unresolved[is_match]]
+        enclosing[unresolved[is_match]] = ancestors[unresolved[is_match]]
         ancestors[unresolved] = parent[ancestors[unresolved]]
-    return result
+    return enclosing
 
 
 def _shared_label(

@@ -1,9 +1,8 @@
 """The process groups of a job, from the names and rank lists stated by each rank.
 
-Ranks number their groups independently. For example, the group of ranks 0 and 1 and the group of
-ranks 2 and 3 may both have the name ``3``; the lists of ranks distinguish them. If the group of
-ranks 0 and 1 is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th name that a rank has for this
-list of ranks is the same group on both.
+Ranks number their groups independently. For example, the groups of ranks 0 and 1 and of ranks 2 and
+3 may both have the name ``3``; the lists of ranks distinguish them. If the group of ranks 0 and 1
+is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th names for a list of ranks are the same group.
 
 Kernels that name no group are grouped by device stream, because a stream serves one group.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain, count
@@ -50,46 +49,57 @@ def identify_groups(
     A group is identified by its name and the list of its ranks. If no two ranks have a common name
     for the groups with the same list, the n-th names of the ranks are the same group.
     """
-    runs = _run_numbers(traces)
-    names_of: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
-    for number, comm in enumerate(events):
-        for group in comm.groups:
-            names = names_of[_members_key(group, runs[number])]
-            names.setdefault(number, []).append(group.name)
-    has_own_names = {}
-    for members, names_by_trace in names_of.items():
-        distinct = [name for listed in names_by_trace.values() for name in set(listed)]
-        has_own_names[members] = len(names_by_trace) > 1 and len(set(distinct)) == len(distinct)
-    # Streams without groups are identified by their numbers or, if these differ between traces, by
-    # their positions among the trace's streams.
-    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
-    is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
-    streams = [
-        {stream: stream if is_same_everywhere else place for place, stream in enumerate(numbers)}
-        for numbers in used
-    ]
-    ranks_of_streams = _ranks_of_streams(traces, events, headers, runs, streams)
+    columns = traces, events, headers, _run_numbers(traces), _stream_identities(events)
+    comms = [_RankComm(*fields) for fields in zip(*columns, strict=True)]
+    names_of: dict[Hashable, dict[_RankComm, list[str]]] = defaultdict(dict)
+    for comm in comms:
+        for group in comm.events.groups:
+            names_of[_members_key(group, comm.run)].setdefault(comm, []).append(group.name)
+    has_own_names = {
+        members: _are_all_distinct(names_by_trace.values())
+        for members, names_by_trace in names_of.items()
+    }
+    ranks_of_streams = _ranks_of_streams(comms)
     group_numbers: dict[Hashable, int] = {}
     groups: list[tuple[GroupName, int]] = []
     numbers_of_traces = []
-    for number, comm in enumerate(events):
+    for comm, ranks_by_stream in zip(comms, ranks_of_streams, strict=True):
         numbers_of_trace = []
-        for stated_group in comm.groups:
-            ranks = ranks_of_streams[number].get(stated_group.stream, stated_group.ranks)
+        for stated_group in comm.events.groups:
+            ranks = ranks_by_stream.get(stated_group.stream, stated_group.ranks)
             group = replace(stated_group, ranks=ranks)
-            members = _members_key(group, runs[number])
+            members = _members_key(group, comm.run)
             # Identifies the group among the groups with the same members, on all traces.
             identity: Hashable = group.name
             if group.stream >= 0:
-                identity = streams[number][group.stream]
+                identity = comm.streams[group.stream]
             elif has_own_names[members]:
-                identity = names_of[members][number].index(group.name)
+                identity = names_of[members][comm].index(group.name)
             group_number = group_numbers.setdefault((members, identity), len(groups))
             if group_number == len(groups):
-                groups.append((group, runs[number]))
+                groups.append((group, comm.run))
             numbers_of_trace.append(group_number)
         numbers_of_traces.append(numbers_of_trace)
     return numbers_of_traces, _label_groups(groups, headers)
+
+
+def _are_all_distinct(names_by_trace: Collection[list[str]]) -> bool:
+    """Return whether there are several traces, and no two of them have a common name."""
+    names = [name for names_of_trace in names_by_trace for name in set(names_of_trace)]
+    return len(names_by_trace) > 1 and len(set(names)) == len(names)
+
+
+def _stream_identities(events: Sequence[CommEvents]) -> list[dict[int, int]]:
+    """Return, by trace, the identity of each stream without a group.
+
+    It is the stream's number or, if numbers differ, its position among the trace's streams.
+    """
+    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
+    is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
+    return [
+        {stream: stream if is_same_everywhere else place for place, stream in enumerate(numbers)}
+        for numbers in used
+    ]
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
@@ -121,42 +131,46 @@ def _numbers_in(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", listed))
 
 
-def _ranks_of_streams(
-    traces: Sequence[Trace],
-    events: Sequence[CommEvents],
-    headers: Sequence[JobHeader],
-    runs: Sequence[int],
-    streams: Sequence[dict[int, int]],
-) -> list[dict[int, tuple[int, ...]]]:
-    """Return, by trace, the ranks of streams without a group, where headers and times show them.
+@dataclass(frozen=True, slots=True, eq=False)
+class _RankComm:
+    trace: Trace
+    events: CommEvents
+    header: JobHeader
+    run: int
+    streams: dict[int, int]  # identity of each stream without a group
+
+    def sequence(self, identity: int, contents: dict[Hashable, int]) -> RankSequence:
+        """Return the events on the stream with an identity; missing `contents` get a code."""
+        events, shift_ns = self.events, recorded_shift(self.trace)
+        is_on_stream = [self.streams.get(group.stream) == identity for group in events.groups]
+        rows = np.flatnonzero(np.array(is_on_stream, bool)[events.group])
+        codes = [contents.setdefault(item, len(contents)) for item in events.content]
+        return RankSequence(
+            np.array(codes, dtype=np.int64)[events.content_code[rows]],
+            events.start_ns[rows] + shift_ns,
+            events.end_ns[rows] + shift_ns,
+            events.ends_together[rows],
+            self.trace.table.step[events.rows[rows]],
+        )
+
+
+def _ranks_of_streams(comms: Sequence[_RankComm]) -> list[dict[int, tuple[int, ...]]]:
+    """Return, by trace, the ranks of streams without a group, if headers and times show them.
 
     A stream serves one group: the largest group in the header whose ranks' events can belong to the
-    same collectives. The ranks are unknown if that is the group of all ranks, or if two groups that
-    do not contain each other are possible. `streams` has the identities by which streams of
-    different ranks are compared.
+    same collectives. The ranks are unknown if these are all ranks, or if possible groups overlap.
     """
     contents: dict[Hashable, int] = {}
-    number_of = {(runs[number], stated_rank(trace)): number for number, trace in enumerate(traces)}
+    comm_of_rank = {(comm.run, stated_rank(comm.trace)): comm for comm in comms}
 
     @cache
-    def sequence(number: int, identity: int) -> RankSequence:
-        comm, shift_ns = events[number], recorded_shift(traces[number])
-        identities = [streams[number].get(group.stream) for group in comm.groups]
-        is_on_stream = np.array([other == identity for other in identities], bool)
-        rows = np.flatnonzero(is_on_stream[comm.group])
-        codes = [contents.setdefault(item, len(contents)) for item in comm.content]
-        return RankSequence(
-            np.array(codes, dtype=np.int64)[comm.content_code[rows]],
-            comm.start_ns[rows] + shift_ns,
-            comm.end_ns[rows] + shift_ns,
-            comm.ends_together[rows],
-            traces[number].table.step[comm.rows[rows]],
-        )
+    def sequence(run: int, rank: int, identity: int) -> RankSequence:
+        return comm_of_rank[run, rank].sequence(identity, contents)
 
     @cache
     def is_possible(ranks: tuple[int, ...], run: int, identity: int) -> bool:
-        loaded = [number_of[run, rank] for rank in ranks if (run, rank) in number_of]
-        sequences = [sequence(number, identity) for number in loaded]
+        loaded = [rank for rank in ranks if (run, rank) in comm_of_rank]
+        sequences = [sequence(run, rank, identity) for rank in loaded]
         sequences = [member for member in sequences if len(member.end)]
         longest = max(sequences, key=lambda member: len(member.end))
         return all(
@@ -164,19 +178,19 @@ def _ranks_of_streams(
             for member in sequences
         )
 
-    ranks_by_stream: list[dict[int, tuple[int, ...]]] = [{} for _ in traces]
-    for number, (trace, header) in enumerate(zip(traces, headers, strict=True)):
-        rank = stated_rank(trace)
-        groups = {group.ranks for group in header.groups if rank in group.ranks} - {(rank,)}
+    ranks_of_streams: list[dict[int, tuple[int, ...]]] = [{} for _ in comms]
+    for comm, ranks_by_stream in zip(comms, ranks_of_streams, strict=True):
+        rank = stated_rank(comm.trace)
+        groups = {group.ranks for group in comm.header.groups if rank in group.ranks} - {(rank,)}
         if len(groups) < 2:
             continue
-        for stream, identity in streams[number].items():
-            possible = [ranks for ranks in groups if is_possible(ranks, runs[number], identity)]
+        for stream, identity in comm.streams.items():
+            possible = [ranks for ranks in groups if is_possible(ranks, comm.run, identity)]
             largest = max(possible, key=len, default=())
-            has_all_ranks = len(largest) == header.world_size
+            has_all_ranks = len(largest) == comm.header.world_size
             if not has_all_ranks and all(set(ranks) <= set(largest) for ranks in possible):
-                ranks_by_stream[number][stream] = largest
-    return ranks_by_stream
+                ranks_by_stream[stream] = largest
+    return ranks_of_streams
 
 
 def _label_groups(

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import (
     Arrivals,
@@ -47,8 +49,7 @@ _MIN_GROUP_RATIO = 0.1
 class ImposedWaits:
     """The matched collectives to count, and the rank charged with each; one item per entry.
 
-    If several ranks arrive last at the same time, the lowest is charged. Times are 0 for entries
-    that are not charged.
+    If several ranks arrive last together, the lowest is charged. Other entries have times of 0.
     """
 
     match: Matching
@@ -91,8 +92,7 @@ class ImposedWaits:
     def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
         """Return the number of other ranks with which each rank has common collectives; at least 1.
 
-        A group counts if the rank's loss in it is at least this share of its largest loss in a
-        group.
+        A group counts if it has at least this share of the rank's largest loss in a group.
         """
         match = self.match
         shape = match.lane.max(initial=-1) + 1, len(match.traces)
@@ -106,8 +106,7 @@ class ImposedWaits:
     def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
         """Return costs of entries by (step, rank), as shares of the companions' time.
 
-        On clocks that differ by more than a step, waits are longer than the step; the share is then
-        1.
+        If clocks differ by more than a step, waits are longer than the step, and the share is 1.
         """
         time_ns = np.outer(self.step_ns, self.companion_counts())
         return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
@@ -118,14 +117,22 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     match = matching(traces)
     name = clock or shared_clock(traces)
 
-    def derive() -> tuple[Arrivals, Ints, Ints, Floats, bool, EntryLateness]:
+    def derive() -> dict[str, Any]:
+        """Return the fields that do not depend on the selection."""
         times = arrival_times(traces, match, name)
         step, stated = _steps(match, times)
-        steps, column = np.unique(step, return_inverse=True)
-        step_ns = _step_lengths(match, times, steps, column)
-        return times, steps, column, step_ns, stated, entry_lateness(match, times, step)
+        steps, position = np.unique(step, return_inverse=True)
+        return {
+            "times": times,
+            "late": entry_lateness(match, times, step),
+            "steps": steps,
+            "step": position,
+            "step_ns": _step_lengths(match, times, steps, position),
+            "stated_steps": stated,
+        }
 
-    times, steps, column, step_ns, stated, late = memo(traces, ("lateness", name), derive)
+    fields = memo(traces, ("lateness", name), derive)
+    times, late = fields["times"], fields["late"]
     # Imposed waits include the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
@@ -136,30 +143,36 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
     return ImposedWaits(
-        match, times, late, name, matched, steps, column, step_ns, stated, is_counted, is_charged,
-        is_charged & times.is_last, imposed_ns, exposed_ns,
-        _lost_ns(match, late, is_charged, exposed_ns),
-    )  # fmt: skip
+        match=match,
+        clock=name,
+        matched=matched,
+        is_counted=is_counted,
+        is_charged=is_charged,
+        is_only_last=is_charged & times.is_last,
+        imposed_ns=imposed_ns,
+        exposed_ns=exposed_ns,
+        lost_ns=_lost_ns(match, late, is_charged, exposed_ns),
+        **fields,
+    )
 
 
 def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns: Ints) -> Ints:
     """Return the part of `exposed_ns` that ranks did not inherit.
 
     If the last rank inherited most of its lateness, the loss belongs to the rank that is nearly as
-    late by itself. For example, two ranks wait for the third in their tensor group, and all three
-    are 10 ns late to the next collective of all ranks. Whichever is last there by chance, the third
-    rank is charged.
+    late by itself. For example, two ranks wait for the third in their tensor group, and all are 10
+    ns late to the next collective of all ranks. Whichever is last there, the third is charged.
     """
+    # At most one entry of a collective is charged, so sums over a collective are its values.
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
     last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
-    exposed_ns = match.reduce_per_entry(np.add, exposed_ns)
+    loss_ns = match.reduce_per_entry(np.add, exposed_ns)
     is_nearly_last = (late.late_ns > 0) & (late.late_ns >= MIN_AS_LATE * last_late_ns)
     own_share = np.where(is_nearly_last | is_charged, late.own_share, 0.0)
     is_largest = own_share == match.reduce_per_entry(np.maximum, own_share)
-    first = match.last_entries(np.where(is_largest, 0, 1))
-    is_responsible = mask_of_rows(first, len(match))
-    is_responsible = np.where(last_share < _MIN_OWN_SHARE, is_responsible, is_charged)
-    return np.where(is_responsible, np.rint(exposed_ns * own_share), 0).astype(np.int64)
+    first_largest = mask_of_rows(match.last_entries(np.where(is_largest, 0, 1)), len(match))
+    is_responsible = np.where(last_share < _MIN_OWN_SHARE, first_largest, is_charged)
+    return np.where(is_responsible, np.rint(loss_ns * own_share), 0).astype(np.int64)
 
 
 def own_shares(work: ImposedWaits) -> Floats:
@@ -237,30 +250,40 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
     np.minimum.at(first_of_ranks, place, times.arrival_ns)
     np.maximum.at(last_of_ranks, place, times.end_ns)
     has_step = first_of_ranks < limits.max
-    spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
-    last_ns = last_of_ranks.max(axis=1, initial=limits.min)
-    is_step = steps >= 0
-    intervals_ns = np.diff(last_ns[is_step])
-    # Time between two recording windows does not belong to any step.
-    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
-    marks_ns = np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
-    is_unknown = np.diff(np.searchsorted(marks_ns, last_ns[is_step])) > 0
-    # Neither does time between two runs, where no rank has both steps.
-    has_both = has_step[is_step][1:] & has_step[is_step][:-1]
-    of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
-    intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
-    is_unknown |= ~has_both.any(axis=1)
+    # A single step extends to the last end from the start of the recording.
     has_ends = has_step.any(axis=0)
     ends_ns = last_of_ranks.max(axis=0, initial=limits.min)[has_ends]
     run_ns = (ends_ns - start_times(match, times)[has_ends]).max(initial=1)
-    lengths: Floats = np.full(len(last_ns), float(run_ns))
-    if len(intervals_ns):
-        span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
-        usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
-        intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
-        lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
+    lengths: Floats = np.full(len(steps), float(run_ns))
+    is_step = steps >= 0
+    if np.count_nonzero(is_step) > 1:
+        intervals_ns = _step_intervals(match, times, last_of_ranks[is_step], has_step[is_step])
+        usual_ns = np.nan_to_num(pd.Series(intervals_ns).median())
+        intervals_ns = np.where(np.isnan(intervals_ns), usual_ns, intervals_ns)
+        spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
+        min_ns = spans_ns[is_step].max(axis=1, initial=1)
+        lengths[is_step] = np.maximum([usual_ns, *intervals_ns], min_ns)
     return lengths
+
+
+def _step_intervals(
+    match: Matching, times: Arrivals, last_of_ranks: Ints, has_step: Bools
+) -> Floats:
+    """Return the time from the end of each step to the end of the next; NaN if it is unknown.
+
+    `last_of_ranks` has the last end of each step (row) on each rank, if the rank `has_step`.
+    """
+    last_ns = last_of_ranks.max(axis=1)
+    # Time between two recording windows does not belong to any step.
+    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
+    marks_ns = np.sort(max(marks, key=len))
+    is_recorded = np.diff(np.searchsorted(marks_ns, last_ns)) == 0
+    # Neither does time between two runs, in which no rank has both steps.
+    has_both = has_step[1:] & has_step[:-1]
+    of_ranks_ns = np.where(has_both, np.diff(last_of_ranks, axis=0), 0)
+    intervals_ns = np.minimum(np.diff(last_ns), of_ranks_ns.max(axis=1))
+    return np.where(is_recorded & has_both.any(axis=1), intervals_ns, np.nan)
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:

@@ -98,7 +98,7 @@ def _host_cause(
     if stall and not is_pause(stall[0]) and not stall[0].startswith("aten::"):
         return f"{_INSIDE}{stall[0]}"
     late = np.flatnonzero(work.is_late & (match.trace == place))
-    is_paused = has_longer_pauses(match, work.times, place, late, min_idle_ns)
+    is_paused = has_longer_pauses(match, work.times, late, min_idle_ns)
     return _PAUSED if is_paused else _CAUSES["host"]
 
 

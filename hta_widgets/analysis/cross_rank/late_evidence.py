@@ -115,7 +115,8 @@ def _chance(own: Floats, others: Floats) -> float:
     spread = sum(float(sample.var()) * len(sample) for sample in samples) / freedom
     spread = max(spread, float(own.var(ddof=1)))
     gap = own.mean() - (others.mean() if len(others) else 0.0)
-    error = spread * sum(1 / len(sample) for sample in samples)
-    if gap <= 0 or not error + gap:
+    if gap <= 0:
         return 1.0
-    return float((1 + gap**2 / max(error, (_MIN_ERROR * gap) ** 2) / freedom) ** (-freedom / 2))
+    squared_error = spread * sum(1 / len(sample) for sample in samples)
+    t_squared = gap**2 / max(squared_error, (_MIN_ERROR * gap) ** 2)
+    return float((1 + t_squared / freedom) ** (-freedom / 2))

@@ -1,17 +1,16 @@
 """How late each rank arrives at collectives, and what it did before.
 
-A rank's lateness is its arrival minus the median of the other ranks' arrivals. Its time since its
-previous arrival in the group is divided into `PARTS`. The excess of a part is its duration minus
-the median of the others' durations.
+A rank's lateness is its arrival minus the median of the others' arrivals. Its time since its last
+arrival in the group is divided into `PARTS`, whose excess is also relative to the others' median.
 
 A rank may be late only because it waited or transferred data in another group, or because its
-recording starts later than the others. This part of its lateness is inherited and is not charged to
-it. `_inherited_lateness` has an example.
+recording starts later. This inherited lateness is not charged to it (`_inherited_lateness`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,25 +52,25 @@ class EntryLateness:
 
 def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
-    late = deviation_from_peers(match.collective, times.arrival_ns)
+    late_ns = deviation_from_peers(match.collective, times.arrival_ns)
     before = previous_entries(match, times)
     has_previous = before >= 0
-    spent, communicated, exposed = _time_before_arrival(match, times, before)
-    paid = exposed - deviation_from_peers(match.collective, exposed)
+    spent_ns, communicated_ns, exposed_ns = _time_before_arrival(match, times, before)
+    # What the others pay for the rank's lateness: the median of their waits.
+    paid_ns = exposed_ns - deviation_from_peers(match.collective, exposed_ns)
     # The work of a rank before its recording is unknown. A file that begins with communication, as
-    # MPI's time lines do, does not show when its recording started, because the rank may have
-    # computed before.
+    # MPI's time lines do, does not show its start, because the rank may have computed before.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
     starts_ns = start_times(match, times)[match.trace]
     later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
-    extra_wait = deviation_from_peers(match.collective, communicated) + later_ns
-    inherited = _inherited_lateness(match, times, step, late, paid, extra_wait)
-    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    excess = {
-        part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
-        for part in PARTS
+    extra_wait_ns = deviation_from_peers(match.collective, communicated_ns) + later_ns
+    inherited_ns = _inherited_lateness(match, times, step, late_ns, paid_ns, extra_wait_ns)
+    own_share = np.clip(1.0 - inherited_ns / np.maximum(late_ns, 1.0), 0.0, 1.0)
+    excess_ns = {
+        part: np.where(has_previous, deviation_from_peers(match.collective, part_ns), np.nan)
+        for part, part_ns in spent_ns.items()
     }
-    return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+    return EntryLateness(late_ns, np.where(late_ns > 0, own_share, 1.0), exposed_ns, excess_ns)
 
 
 def previous_entries(match: Matching, times: Arrivals) -> Ints:
@@ -93,7 +92,7 @@ def previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _work_starts(match: Matching, times: Arrivals) -> Ints:
-    """Return when each rank's first event that is not communication starts, if it has one."""
+    """Return when each rank's first event that is not communication starts; never: 2**63 - 1."""
     starts_ns = []
     for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
         first = np.flatnonzero(trace.table.kind != KINDS.index("communication"))[:1]
@@ -136,8 +135,7 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried forward to a group's first collective in a step, or from a rank that is on
-    # time.
+    # Nothing is carried to a group's first collective in a step, or from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains minus its minimum so far.
@@ -162,25 +160,25 @@ def _time_before_arrival(
     communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, because ranks also work while a collective runs.
-    # Waits only count from the last arrival, because the last rank may do later what the others do
-    # while waiting.
+    # Waits count from the last arrival, as the last rank may do later what others do while waiting.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)
     waits_since = np.where(has_previous, last_before, _NEVER)
-    arguments = []
+    rank_entries = []
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
-        instants = (
+        instants = [
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns, times.end_ns)
-        )
+        ]
         # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
-        unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
-        arguments.append((*instants, *unmatched))
-    split = _time_before_arrival_of_rank
-    results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
+        instants += [events.start_ns[is_unmatched], events.end_ns[is_unmatched]]
+        rank_entries.append(_RankEntries(*instants))
+    results = map_ranks(
+        match.traces, _time_before_entries, each=[*zip(rank_entries)], executor=match.executor
+    )
     for entries, result in zip(match.of_trace, results, strict=True):
         parts_ns, communicated[entries], exposed[entries] = result
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
@@ -188,17 +186,23 @@ def _time_before_arrival(
     return spent, communicated, exposed
 
 
-def _time_before_arrival_of_rank(
-    trace: Trace,
-    since: Ints,
-    waits_since: Ints,
-    arrival: Ints,
-    last_arrival: Ints,
-    end: Ints,
-    unmatched_start: Ints,
-    unmatched_end: Ints,
+class _RankEntries(NamedTuple):
+    """The instants of a rank's entries, on the clock of its table."""
+
+    since: Ints  # previous arrival in the group, or this one if there is none
+    waits_since: Ints  # last arrival at the previous collective; `_NEVER` if there is none
+    arrival: Ints
+    last_arrival: Ints
+    end: Ints
+    unmatched_start: Ints  # of communication that is not matched
+    unmatched_end: Ints
+
+
+def _time_before_entries(
+    trace: Trace, entries: _RankEntries
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
     """Return a rank's `PARTS`, its communication including transfers, and its exposed wait."""
+    since, waits_since, arrival, last_arrival, end, unmatched_start, unmatched_end = entries
     loading, communicating, idle = (
         CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
     )
@@ -245,29 +249,27 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     return loading, communicating, subtract(rest, communicating)
 
 
-def has_longer_pauses(
-    match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
-) -> bool:
+def has_longer_pauses(match: Matching, times: Arrivals, entries: Ints, min_ns: float) -> bool:
     """Return whether a rank's host paused over `min_ns` longer than the other ranks' hosts.
 
     In a pause, the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank at position `place` are summed, except those before first arrivals.
+    `entries` of the rank are summed, except those before first arrivals.
     """
     before = previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
     counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))
-    peers = [peer for peer in range(len(match.traces)) if peer != place]
+    is_own = np.isin(np.arange(len(match.traces)), match.trace[entries])
     # The pauses of the rank alone are an upper bound of the excess, and often short enough.
-    for places in ([place], peers):
-        traces, entries_of = [match.traces[i] for i in places], [match.of_trace[i] for i in places]
+    for places in (np.flatnonzero(is_own).tolist(), np.flatnonzero(~is_own).tolist()):
         intervals = []
-        for i in places:
-            to_rank, of_rank = times.clocks[i].to_rank, match.of_trace[i]
+        for place in places:
+            to_rank, of_rank = times.clocks[place].to_rank, match.of_trace[place]
             intervals.append((to_rank(since_ns[of_rank]), to_rank(times.arrival_ns[of_rank])))
+        traces = [match.traces[place] for place in places]
         results = map_ranks(traces, _pauses_of_rank, each=intervals, executor=match.executor)
-        for of_rank, pauses_ns in zip(entries_of, results, strict=True):
-            paused_ns[of_rank] = pauses_ns
+        for place, pauses_ns in zip(places, results, strict=True):
+            paused_ns[match.of_trace[place]] = pauses_ns
         if deviation_from_peers(match.collective, paused_ns)[counted].sum() <= min_ns:
             return False
     return True

@@ -138,8 +138,7 @@ def matching(traces: TraceSet) -> Matching:
     their ends agree and none ends before another begins. Order and times are compared within each
     recording window, because a rank may lack a window.
     """
-    # The memoized result does not depend on the clock; its ranks are replaced by those of the trace
-    # set.
+    # The memoized result does not depend on the clock, but may have another trace set's ranks.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
 
 
@@ -343,10 +342,9 @@ def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks also have, by collective and rank.
 
-    `events` is the result of `_events_of_all`. The column ``slot`` has a number for each
-    collective, in order of first starts. ``numbered`` is True for collectives identified by
-    sequence numbers in the files, ``ambiguous`` for those whose times also fit the next or previous
-    collective.
+    `events` is the result of `_events_of_all`. ``slot`` numbers the collectives by first start.
+    ``numbered`` marks collectives identified by sequence numbers in the files, and ``ambiguous``
+    collectives whose times also fit the next or the previous one.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1

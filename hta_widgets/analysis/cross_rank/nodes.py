@@ -1,9 +1,8 @@
 """The nodes of a job's ranks, and the links between the devices of a node.
 
 Traces name neither nodes nor links. Ranks with the same host name are on one node. Without host
-names, a node is assumed to have as many consecutive ranks as a file lists devices, or 8 if none
-lists any. The devices of a node exchange data over the link of their row in `hw.devices`, or else
-over PCIe.
+names, a node is assumed to have as many consecutive ranks as a file lists devices, or else 8. The
+devices of a node exchange data over the link of their row in `hw.devices`, or else over PCIe.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -110,28 +110,21 @@ def parallel_groups(
     traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
     rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # sorted by this key
     for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
-        rank = stated_rank(match.traces[place])
         for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):
             group, (kind, is_guessed) = groups[number], kinds[number]
-            members = ", ".join(run_text(run, "-") for run in consecutive_runs(group.ranks))
-            position = group.ranks.index(rank) if rank in group.ranks else -1
             rows[-group.size, number, place] = (
-                group.label, match.traces[place].rank, members, position, group.size,
-                GROUP_KINDS.index(kind), is_guessed, group.description, traffic.operations,
-                traffic.event_count, traffic.time_ns, traffic.size_bytes,
+                *_membership(group, match.traces[place]), GROUP_KINDS.index(kind), is_guessed,
+                group.description, *astuple(traffic)[:-1],
             )  # fmt: skip
-    if not chosen:
-        notes = [note_text("no_ranks")]
-    elif not rows:
+    if rows:
+        missing = match.missing_ranks
+        unsized = [traffic.unsized for of_groups in traffic_of_ranks for traffic in of_groups]
+        notes = [f"files of {plural(missing, 'rank')} are missing" if missing else ""]
+        notes.append(unsized_note(unsized))
+    elif chosen:
         notes = ["neither headers nor communication kernels name process groups"]
     else:
-        missing = match.missing_ranks
-        notes = [
-            f"files of {plural(missing, 'rank')} are missing" if missing else "",
-            unsized_note(
-                [traffic.unsized for of_groups in traffic_of_ranks for traffic in of_groups]
-            ),
-        ]
+        notes = [note_text("no_ranks")]
     schema = {
         "group": "str", "rank": "int64", "ranks": "str", **int64("position size kind"),
         "guessed": "bool", "description": "str", "operations": "str",
@@ -144,6 +137,14 @@ def parallel_groups(
         matched={"groups": len(groups), **count_by_kind(chosen, ("communication",))},
         note=notes,
     )
+
+
+def _membership(group: ProcessGroup, trace: Trace) -> tuple[str, int, str, int, int]:
+    """Return the columns ``group, rank, ranks, position, size`` of a rank in its group."""
+    rank, ranks = stated_rank(trace), group.ranks
+    members = ", ".join(run_text(run, "-") for run in consecutive_runs(ranks))
+    position = ranks.index(rank) if rank in ranks else -1
+    return group.label, trace.rank, members, position, group.size
 
 
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
@@ -283,8 +284,7 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
     if has_all_ranks:
         return "all", False
     if not group.named:
-        # Kernels alone do not show the purpose, because NCCL's all-to-all consists of sends and
-        # receives.
+        # Kernels do not show the purpose, as NCCL's all-to-all consists of sends and receives.
         return "unknown", True
     count = int(used.sum())
     if count and used[_SEND_RECV] == count:

@@ -113,8 +113,7 @@ def stragglers(
     limit is half as much again. A rank is an occasional straggler if it stalls the others for a
     quarter of a step's time in some steps, and its worst step costs twice as much as any step of
     the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
-    in more steps than chance would explain. If ranks take turns, as with batches of uneven lengths,
-    none of them is to blame.
+    in more steps than chance would explain. If ranks take turns, as with uneven batches, none is.
 
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
     three quarters of the last one's is judged as if it were the last, unless there is only one
@@ -137,8 +136,7 @@ def stragglers(
     less than a quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
-    is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
-    average, or by a quarter in some steps.
+    is a straggler only if its host falls behind by 5 % of a step on average, or by 25 % in some.
 
     Parameters
     ----------
@@ -222,10 +220,9 @@ def stragglers_by_step(
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
-    Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
-    stretches as its rarest collective has occurrences. Collectives of rarer kinds that occur only
-    before or after the most frequent operation, such as a broadcast of parameters, are in no
-    stretch: their ``step`` is -1.
+    Definitions are as in `stragglers`. Without steps, the run is cut into as many stretches as its
+    rarest collective has occurrences. Rarer kinds that occur only before or after the most frequent
+    operation, such as a broadcast of parameters, are in no stretch: their ``step`` is -1.
 
     Parameters
     ----------
@@ -271,23 +268,14 @@ def stragglers_by_step(
 def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """Return each rank's pattern and cause, "" for ranks that are not stragglers.
 
-    The first rules name ranks, the others acquit them. Ranks that only inherit their lateness have
-    a cause, but no pattern.
+    Ranks are named first, then acquitted. Ranks that only inherit lateness have only a cause.
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
-    # In a single step, the slowest of several ranks are often nearly as late by chance.
-    if (work.steps >= 0).sum() > 1:
-        together, _ = step_shares(charge_as_late(work), complete=True)
-        is_together = (pattern == "") & (_patterns(work, together, evidence) == "consistent")
-    else:
-        is_together = np.zeros(len(pattern), dtype=bool)
-    # A rank that works longer than the others beyond chance may never be last.
-    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
-    is_slow = is_beyond_chance(costs)
-    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    is_together = (pattern == "") & _is_late_together(work, evidence)
+    is_slow = _is_slow(work, shares)
     is_beside = (pattern == "") & ~is_together & is_slow
     pattern[is_together | is_beside] = "consistent"
     if not work.stated_steps:
@@ -297,16 +285,37 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
         pattern[(pattern != "") & is_always] = "consistent"
     # Ranks may be late because of a rank without a file, or have few collectives.
     min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
-    has_few = work.complete_counts() < min_counts
-    is_unknown = has_few | np.array(work.match.incomplete, dtype=bool)
+    is_unknown = (work.complete_counts() < min_counts) | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
     cause = _inherited_causes(work, shares, exposed_shares)
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
-    if is_beside.any():  # these ranks are charged without a loss
-        is_counted_beside = is_beside[work.match.trace] & work.is_counted
-        work = replace(work, is_charged=work.is_charged | is_counted_beside)
+    # Ranks beside a slower one are charged without a loss.
+    is_charged = work.is_charged | (is_beside[work.match.trace] & work.is_counted)
+    return _explain(replace(work, is_charged=is_charged), pattern, cause)
+
+
+def _is_late_together(work: ImposedWaits, evidence: LateEvidence) -> Bools:
+    """Return which ranks are consistent stragglers if all nearly last ranks are charged."""
+    # In a single step, the slowest of several ranks are often nearly as late by chance.
+    if (work.steps >= 0).sum() < 2:
+        return np.zeros(len(work.match.traces), dtype=bool)
+    shares, _ = step_shares(charge_as_late(work), complete=True)
+    is_consistent: Bools = _patterns(work, shares, evidence) == "consistent"
+    return is_consistent
+
+
+def _is_slow(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks work longer than the others beyond chance, even if they are never last."""
+    costs = np.where(np.isnan(shares), np.nan, own_shares(work))
+    is_slow = is_beyond_chance(costs)
+    is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
+    return is_slow
+
+
+def _explain(work: ImposedWaits, pattern: Texts, cause: Texts) -> tuple[Texts, Texts]:
+    """Return patterns and causes, with the causes of stragglers; acquit ranks by their cause."""
     excess = excess_by_rank(work)
     largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
     is_by_host = (pattern != "") & (largest == PARTS.index("host"))
@@ -514,17 +523,15 @@ def _always_last_ranks(
     last_ranks = []
     for place, cause in zip(places.tolist(), causes, strict=True):
         row, is_last = straggler_frame.iloc[place], charged[place]
-        stated = str(row["cause"]) or ("" if is_incomplete[place] else cause)
         exposed_ns, imposed_ns = work.exposed_ns[is_last].sum(), work.imposed_ns[is_last].sum()
-        count = int(row["collectives"])
         last_ranks.append(
             LastRank(
-                int(row["rank"]),
-                wait_of_place[place],
-                float(1 - exposed_ns / max(imposed_ns, 1)),
-                round(row["score"] * count),
-                count,
-                stated,
+                rank=int(row["rank"]),
+                wait_ns=wait_of_place[place],
+                hidden_share=float(1 - exposed_ns / max(imposed_ns, 1)),
+                last=round(row["score"] * row["collectives"]),
+                collectives=int(row["collectives"]),
+                cause=str(row["cause"]) or ("" if is_incomplete[place] else cause),
             )
         )
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
@@ -533,8 +540,7 @@ def _always_last_ranks(
 def _nearly_always_last(work: ImposedWaits) -> Bools:
     """Return which ranks are last at nearly all collectives, or at those in which ranks wait.
 
-    Collectives at which ranks hardly wait may be excluded: if ranks gather right after they
-    scatter, all arrive together.
+    Collectives with short waits may not count: ranks that gather after a scatter arrive together.
     """
     match = work.match
     wait_ns = np.where(work.is_counted, match.reduce_per_entry(np.add, work.times.wait_ns), 0)

@@ -1,8 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
-The file does not state the algorithm of a collective, so its bytes are the minimum that any
-algorithm needs. With a message of S bytes and n ranks on h nodes, with m ranks on the node of a
-rank:
+The file does not state the algorithm of a collective, so its bytes are the minimum for any. With a
+message of S bytes, and n ranks on h nodes, of which m are on the node of a rank:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes
@@ -71,8 +70,7 @@ def traffic(
     Files do not state algorithms, so bytes are the minimum that any algorithm needs, without the
     part that stays on the rank: twice the message of an all-reduce, and once that of an all-gather,
     reduce-scatter, broadcast or reduce. Bytes of all-to-alls and sends are exact. The bus bandwidth
-    does not need the files of other ranks: its time includes the wait for them, so it is a lower
-    bound.
+    is a lower bound, because its time includes waits for other ranks, whose files it does not need.
 
     Parameters
     ----------
@@ -141,8 +139,28 @@ def _traffic_of_rank(
     node_of: dict[int, int],
     link: DeviceLink,
 ) -> pd.DataFrame:
-    rank = stated_rank(part.trace)
-    nodes, operation = count_nodes(groups, node_of)[events.group], events.operation
+    calls = _calls_of_rank(part, events, groups, node_of)
+    by_name = calls.groupby(["name", "group"], sort=True)
+    frame = by_name[["count", "unknown"]].sum()
+    frame["busbw_gb_s"] = by_name["busbw_gb_s"].max()
+    for column in ("bytes", "inter_node_bytes"):
+        frame[column] = np.rint(by_name[column].sum(min_count=1)).fillna(-1)
+    intra_node_bytes = frame["bytes"] - frame["inter_node_bytes"]
+    frame["intra_node_bytes"] = intra_node_bytes.where(frame["inter_node_bytes"] >= 0, -1)
+    frame["bound"] = np.where(by_name["is_exact"].all(), "exact", "lower")
+    link_share = frame["busbw_gb_s"] / link.gb_per_s
+    frame["link_share"] = link_share.where(by_name["is_local"].all())
+    rows: pd.DataFrame = frame.reset_index().assign(
+        rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
+    )
+    return rows
+
+
+def _calls_of_rank(
+    part: RankPart, events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int]
+) -> pd.DataFrame:
+    """Return the selected communication with other ranks, call by call; NaN if unknown."""
+    rank, operation = stated_rank(part.trace), events.operation
     ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]
     sent, crossing = _min_bytes(events, groups, node_of, rank)
     for place, pairs in _exact_bytes(part.trace, events, groups):
@@ -161,23 +179,10 @@ def _traffic_of_rank(
         "inter_node_bytes": crossing,
         "busbw_gb_s": np.where(has_rate, bytes_on_bus / np.maximum(duration_ns, 1), np.nan),
         "is_exact": np.isin(operation, _EXACT),
-        "is_local": nodes == 1,
+        "is_local": count_nodes(groups, node_of)[events.group] == 1,
     }
-    calls = pd.DataFrame(columns)[part.contains(events.rows) & (ranks != 1)]
-    grouped = calls.groupby(["name", "group"], sort=True)
-    frame = grouped[["count", "unknown"]].sum()
-    frame["busbw_gb_s"] = grouped["busbw_gb_s"].max()
-    for column in ("bytes", "inter_node_bytes"):
-        frame[column] = np.rint(grouped[column].sum(min_count=1)).fillna(-1)
-    intra = frame["bytes"] - frame["inter_node_bytes"]
-    frame["intra_node_bytes"] = intra.where(frame["inter_node_bytes"] >= 0, -1)
-    frame["bound"] = np.where(grouped["is_exact"].all(), "exact", "lower")
-    share = frame["busbw_gb_s"] / link.gb_per_s
-    frame["link_share"] = share.where(grouped["is_local"].all())
-    rows: pd.DataFrame = frame.reset_index().assign(
-        rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
-    )
-    return rows
+    calls: pd.DataFrame = pd.DataFrame(columns)[part.contains(events.rows) & (ranks != 1)]
+    return calls
 
 
 def _min_bytes(

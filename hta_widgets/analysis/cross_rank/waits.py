@@ -52,9 +52,8 @@ def exposed_waits(
 
     A rank waits in a collective from its own arrival until the last rank's, or until the end of its
     own event if that is earlier. As in `collectives`, the last rank is determined before anything
-    is selected. The wait is *exposed* while no selected compute kernel of the rank runs. It is the
-    part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move. Overlapping
-    waits count once.
+    is selected. The wait is *exposed* while no selected compute kernel of the rank runs. It is part
+    of `temporal_breakdown`'s ``exposed_communication_ns``. Overlapping waits count once.
 
     Parameters
     ----------
@@ -75,8 +74,7 @@ def exposed_waits(
         - ``collectives``: selected events of the rank that are matched with events of other ranks
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
         - ``exposed_communication_ns``: all communication without compute; ``unmatched_exposed_ns``:
-          the part in events that are not matched on all ranks of their group, whose waits are not
-          fully known
+          the part in events that are not matched on all ranks, with waits that are not fully known
 
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or not,
         is matched. ``.attrs["clock"]`` is the clock of the arrivals.
@@ -91,12 +89,11 @@ def exposed_waits(
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of_ranks = ""
-        if len(unknown) < len(chosen):
-            of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
+        plural_s = "s" if len(unknown) > 1 else ""
+        of_ranks = f" of rank{plural_s} {', '.join(map(str, unknown))}"
         note = (
-            f"no communication{of_ranks} could be matched with that of other ranks,"
-            " so waits are unknown"
+            f"no communication{of_ranks if len(unknown) < len(chosen) else ''} could be matched"
+            " with that of other ranks, so waits are unknown"
         )
     schema = int64(
         "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"

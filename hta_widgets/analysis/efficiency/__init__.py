@@ -3,7 +3,6 @@
 From the bottom up:
 
 - `devices`: peaks and bandwidths of devices, matched by the properties in a file
-- `calls`: the arguments of one call of an operator, as the profiler wrote them
 - `calls`: the arguments of an operator call, as the profiler wrote them
 - `kernel_names`: precision, category and use of tensor cores, derived from the name of a kernel
 - `signatures`: the calls that do the work of a rank; their work comes from formulas or from the

@@ -1,9 +1,8 @@
 """FLOPs and minimum bytes of attention.
 
-Let P be the number of (query, key) pairs per head that the mask allows. The forward pass computes 2
-· P · (Dqk + Dv) FLOPs. The backward pass computes P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
-recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
-has 36 pairs.
+Let P be the number of (query, key) pairs per head that the mask allows; causal attention of 8
+queries and 8 keys has 36. The forward pass computes 2 · P · (Dqk + Dv) FLOPs, the backward pass P ·
+(6 · Dqk + 4 · Dv), including 2 · P · Dqk to recompute the scores. Softmax is not counted.
 
 Sequences of different lengths are packed into one. Their lengths are values in a tensor, which a
 trace does not record, but the number of tokens, the number of sequences and the maximum length
@@ -16,10 +15,9 @@ mask. For a query and a key of shape (2, 8, 1024, 64), the longer of the two mid
 taken as the sequence, and all 1024² pairs count. This is an upper bound. A query of shape (2, 8, 1,
 64) is one step of generation and attends to at most all keys.
 
-Inference engines read keys and values from a paged cache, and put the sums of the lengths into the
-name of the step. In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32
-queries attend to 55086 keys. With 64 heads of 64 elements, each layer computes 2 · 64 · 55086 · (64
-+ 64) FLOPs.
+Inference engines read keys and values from a paged cache, and put sums of lengths into step names.
+In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32 queries attend to 55086
+keys. With 64 heads of 64 elements, a layer computes 2 · 64 · 55086 · (64 + 64) FLOPs.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ def attention_pairs(
 ) -> int:
     """Return the number of (query, key) pairs that the mask allows.
 
-    `left` and `right` are the numbers of earlier and later keys in the window of a query; -1 means
-    all. A causal mask allows 0 later keys.
+    `left` and `right` count earlier and later keys in a query's window: -1 for all, 0 if causal.
 
     Examples
     --------
@@ -142,8 +139,9 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     parameters = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "head_size": q[-1]}
     parameters |= {"query_length": queries, "key_length": keys}
     rows = prod(q[:-1])  # one row per query and head
-    works = [
-        _work_of_products(
+
+    def work_of_pairs(pairs: int) -> Work:
+        return _work_of_products(
             call,
             arguments.query,
             scores=heads * pairs * q[-1],
@@ -151,18 +149,19 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
             out_elements=rows * v[-1],
             backward=arguments.backward,
         )
-        for pairs in pairs_of_head
-    ]
+
     masks = [] if arguments.mask is None else [arguments.mask]
     is_upper_bound = any(map(call.is_present, masks)) or arguments.is_bound
-    if len(works) > 1:
+    if len(pairs_of_head) > 1:
         if not is_upper_bound:
-            parameters["min_flops"], parameters["max_flops"] = (int(work.flops) for work in works)
+            bounds = (int(work_of_pairs(pairs).flops) for pairs in pairs_of_head)
+            parameters["min_flops"], parameters["max_flops"] = bounds
         return Work(reason=Reason.DATA_DEPENDENT, parameters=parameters)
+    work = work_of_pairs(pairs_of_head[0])
     is_saved = arguments.saved if isinstance(arguments.saved, bool) else call.flag(arguments.saved)
     return replace(
-        works[0],
-        min_bytes=works[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
+        work,
+        min_bytes=work.min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
         reason=_HIDDEN_MASK if arguments.is_bound else "",
         parameters=parameters,
@@ -215,8 +214,7 @@ def _packed_pairs(
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
     elif (tokens, queries) == (cached, keys) and tokens >= queries and sequences > 1:
-        # Pairs grow faster than lengths, so equal lengths give the fewest pairs and unequal lengths
-        # the most.
+        # Pairs grow faster than lengths, so equal lengths give the fewest pairs.
         shorter, longer = divmod(tokens - queries, sequences - 1)
         full, rest = divmod(tokens, queries)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
@@ -236,8 +234,7 @@ def unmasked_attention_work(
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value have three dimensions, (batch, sequence, size) or (sequence, batch, size),
-    or four, with the heads before or after the sequence. Argument `rope` holds further elements of
-    the queries.
+    or four, with heads before or after the sequence. Argument `rope` extends the queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -279,8 +276,7 @@ def _work_of_products(
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)
-    # The backward pass recomputes the scores, reads output and gradient, and writes three
-    # gradients.
+    # The backward pass recomputes scores, reads output and gradient, and writes three gradients.
     size += out_bytes
     size += sum(prod(call.shape(place)) * item_bytes(type_name) for place in inputs)
     return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)

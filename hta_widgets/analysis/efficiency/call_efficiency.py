@@ -5,8 +5,7 @@ two kernels of 30 ns that overlap by 10 ns has a device time of 50 ns.
 
 The limit of a call is the longer of two times: its FLOPs at the peak rate, and its bytes at the
 memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at 3.35
-TB/s take 16 µs. The limit is 52 µs, set by ``compute``. If the call takes 104 µs, it achieves 496
-TFLOP/s and a ``roofline_share`` of 50 %.
+TB/s take 16 µs. The limit is 52 µs (``compute``), so a call of 104 µs has a roofline share of 50 %.
 
 `operator_efficiency` aggregates calls. The views show single calls: in the details of an operator
 and of its kernels, in their colors, and as achieved TFLOP/s over time. An operator such as
@@ -14,9 +13,8 @@ and of its kernels, in their colors, and as achieved TFLOP/s over time. An opera
 
 The color of an event depends on its class: what limits its call, and how close the call is to the
 limit. A ``gemm`` that is limited by FLOPs is in class ``compute`` at 52 % of its roofline,
-``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors of
-classes. Their codes follow the codes of ``facts/event_classes.json``, so each code has one meaning
-in all tiles.
+``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors. The
+codes of classes follow those of ``facts/event_classes.json``, so a code has one meaning in tiles.
 """
 
 from __future__ import annotations
@@ -111,12 +109,10 @@ _MAX_OPERATORS = 200  # operators whose args show whether a trace has shapes
 class CallTimes:
     """Times of the counted calls of a rank; `precision` is an index into `PRECISION_NAMES`.
 
-    `is_counted` marks the selected calls that have device work or, on ranks without any, are in the
-    window.
+    `is_counted` marks selected calls with device work; on ranks without any, those in the window.
 
-    `compute_ns` is the time of compute kernels, without copies and communication. `inside` is the
-    share of each call's work that is in the window. `is_host_copy` marks copies between host and
-    device, which memory bandwidth does not limit.
+    `compute_ns` is the time of compute kernels. `inside` is the share of each call's work in the
+    window. `is_host_copy` marks copies from or to the host, which memory bandwidth does not limit.
     """
 
     signatures: Signatures
@@ -148,14 +144,12 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
     count = len(calls)
     start, end = part.clip_rows(calls.work)
     is_inside = (end > start) | (not part.has_window)
-    inside_ns, is_compute = (end - start)[is_inside], table.kind[calls.work] == _COMPUTE
-    inside_compute_ns = inside_ns[is_compute[is_inside]]
-    is_counted_work = is_inside & (calls.call_of_work >= 0)
-    work, start, end, call, is_compute = (
-        column[is_counted_work]
-        for column in (calls.work, start, end, calls.call_of_work, is_compute)
-    )
-    piece_call, piece_start, piece_end = union_by_group(call, start, end, count)
+    work_ns = np.where(is_inside, end - start, 0)
+    is_compute = table.kind[calls.work] == _COMPUTE
+    counted = np.flatnonzero(is_inside & (calls.call_of_work >= 0))
+    work, call = calls.work[counted], calls.call_of_work[counted]
+    compute_ns = np.where(is_compute, work_ns, 0)
+    piece_call, piece_start, piece_end = union_by_group(call, start[counted], end[counted], count)
     device_ns = sum_by_group(piece_call, piece_end - piece_start, count)
     communicated_before = CumulativeCoverage(*part.union_of_all_of_kinds("communication"))
     overlap_ns = communicated_before(piece_end) - communicated_before(piece_start)
@@ -167,15 +161,15 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
         signatures=signature_set,
         is_counted=part.contains(calls.rows) & ~signature_set.is_stopped & runs,
         device_ns=device_ns,
-        compute_ns=sum_by_group(call[is_compute], (end - start)[is_compute], count),
+        compute_ns=sum_by_group(call, compute_ns[counted], count),
         overlapped_ns=np.where(communicates, 0, sum_by_group(piece_call, overlap_ns, count)),
         kernels=kernels,
         precision=_precisions(part.trace, signature_set, work, call, device),
         communicates=communicates,
         is_host_copy=mask_of_rows(call[is_host_copy], count),
         inside=_share_inside(part, calls, device_ns),
-        all_work_ns=int(inside_ns.sum()),
-        all_compute_ns=int(inside_compute_ns.sum()),
+        all_work_ns=int(work_ns.sum()),
+        all_compute_ns=int(compute_ns.sum()),
     )
 
 
@@ -202,19 +196,17 @@ def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
     """Return each call's precision: from its main kernel, or from its type without matrix work."""
-    distinct = signature_set.distinct
-    vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
-    precision = np.array(vector, dtype=np.int64)[signature_set.code]
-    is_matrix = signature_set.calls.is_matrix
+    distinct, is_matrix = signature_set.distinct, signature_set.calls.is_matrix
+    by_type = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
+    precision = np.array(by_type, dtype=np.int64)[signature_set.code]
     precision[is_matrix] = 0
     is_of_matrix = is_matrix[call]
     matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
     signature = signature_set.code[matrix_call]
     first, pair = group_by_columns([kernel_name, signature])
-    pairs = zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
     names = [
         call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
-        for name, code in pairs
+        for name, code in zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
     ]
     precision[matrix_call] = np.array(list(map(PRECISION_NAMES.index, names)), np.int64)[pair]
     return precision

@@ -37,8 +37,7 @@ NO_SHAPES_NOTE: Final = (
 _ONEDNN: Final = re.compile("mkldnn|onednn")
 #: Parts of type names that only some files contain.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
-#: Element types by category, narrowest first: their lower-case names without `_OPTIONAL_IN_TYPES`,
-#: and their codes in ``dtype`` arguments.
+#: Element types by category, narrowest first, with names and codes in ``dtype`` arguments.
 _TYPES: Final = facts("types")
 _TYPE_NAMES: Final[dict[str, str]] = {name: row["name"] for row in _TYPES for name in row["names"]}
 _TYPE_OF_CODE: Final[dict[int, str]] = {row["code"]: row["name"] for row in _TYPES}

@@ -1,8 +1,7 @@
 """Peak rates of devices, and the device on which a rank ran.
 
-`table` has a row per device and precision. All rates are for dense matrices; data sheets also print
-rates for sparse matrices, which are twice as high. Traces show an AMD device of two dies as two
-devices, so its rows are per die.
+`table` has a row per device and precision. Rates are for dense matrices; data sheets also print
+twice as high rates for sparse ones. Rows of AMD devices are per die, as in traces.
 
 A name alone does not identify a device: ROCm may write ``AMD Radeon Graphics`` or no name. Devices
 are matched in this order: devices that the user added; by name and memory within 8 %; by name only;
@@ -40,8 +39,7 @@ Precision = Literal[
 PRECISIONS: Final = get_args(Precision)
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
-#: Relative tolerance for the memory size. Drivers reserve some memory, so a device reports less
-#: than its nominal size.
+#: Relative tolerance for the memory size. Drivers reserve some of the nominal size.
 _MEMORY_TOLERANCE: Final = 0.08
 #: A device with a smaller share of the units in its row is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
@@ -51,8 +49,7 @@ _NAN: Final = float("nan")
 #: Note of frames about ranks without device work.
 NO_DEVICE: Final = "no kernels and no copies on a device"
 
-#: Peaks for a single call of an analysis: the name of a device, or TFLOP/s by precision and
-#: ``memory_gb_s``.
+#: Peaks for one call of an analysis: a device name, or TFLOP/s by precision and ``memory_gb_s``.
 Peaks = str | Mapping[str, float]
 
 

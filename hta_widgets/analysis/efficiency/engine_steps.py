@@ -2,9 +2,8 @@
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
 prompts have 6144 tokens, and of 3 requests that generate one token each. A name may also have sums
-over the requests: new tokens (``sq``), visible tokens (``sk``), and their squares and products. A
-new token attends to only half of the square of new tokens, so the number of (query, key) pairs is
-``sqsk - (sqsq - sq) / 2``.
+over the requests: new tokens (``sq``), visible tokens (``sk``), and their squares and products. New
+tokens see half of each other, so the number of (query, key) pairs is ``sqsk - (sqsq - sq) / 2``.
 """
 
 from __future__ import annotations
@@ -91,8 +90,7 @@ def parse_step_name(name: str) -> StepName | None:
 def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
     """Return a step from its prefill numbers, ``c``, and its decode numbers, ``g``.
 
-    ``c`` and ``c_sq`` count requests and new tokens; ``c_sk, c_sqsq, c_sqsk`` are sums over
-    requests.
+    ``c`` and ``c_sq`` count requests and new tokens; others are sums over requests.
     """
     pairs, visible = 0.0, 0
     for part in "cg":

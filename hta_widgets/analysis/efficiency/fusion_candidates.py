@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE, Tensor, Work
 from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
@@ -27,8 +27,7 @@ from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: More than the memory of any device, yet small enough that sums over all chains of a file fit in
-#: 64 bits.
+#: More than the memory of any device, but sums over all chains of a file fit in 64 bits.
 _MAX_BYTES: Final = 1 << 40
 _SCHEMA: Final = {
     "rank": "int64",
@@ -49,9 +48,8 @@ def fusion_candidates(
 ) -> pd.DataFrame:
     """Return chains of pointwise operators whose kernels directly follow each other on a stream.
 
-    The results of a chain's operators have the same shape, so a compiler or a handwritten kernel
-    may compute them in one pass. The trace does not show whether an operator uses the result of the
-    one before it, so these are only candidates.
+    The results of a chain's operators have the same shape, so one kernel may compute them in one
+    pass. They are candidates, as traces do not show whether an operator uses the previous result.
 
     Parameters
     ----------
@@ -90,10 +88,7 @@ def _note_of(parts: RankParts) -> str:
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:
     signature_set = signatures(part.trace)
     distinct = signature_set.distinct
-    works = [signature.work for signature in distinct]
-    results = [work.result if work.category == "elementwise" else None for work in works]
-    # Larger results come from damaged shapes.
-    results = [result if result and result.size_bytes < _MAX_BYTES else None for result in results]
+    results = [_pointwise_result(signature.work) for signature in distinct]
     shapes = [result.dims if result else () for result in results]
     size_bytes = [int(result.size_bytes) if result else 0 for result in results]
     count: Counter[tuple[int, ...]] = Counter()
@@ -114,13 +109,18 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[
     return sorted(rows, key=lambda row: -row[_TOTAL])
 
 
+def _pointwise_result(work: Work) -> Tensor | None:
+    # Larger results come from damaged shapes.
+    is_valid = work.result is not None and work.result.size_bytes < _MAX_BYTES
+    return work.result if is_valid and work.category == "elementwise" else None
+
+
 def _chains(
     part: RankPart, signature_set: Signatures, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
     """Yield the device work of each chain and the signature codes of its calls.
 
-    A kernel continues a chain if it directly follows on the stream, belongs to another call, and
-    has a result of the same shape.
+    Kernels of a chain directly follow each other, for different calls with results of one shape.
     """
     table, calls = part.table, signature_set.calls
     numbers: dict[tuple[int, ...], int] = {(): -1}

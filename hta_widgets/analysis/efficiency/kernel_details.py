@@ -2,14 +2,13 @@
 
 NVIDIA's profiler computes the occupancy from the launch instead of measuring it: blocks of 256
 threads, 2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler only
-writes grid and block, which older files have on the launching call. The grid of
-``hipExtModuleLaunchKernel`` counts threads.
+writes grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files, on the call.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isnan, prod
 from typing import Any, Final
 
@@ -25,8 +24,8 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Rows
-from hta_widgets.trace.call_args import launch_args
+from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.call_args import LaunchArgs, launch_args
 from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.trace import Trace
@@ -115,9 +114,8 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     rows = rows[table.stream[rows] >= 0]
     launches = launch_args(trace, rows)
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
-    owners = module_owners(trace)
-    classes = list(dict.fromkeys(owners.class_names))
-    class_of_module = [classes.index(class_name) for class_name in owners.class_names]
+    class_names = np.array(module_owners(trace).class_names, dtype=object)
+    class_of_module, classes = pd.factorize(class_names)
     # Codes of launches are even for grids in blocks and odd for grids in threads.
     kernels = _callers_of_kernels(trace, rows, class_of_module).assign(
         name=table.name[rows], launch=launches.code * 2 + in_threads, time_ns=part.durations(rows)
@@ -130,11 +128,6 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     )
     operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # without -1: unknown
     units = [kernel_units(table.names[name]) for name in names]
-    properties = device_properties(trace, used_device(trace).device_id)
-    geometry = [
-        _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
-        for code in launch_codes
-    ]
     tensor_core = [
         "no" if each.tensor_core == "unknown" and does_no_matrix_work else each.tensor_core
         for each, does_no_matrix_work in zip(units, groups["is_vector"].all(), strict=True)
@@ -144,7 +137,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         "name": [table.names[name] for name in names],
         **{f"{name}_ns": times[name].to_numpy() for name in ("sum", "mean", "min", "max")},
         "count": times["count"].to_numpy(),
-        **{key: np.array([columns[key] for columns in geometry]) for key in _GEOMETRY},
+        **_geometry_columns(trace, launches, launch_codes),
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
         "operator": [table.names[code] if code >= 0 else "" for code in main_operator],
@@ -154,18 +147,32 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     }
 
 
-def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) -> pd.DataFrame:
+def _geometry_columns(trace: Trace, launches: LaunchArgs, codes: Sequence[int]) -> dict[str, Array]:
+    """Return the columns `_GEOMETRY` of launches, given by the codes of `_details_of_rank`."""
+    properties = device_properties(trace, used_device(trace).device_id)
+    rows = [
+        _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
+        for code in codes
+    ]
+    return {key: np.array([row[key] for row in rows]) for key in _GEOMETRY}
+
+
+def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: Ints) -> pd.DataFrame:
     """Return the codes of each kernel's operator name and module class; -1 if there is none.
 
     ``is_vector`` states whether the kernel's operator does no matrix work.
     """
     tree, signature_set, call = operator_tree(trace), signatures(trace), trace.launch_of[rows]
-    operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)[tree.innermost[call]]
+    name_of_operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)
     module = np.maximum(np.append(module_owners(trace).owner, -1)[call], -1)
     is_vector = np.append(signature_set.texts_of_work("kind") == "vector", False)
-    counted_call = signature_set.calls.of_work(rows, len(trace))
-    columns = {"operator": operator, "module": np.array([*class_of_module, -1])[module]}
-    return pd.DataFrame({**columns, "is_vector": is_vector[counted_call]})
+    return pd.DataFrame(
+        {
+            "operator": name_of_operator[tree.innermost[call]],
+            "module": np.append(class_of_module, -1)[module],
+            "is_vector": is_vector[signature_set.calls.of_work(rows, len(trace))],
+        }
+    )
 
 
 def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:

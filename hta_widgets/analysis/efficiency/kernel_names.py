@@ -5,8 +5,7 @@ product of two types runs at the rate of the wider one. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, and
 ``volta_sgemm_128x64_nn`` on ordinary units in FP32. An enumeration value, such as
 ``(vllm::Fp8KVCacheDataType)0``, is replaced by the type that its number stands for, since the name
-of the enumeration states no type. Other names, such as those of handwritten Triton kernels, are
-unknown.
+of the enumeration states no type. Other names, such as handwritten Triton kernels, are unknown.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ class KernelUnits(NamedTuple):
 
 _TENSILE: Final = re.compile(r"cijk_")
 _TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
-#: An enumeration value among template arguments, for example ``(vllm::Fp8KVCacheDataType)0`` or its
-#: name.
+#: An enumeration value among template arguments, ``(vllm::Fp8KVCacheDataType)0``, or its name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
 #: ``nvjet_<inputs><accumulator><output>_``. The table has the letters that occur in known names.
 _NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
@@ -102,8 +100,7 @@ def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> st
     """Return the precision of a matrix operator from its kernel and its input type.
 
     Float inputs run as FP32 or TF32 on NVIDIA devices of compute capability 8.0 or later, and on
-    ordinary or matrix units on AMD devices. Only the kernel's name shows which. The result may be
-    empty.
+    ordinary or matrix units on AMD devices, as the kernel's name shows. The result may be empty.
     """
     if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
         if units.precision == "fp32" and units.tensor_core == "yes" and not device.is_amd:

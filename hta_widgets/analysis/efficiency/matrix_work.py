@@ -7,8 +7,7 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
 `MATRIX_FORMULAS` has one formula for all ordinary products, and others for grouped products, packed
-weights, convolutions and gradients. ``facts/operators.json`` states for each operator which of its
-arguments are the operands.
+weights, convolutions and gradients. ``facts/operators.json`` states each operator's operands.
 
 The arguments of a call may lack the weights of experts. The grids of the kernels then show how many
 (token, expert) pairs were computed. For example, each of 32 tokens is routed to 4 of 32 experts and
@@ -53,14 +52,12 @@ _NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
-#: Names of kernels that multiply by expert weights, with the tile of columns and pairs, and the
-#: type of the weights.
+#: Names of kernels that multiply by expert weights, with tiles and the type of the weights.
 _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of the device's
-#: units.
+#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
@@ -91,11 +88,10 @@ def _product(
 ) -> Work:
     """Return the work of ``left @ right`` for matrices, batches of matrices, or vectors.
 
-    `added` is a further input, which is not read if the argument `beta` is 0. `reads` are other
-    inputs. `out` is the position of the output. `out_type` is its type, or the position of the
-    type's code. In an `is_linear` product, the right operand is transposed, and all dimensions of
-    the left operand but the last are rows. `is_sum` adds up a batch. Each byte of an `is_packed`
-    operand holds two 4-bit values.
+    `added` is a further input, not read if the argument `beta` is 0. `reads` are other inputs.
+    `out` is the position of the output. `out_type` is its type, or the position of the type's code.
+    In an `is_linear` product, the right operand is transposed, and all dimensions of the left but
+    the last are rows. `is_sum` adds up a batch. Bytes of `is_packed` operands hold two values each.
     """
     a, b = call.tensor(left), call.tensor(right)
     a_dims, b_dims = call.shape(left), call.shape(right)
@@ -117,7 +113,8 @@ def _product(
     outputs = m * n if is_sum else batch * m * n
     size += outputs * _output_item_bytes(call, a.type, out, out_type)
     layout = _layout(a, b, is_linear=is_linear)
-    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else a.type, layout)
+    type_name = _FLOAT4 if is_packed else a.type
+    return _gemm_work(call, (batch, m, n, k), size, type_name=type_name, layout=layout)
 
 
 def _output_item_bytes(
@@ -149,11 +146,15 @@ def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
     size: float,
+    *,
     type_name: str = "",
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of a batch of products; `sizes` are batch, rows, columns and depth."""
+    """Return the work of a batch of products; `sizes` are batch, rows, columns and depth.
+
+    `size` are the bytes that it reads and writes. `estimate` states what the figures assume.
+    """
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
@@ -203,7 +204,8 @@ def _grouped_product(
     default = "c10::BFloat16" if bits_of_small_float(type_name) else type_name
     written = outputs[dimensions] * m * n * _output_item_bytes(call, default, out, out_type)
     size = call.size_bytes(left, right, *reads) + written
-    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else type_name)
+    type_name = _FLOAT4 if is_packed else type_name
+    return _gemm_work(call, (batch, m, n, k), size, type_name=type_name)
 
 
 def _packed_product(
@@ -225,7 +227,7 @@ def _packed_product(
         raise CallError(Reason.OTHER_ARGUMENTS)
     m, type_name = prod(rows), call.type_of(left)
     size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
-    return _gemm_work(call, (1, m, n, k), size, type_name)
+    return _gemm_work(call, (1, m, n, k), size, type_name=type_name)
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
@@ -274,8 +276,7 @@ def _te_product(call: OperatorCall) -> Work:
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
     """Return the work of a layer that calls no operators, from the matrices among its arguments.
 
-    Each row of the input is multiplied by all weights. In a grouped layer, it is multiplied by one
-    of several weights of equal shape.
+    Each row of the input is multiplied by all weights, or by one of them in a grouped layer.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
@@ -329,18 +330,17 @@ def gradients_work(work: Work, executed: float = 2) -> Work:
 
 def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
     """Return an estimate for a mixture of experts, which assumes that tokens reach many experts."""
-    tokens = call.shape(x)[0]
-    wide, narrow, ids = call.shape(up, 3), call.shape(down, 3), call.shape(chosen, 2)
-    rows = tokens * ids[1]
-    hidden = call.shape(x)[-1]
-    if wide[2] not in {hidden, hidden // 2}:
+    tokens, hidden = call.shape(x)[0], call.shape(x)[-1]
+    (experts, columns, depth), inner = call.shape(up, 3), call.shape(down, 3)[2]
+    if depth not in {hidden, hidden // 2}:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    inner = narrow[2] if wide[2] == hidden else narrow[2] * 2  # 4-bit weights are packed in pairs
-    used = min(rows, wide[0]) / wide[0]
-    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
+    inner *= 1 if depth == hidden else 2  # 4-bit weights are packed in pairs
+    pairs = tokens * call.shape(chosen, 2)[1]
+    used_share = min(pairs, experts) / experts
+    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used_share)
     size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
-    flops = 2 * rows * hidden * (wide[1] + inner)
-    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
+    flops = 2 * pairs * hidden * (columns + inner)
+    return _estimate(flops, size, (pairs, columns, hidden, experts), _EVERY_EXPERT)
 
 
 def _estimate(flops: int, size: float, sizes: tuple[int, int, int, int], reason: str) -> Work:
@@ -392,15 +392,13 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
 def _launched_experts(call: OperatorCall) -> Work:
     """Return an estimate from the kernels' grids, for experts whose weights are not arguments.
 
-    A grid has a block for each tile of outputs and tile of an expert's tokens. With 128 experts and
-    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so each of 888 tokens is routed
-    to 4 experts.
+    A grid has a block for each tile of outputs and of an expert's tokens. With 128 experts and
+    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens have 4 experts each.
     """
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)
     blocks = up.blocks
-    # The last tile of an expert has at most `tile` pairs, so a range of pairs gives this number of
-    # blocks.
+    # The last tile of an expert may be partly filled, so a range of pairs gives these blocks.
     min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
     max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
     experts_per_token = -(-min_pairs // tokens)
@@ -460,8 +458,7 @@ def _output_sizes(
 ) -> tuple[list[int], list[int]]:
     """Return the output size and the stride in each dimension after the channels.
 
-    `places` are the positions of stride, padding, dilation and output padding; None means the
-    default.
+    `places` are positions of stride, padding, dilation and output padding; None is the default.
     """
     values = [
         [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)

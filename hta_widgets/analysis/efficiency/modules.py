@@ -3,13 +3,11 @@
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
 nearest call above it. Below an autograd node, it belongs to the module of the forward operator that
-created the node, which is known from a flow in the file or from the sequence number. A module call
-below a node is recomputation.
+created the node, according to a flow or a sequence number. Module calls there are recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later, ``AddmmBackward0`` runs on
-the autograd thread with the sequence number of that ``addmm``. The work that it launches is
-backward work of ``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below the node,
-that work is recomputation.
+the autograd thread with the sequence number of that ``addmm``. Its work is backward work of
+``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below it, that is recomputation.
 
 `modules` folds repeated layers: 12 equal ``Block`` modules with the same parent become one row
 ``Block ×12``, whose children are sums over all twelve.
@@ -33,6 +31,7 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import (
+    Array,
     Bools,
     Ints,
     Rows,
@@ -160,23 +159,17 @@ def module_owners(trace: Trace) -> ModuleOwners:
     stop = nearest_ancestor(parent, np.append(stops, np.ones(added, dtype=bool)))
     call_at = positions_of_rows(calls.place, len(parent))
     call_parent = call_at[stop[parent[calls.place]]]
-    stop = stop[:-1]
     node_above = nearest_ancestor(parent, np.append(nodes, np.zeros(added, dtype=bool)))
     is_again = node_above[calls.place] >= 0
     instance, names, module_parent = _instances(calls, call_parent, is_again, source)
-    owner = _owners(stop, np.append(instance, OUTSIDE)[call_at[:-1]], optimizer, forward)
-    call = call_at[stop]
-    phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
-    phase[(stop >= 0) & (call < 0)] = BACKWARD
+    instance_of_event = np.append(instance, OUTSIDE)[call_at[:-1]]
+    owner = _owners(stop[:-1], instance_of_event, optimizer, forward)
+    phase = _phases(stop[:-1], call_at, is_again)
     phase[owner == OPTIMIZER] = FORWARD
-    # ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``.
-    class_names = [re.sub(r"_\d+$", "", name) for name in names]
-    if source != "nn.Module":
-        class_names = [re.sub(r"\d+", "#", name) for name in class_names]
     return ModuleOwners(
         source=source if names else "",
         names=names,
-        class_names=class_names,
+        class_names=[_class_name(name, source) for name in names],
         parent=module_parent,
         owner=owner[: len(table)],
         phase=phase[: len(table)],
@@ -187,6 +180,20 @@ def module_owners(trace: Trace) -> ModuleOwners:
         end_ns=calls.end_ns,
         is_again=is_again,
     )
+
+
+def _phases(stop: Ints, call_at: Ints, is_again: Bools) -> Ints:
+    """Return the phase of each event, from the nearest call or node above it."""
+    call = call_at[stop]
+    phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
+    phase[(stop >= 0) & (call < 0)] = BACKWARD
+    return phase
+
+
+def _class_name(name: str, source: str) -> str:
+    """Return ``Conv2d`` for module ``Conv2d_1``, or ``layer.#.mlp`` for range ``layer.3.mlp``."""
+    name = re.sub(r"_\d+$", "", name)
+    return name if source == "nn.Module" else re.sub(r"\d+", "#", name)
 
 
 def has_module_ranges(trace: Trace) -> bool:
@@ -211,8 +218,7 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
     of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
     linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
     maker = stop[forward[linked]]
-    # The node of a recomputed operator links to an operator that is itself below a node, up to
-    # three levels deep.
+    # A recomputed operator's node links to an operator that is itself below a node, and so on.
     for _ in range(_MAX_NODES_ABOVE):
         of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
     is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
@@ -237,13 +243,11 @@ def _instances(
             first_number = len(code) + path.max(initial=0) + 1
             path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A call within a call of the same name belongs to another module, for example `torch.nn`'s
-    # ``LSTM`` within a model whose class is also named ``LSTM``. Modules are numbered per class, so
-    # both are ``LSTM_0``.
+    # A call within a call of the same name belongs to another module: numbers are per class, so
+    # `torch.nn`'s ``LSTM`` and a model around it with the same class name are both ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
-    # The first call in a forward pass determines the path, since recomputation runs below other
-    # calls.
+    # The first forward call determines the path, as recomputation runs below other calls.
     order = np.lexsort((calls.start_ns, is_again, key))
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
     first = order[is_first]
@@ -292,8 +296,7 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
-    # PyTorch has its own thread numbers. Sequence numbers that occur on a single thread show which
-    # thread a number means.
+    # PyTorch has its own thread numbers. Sequence numbers on a single thread show what they mean.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
     votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
@@ -309,7 +312,10 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 def _add_sequences(
     trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
 ) -> tuple[_ModuleCalls, Ints]:
-    """Add a call ``Layer_n`` around operators that repeat; return all calls and their parents."""
+    """Add a call ``Layer_n`` around operators that repeat; return all calls, and all parents.
+
+    `parent` is changed in place.
+    """
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
@@ -321,29 +327,39 @@ def _add_sequences(
     rows, stop = outermost[is_chosen], stop[is_chosen]
     keys = [table.track[rows], table.step[rows], stop]
     group = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup().to_numpy()
-    order = np.argsort(group, kind="stable")
-    repeats: dict[bytes, tuple[int, int, int]] = {}
-    layers: list[Rows] = []
-    names = list(calls.names)
-    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        codes = table.name[rows[members]].astype(np.int64)
-        key = codes.tobytes()
-        if key not in repeats:
-            repeats[key] = longest_repeat(codes)
-        first, period, count = repeats[key]
-        layers += list(members[first : first + count * period].reshape(count, period))
-        names += [f"Layer_{number}" for number in range(count)]
+    layers, names = _repeated_layers(table.name[rows], group)
     if not layers:
         return calls, parent
     place = np.arange(len(parent), len(parent) + len(layers))
     for number, members in zip(place.tolist(), layers, strict=True):
         parent[rows[members]] = number
-    first_of_layer = np.array([members[0] for members in layers])
-    last_of_layer = np.array([members[-1] for members in layers])
-    start_ns = np.append(calls.start_ns, table.start_ns[rows[first_of_layer]])
-    end_ns = np.append(calls.end_ns, table.end_ns[rows[last_of_layer]])
-    all_parents = np.append(parent, stop[first_of_layer])
-    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), all_parents
+    first, last = (np.array([members[end] for members in layers]) for end in (0, -1))
+    added = _ModuleCalls(
+        names=[*calls.names, *names],
+        place=np.append(calls.place, place),
+        start_ns=np.append(calls.start_ns, table.start_ns[rows[first]]),
+        end_ns=np.append(calls.end_ns, table.end_ns[rows[last]]),
+    )
+    return added, np.append(parent, stop[first])
+
+
+def _repeated_layers(name: Array, group: Array) -> tuple[list[Rows], list[str]]:
+    """Return the positions of the operators of each layer, and the names of the layers.
+
+    Operators with equal `group` are a sequence, in the order of their positions.
+    """
+    order = np.argsort(group, kind="stable")
+    repeats: dict[bytes, tuple[int, int, int]] = {}
+    layers: list[Rows] = []
+    names: list[str] = []
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        key = name[members].tobytes()
+        if key not in repeats:
+            repeats[key] = longest_repeat(name[members])
+        first, period, count = repeats[key]
+        layers += list(members[first : first + count * period].reshape(count, period))
+        names += [f"Layer_{number}" for number in range(count)]
+    return layers, names
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:
@@ -418,8 +434,7 @@ def modules(
           events of its calls, one per line, empty for sequences
 
         The rows ``(outside modules)``, ``(backward, unattributed)`` and ``(optimizer)`` contain all
-        other work, so ``device_ns`` of the rows without a parent adds up to
-        ``.attrs["device_ns"]``.
+        other work: ``device_ns`` of rows without a parent adds up to ``.attrs["device_ns"]``.
 
     Notes
     -----
@@ -569,26 +584,26 @@ def _fold(owners: ModuleOwners) -> Ints:
     return group
 
 
-def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
-    outer = np.append(group, -1)[owners.parent]
+def _descriptions(owners: ModuleOwners, group: Ints, shown: Ints) -> dict[str, Any]:
+    """Return the columns that describe the rows `shown`; `group` is the result of `_fold`."""
+    parent_row = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    repeats = (count // np.append(count, 1)[outer]).tolist()  # per instance of the parent
+    repeats = (count // np.append(count, 1)[parent_row]).tolist()  # per instance of the parent
     labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
-    for module, parent in enumerate(outer.tolist()):  # parents come before their children
+    for module, parent in enumerate(parent_row.tolist()):  # parents come before their children
         if parent >= 0:
             paths[module] = f"{paths[parent]}.{names[module]}"
-    events = _event_names(owners, group)
-    modules_shown = chosen.tolist()
+    events, modules_shown = _event_names(owners, group), shown.tolist()
     return {
         "path": [paths[module] for module in modules_shown],
         "module": [names[module] for module in modules_shown],
         "class_name": [owners.class_names[module] for module in modules_shown],
-        "depth": forest_of(outer).depth[chosen],
-        "parent": positions_of_rows(chosen, len(group))[outer[chosen]],
+        "depth": forest_of(parent_row).depth[shown],
+        "parent": positions_of_rows(shown, len(group))[parent_row[shown]],
         "events": [events.get(module, "") for module in modules_shown],
     }
 

@@ -36,7 +36,7 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures
+from hta_widgets.analysis.efficiency.signatures import CallSignature, Signatures
 from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
@@ -72,8 +72,7 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
-#: Figures per call: the field of `Work`, and the column of the sum over calls. A call that the
-#: window clips counts in part.
+#: Figures per call: the field of `Work`, and the column of the sum over (parts of) calls.
 _FIGURES: Final = {
     "flops": ("flops", "total_flops"),
     "model_flops": ("model_flops", "total_model_flops"),
@@ -129,9 +128,8 @@ def operator_efficiency(
     Each piece of device work counts once. Among nested operators, it counts for the outermost
     convolution or attention. If there is none, it counts for the innermost matrix product, or else
     for the innermost operator that launched it. Work that no operator launched, such as graph
-    replays, has one row per kernel. FLOPs and minimum bytes are computed from the arguments
-    recorded with ``record_shapes=True``. Figures that the arguments do not determine are NaN, with
-    a reason.
+    replays, has one row per kernel. FLOPs and minimum bytes are computed from arguments recorded
+    with ``record_shapes=True``. Figures that these do not determine are NaN, with a reason.
 
     A multiply-add counts as 2 FLOPs. FLOPs of matrix products, convolutions and attention are
     exact. FLOPs of other operators are nominal (``flops_kind="vector"``) and only serve as
@@ -289,20 +287,13 @@ def _call_rows(
     first_counted, group = group_by_columns([column[counted] for column in columns])
     first = counted[first_counted]
     rows = [signature_set.distinct[code] for code in signature_set.code[first].tolist()]
-    parameters = [row.work.parameters or {} for row in rows]
     precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
     return {
         "rank": part.rank,
         "step": step[first],
         "phase": [_PHASES[code] for code in phase[first].tolist()],
-        "name": [row.name for row in rows],
         "category": category[first],
-        **{
-            name: [row.texts[number].decode("utf-8", "replace") for row in rows]
-            for number, name in enumerate(_ARGUMENTS)
-        },
-        "flops_kind": [row.work.kind for row in rows],
-        "certainty": [row.work.certainty for row in rows],
+        **_signature_columns(rows),
         "reason": times.reasons[first],
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
@@ -319,6 +310,20 @@ def _call_rows(
         "peak_tflop_per_s": device.peaks(precisions),
         "memory_gb_s": device.memory_gb_s,
         **device.columns,
+    }
+
+
+def _signature_columns(rows: Sequence[CallSignature]) -> dict[str, Any]:
+    """Return the columns of rows that their signatures determine."""
+    parameters = [row.work.parameters or {} for row in rows]
+    return {
+        "name": [row.name for row in rows],
+        **{
+            name: [row.texts[number].decode("utf-8", "replace") for row in rows]
+            for number, name in enumerate(_ARGUMENTS)
+        },
+        "flops_kind": [row.work.kind for row in rows],
+        "certainty": [row.work.certainty for row in rows],
         **{name: np.array([sizes.get(name, -1) for sizes in parameters]) for name in _NUMBERS},
         **{name: [sizes.get(name, "") for sizes in parameters] for name in _TEXTS},
     }

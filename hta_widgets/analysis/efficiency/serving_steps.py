@@ -1,10 +1,9 @@
 """Steps of inference engines: prefill, decode, tokens per second, and device time.
 
-Engines annotate their steps. Annotations may be nested: SGLang's ``step[DECODE bs=32]`` is inside
-an ``execute_…`` of the same tokens. In this case the outermost annotation counts. On the device, a
-step lasts from the start of the first work that it launched to the end of the last. Work of the
-first step may wait for work that was launched before recording began, and that the file does not
-contain. This wait is not counted.
+Engines annotate their steps. If annotations are nested, as SGLang's ``step[DECODE bs=32]`` inside
+an ``execute_…`` of the same tokens, the outermost counts. On the device, a step lasts from the
+first start to the last end of the work that it launched. Waits of the first step for work that was
+launched before recording began, and that the file does not contain, are not counted.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: Work waits for unrecorded work if, on an idle device, it takes at least this long from launch to
-#: start.
+#: Work waits for unrecorded work if an idle device starts it at least this long after its launch.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
@@ -66,8 +64,7 @@ def serving_steps(
 
     Steps are derived from the names of annotations by vLLM (``execute_context_…``), SGLang
     (``step[…]``), ATOM and diffusion servers. Of nested steps, only the outermost counts. Device
-    work belongs to the step that launched it or the graph that contains it. Work that was launched
-    before recording began belongs to no step.
+    work belongs to the step that launched it or its graph; work from before the recording to none.
 
     Parameters
     ----------
@@ -95,9 +92,8 @@ def serving_steps(
           device work
         - ``flops`` of matrix work, NaN if unknown; ``replayed``: whether a graph was launched
 
-        ``.attrs``: ``tokens_per_s`` by phase, and for ``all`` steps including the time between
-        them; ``output_tokens``, the minimum and maximum number of generated tokens: a prefill that
-        completes a prompt generates one.
+        ``.attrs``: ``tokens_per_s`` by phase, and for ``all`` steps with the time between them;
+        ``output_tokens``, the bounds of generated tokens: a prefill that ends a prompt makes one.
     """
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _steps_of_rank))
@@ -139,9 +135,9 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     if not size:
         return {"rank": part.rank, **{name: np.empty(0, np.int64) for name in list(_SCHEMA)[1:]}}
     work = part.device_work_rows()
-    work = work[part.trace.launch_of[work] >= 0]
     step = step_of_events(part.trace, rows, part.trace.launch_of[work])
     work, step = work[step >= 0], step[step >= 0]
+    is_replay = names_match(part.trace, part.trace.launch_of[work], is_graph_launch)
     times = _device_times(part, work, step, size)
     has_work = times["device_start_ns"] >= 0
     host_ns = part.durations(rows)
@@ -151,8 +147,6 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     }
     tokens = np.where(stated["tokens"] >= 0, stated["tokens"], np.nan)
     period_ns = np.where(has_work, times["device_span_ns"] + times["gap_ns"], host_ns)
-    launches = part.trace.launch_of[work]
-    is_replay = names_match(part.trace, launches, is_graph_launch)
     return {
         "rank": part.rank,
         "step": np.arange(size),
@@ -195,8 +189,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     """Return the start of a first step's work after its last wait for unrecorded work.
 
-    For example, if a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms,
-    the step begins with this kernel.
+    For example, if an idle device starts a kernel 460 ms after its launch, the step begins with it.
     """
     start, end = part.clip_rows(work)
     order = np.argsort(start, kind="stable")
@@ -213,10 +206,9 @@ def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
     """Return the known matrix FLOPs of each step, from the operators to which its work belongs."""
     signature_set = signatures(captured_trace(part.trace))
     calls, flops = signature_set.calls, signature_set.figures("flops")
-    # The last entry is for work without a call.
-    step_of_call = np.full(len(calls) + 1, -1, dtype=np.int64)
-    step_of_call[calls.of_work(work, len(part.table))] = step
-    step_of_call = step_of_call[:-1]
+    call = calls.of_work(work, len(part.table))
+    step_of_call = np.full(len(calls), -1, dtype=np.int64)
+    step_of_call[call[call >= 0]] = step[call >= 0]
     is_known = calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
     sums = np.bincount(step_of_call[is_known], flops[is_known], minlength=size)
     return np.where(sums > 0, sums, np.nan)

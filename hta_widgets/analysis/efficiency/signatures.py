@@ -7,21 +7,18 @@ wrapper that calls none of these. All device work below belongs to it. Other dev
 its innermost listed operator, or else to its innermost operator.
 
 For example, ``linear`` calls ``t`` and ``addmm``, and ``addmm`` launches a kernel: the counted call
-is ``addmm``. On a rank with device work, an operator that launched nothing computed nothing. For
-example, the last operator of a checkpoint's recomputation is in the trace, but was stopped before
-its kernel.
+is ``addmm``. On a rank with device work, an operator that launched nothing computed nothing, such
+as the last operator of a checkpoint's recomputation, which was stopped before its kernel.
 
-A signature is an operator with its arguments. Since these determine the work, a formula runs once
-per signature. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: these
-are 480 calls of one signature.
+A signature is an operator with its arguments, which determine the work, so a formula runs once per
+signature. For example, 96 layers that call ``aten::addmm`` in 5 steps are 480 calls of one.
 
 Files of 2021 and 2022 have shapes but no strides and paddings, so a convolution's own arguments do
 not determine its output. Its backward operator has the same sequence number and takes a gradient of
 the output's shape. The certainty of such work is ``linked``.
 
-Lengths for an inference engine's attention come from its step, and the work of experts comes from
-the grids of their kernels. Calls that differ only in their step share a row of a table, whose
-figures are means.
+Lengths for an inference engine's attention come from its step, and the work of experts from the
+grids of their kernels. Calls that differ only in their step share a table row with mean figures.
 
 A call below an autograd node with a sequence number of its own is a forward call within the
 backward pass. It is recomputation if the same signature ran in the forward pass of the step.
@@ -34,7 +31,7 @@ device whose work no host call launches, such as a TPU, the device operations ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -85,8 +82,7 @@ _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight
 #: How many calls after a convolution are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
-#: Args with FLOPs, bytes and category of XLA's operations, and with FLOPs and gigabytes of
-#: Inductor's kernels.
+#: Args with the figures of XLA's operations and Inductor's kernels.
 _XLA = ("flops", "bytes accessed", "hlo_category")
 _INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
@@ -98,9 +94,8 @@ _Dims = tuple[int, ...]
 class CountedCalls:
     """The counted calls of a rank in ascending order, and the device work below each.
 
-    `call_of_work` is the position of the call for each row of device work, -1 if there is none.
-    `launched_nothing` is the number of matrix operators without device work; 0 on ranks that have
-    none.
+    `call_of_work` is the position of each device work's call, -1 if it has none. `launched_nothing`
+    counts the matrix operators without device work, on ranks with any.
     """
 
     rows: Rows
@@ -214,8 +209,7 @@ class CallSignature(NamedTuple):
 class Signatures:
     """The distinct signatures of a rank, and the signature of each counted call as `code`.
 
-    `row` is the table row of each call. Signatures that differ only in an engine's step share a
-    row.
+    `row` is the table row of each call, which signatures that differ only in their step share.
     """
 
     calls: CountedCalls
@@ -402,7 +396,7 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
     convolutions = convolutions[has_no_values[args.code[convolutions]]].tolist()
     if not convolutions:
         return {}
-    tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    track = trace.table.track[calls.rows]
     gradients = _gradient_shapes(trace, calls, args)
 
     # Decoding is lazy, since an optimizer's lists of tensors are long and few calls need them.
@@ -412,21 +406,25 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
 
     contexts = {}
     for call in convolutions:
-        operands = dims_of(codes[call])[:2]
+        operands = dims_of(int(args.code[call]))[:2]
         output = gradients.get((int(args.sequence[call]), str(operands)))
         has_channels = [isinstance(dims, list) and len(dims) > 1 for dims in operands]
         if output is None and has_channels == [True, True]:
-            # The output has the batch of the input and the channels of the weight, and is the first
-            # argument of a call that reads it.
-            following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
-            on_track = [other for other in following if tracks[other] == tracks[call]]
-            first = [dims[0] for other in on_track if (dims := dims_of(codes[other]))]
-            shapes = [tuple(dims) for dims in first if len(dims) == len(operands[1])]
-            wanted = operands[0][0], operands[1][0]
-            output = next((shape for shape in shapes if shape[:2] == wanted), None)
+            # The output is the first argument of a call that reads it.
+            following = slice(call + 1, call + 1 + _MAX_AHEAD)
+            codes = args.code[following][track[following] == track[call]].tolist()
+            first_arguments = [dims[0] for dims in map(dims_of, codes) if dims]
+            output = _output_of(operands, first_arguments)
         if output is not None:
             contexts[call] = CallContext(output=output)
     return contexts
+
+
+def _output_of(operands: Sequence[list[int]], candidates: Iterable[list[int]]) -> _Dims | None:
+    """Return the first shape with the batch of the input and the channels of the weight, if any."""
+    x, weight = operands
+    shapes = (tuple(dims) for dims in candidates if len(dims) == len(weight))
+    return next((shape for shape in shapes if shape[:2] == (x[0], weight[0])), None)
 
 
 def _gradient_shapes(
@@ -453,8 +451,7 @@ def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[st
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
     """Return which recomputed calls were stopped before computing, on ranks without device work.
 
-    Such a call has only ``detach`` below it, while other calls of the same name have other
-    operators below them.
+    Such a call has only ``detach`` below it; other calls of its name have further operators.
     """
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)

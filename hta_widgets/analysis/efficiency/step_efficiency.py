@@ -93,10 +93,9 @@ def step_efficiency(
 ) -> pd.DataFrame:
     """Return MFU and HFU of each rank's steps, and how much of the work is known.
 
-    Only matrix products, convolutions and attention count; for XLA's operations, all FLOPs that the
-    file states count. A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices,
-    its duration is measured on the device, as in `step_times`. FLOPs belong to the step in which
-    the operator starts.
+    Only matrix products, convolutions and attention count, or all FLOPs that a file of XLA states.
+    A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices, its duration is
+    measured on the device, as in `step_times`. FLOPs belong to the step that starts the operator.
 
     A forward operator that runs again within the backward pass is recomputation, as in activation
     checkpointing. A trace identifies neither selective checkpointing nor recomputation by a
@@ -195,10 +194,7 @@ def _steps_of_rank(
     """Return the rows of a rank; `lengths` has the times of its steps, or is None without steps."""
     has_steps = lengths is not None
     if lengths is None:
-        first, last = part.edges or (0, 0)
-        busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-        whole_time = (-1, first + part.trace.shift_ns, last - first, busy_ns)
-        lengths = pd.DataFrame([whole_time], columns=["step", *_TIMES])
+        lengths = _whole_time_as_step(part)
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
     # If a host runs ahead, the operators whose work is in the window were called before it.
@@ -231,6 +227,13 @@ def _steps_of_rank(
     }
     outside_flops = float(figures["flops"][is_counted & (row_of_call < 0)].sum())
     return _RankSteps(columns, device, has_shapes, outside_flops)
+
+
+def _whole_time_as_step(part: RankPart) -> pd.DataFrame:
+    first, last = part.edges or (0, 0)
+    busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
+    whole_time = (-1, first + part.trace.shift_ns, last - first, busy_ns)
+    return pd.DataFrame([whole_time], columns=["step", *_TIMES])
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:

@@ -180,8 +180,7 @@ def _row_norm(
     """Return the work of a norm over rows, which are the last dimensions or `groups` of channels.
 
     `flops` are counts per element, without and with `weights`. A norm writes two statistics per
-    row, or one if it has no bias, in the type of the weight. CUDA kernels always write float, but
-    the arguments do not state the device.
+    row, or one without a bias, in the type of the weight, although CUDA kernels write float.
     """
     elements = prod(call.shape(0))
     if groups:
@@ -302,9 +301,8 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
 def _triton(call: OperatorCall) -> Work:
     """Return the bytes of an Inductor kernel: a lower bound that counts each pointer once.
 
-    If a pointer has indices, each element reads at most one value from every other pointer, so a
-    lookup of 32 rows does not count the whole table. The last numbers among the arguments are the
-    loop sizes.
+    If a pointer has indices, an element reads at most one value from each other pointer, so lookups
+    do not count whole tables. The last numbers among the arguments are the loop sizes.
     """
     tensors = call.tensors()
     size = sum(tensor.size_bytes for tensor in tensors)

@@ -17,8 +17,7 @@ call, and the operators with these arguments::
     }
 
 is the product of argument 0 and the transposed argument 2, which also reads the scales 1 and 3 and
-writes argument 4. ``aten::linear`` is a ``fallback`` that calls ``aten::addmm``, a ``gemm``, so the
-work counts for ``aten::addmm``.
+writes argument 4. ``aten::linear``, a ``fallback``, calls ``aten::addmm``, a ``gemm`` that counts.
 """
 
 from __future__ import annotations

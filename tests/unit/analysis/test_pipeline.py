@@ -81,6 +81,25 @@ def test_passes_are_cut_at_messages_and_directions(traces):
     assert (frame["compute_ns"] == frame["end_ns"] - frame["start_ns"]).all()
 
 
+@pytest.mark.parametrize("start", [1310, 1750])
+def test_passes_of_steps_that_overlap_keep_their_directions(tmp_path, start):
+    """The forward pass of step 1 runs on another stream before the last backward pass of step 0."""
+    records = [
+        *(event("user_annotation", "ProfilerStep#0", 500, 1080, pid=10), *stage(0)[1:]),
+        event("user_annotation", "ProfilerStep#1", 1090, 3000, pid=10),
+        event("cpu_op", "aten::mm", 1300, 1350, pid=10),
+        call(1310, 1320, 200),
+        kernel(start, start + 40, stream=9, launch=200),
+    ]
+    frame = analysis.pipeline_passes(load(tmp_path, records, stage(1)), ranks=[0], clock="host")
+    names = {"F": "forward", "B": "backward"}
+    expected = [[0, names[way], begin, end] for way, begin, end in STAGES[0]]
+    assert frame[["step", "direction", "start_ns", "end_ns"]].to_numpy().tolist() == [
+        *expected,
+        [1, "forward", start, start + 40],
+    ]
+
+
 def test_a_window_cuts_schedules(traces):
     frame = analysis.pipeline_bubbles(traces, window=(1050, 1550), clock="host")
     assert frame[["schedule_ns", "bubble_ns"]].to_numpy().tolist() == [[500, 300], [500, 100]]
