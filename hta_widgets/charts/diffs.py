@@ -408,6 +408,7 @@ def diff_waterfall(
 
 
 def _waterfall_rows(changed: pd.DataFrame, before: int, after: int, top: int) -> pd.DataFrame:
+    """Return a row per part, one for the rest, and one for the totals `before` and `after`."""
     shown, others = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
@@ -456,8 +457,7 @@ def diff_steps(
     """
     columns = "before_step after_step before_ns after_ns diff_ns"
     frame = diff_frame("diff_steps", frame, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame[columns.split()].astype("float64")
@@ -481,9 +481,9 @@ def diff_steps(
             data=data,
             names="{label}",
             marks=[
-                Whiskers("low", "high", theme.rule_strong),
-                Dots("before_ns", theme.ink3, 9, "before"),
-                Dots("after_ns", theme.delta[5], 9, "after"),
+                Whiskers("low", "high", style.theme.rule_strong),
+                Dots("before_ns", style.theme.ink3, 9, "before"),
+                Dots("after_ns", style.theme.delta[5], 9, "after"),
             ],
             scale=Scale(highest + 0.03 * (highest - start), start, _ticks(start, highest)),
             head="step",
@@ -604,8 +604,7 @@ def diff_icicle(
         "after_count path"
     )
     frame = diff_frame("diff_icicle", frame, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     sizes = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
@@ -616,12 +615,15 @@ def diff_icicle(
     left = left_edges(frame["parent"].to_numpy(), sizes)
     is_wide = sizes >= _MIN_SHARE * total
     tiles = frame.assign(low=left, high=left + sizes, row=frame["depth"])
-    data = _icicle_tiles(tiles[is_wide & (level < depth)].reset_index(drop=True), total, theme)
+    drawn = tiles[is_wide & (level < depth)].reset_index(drop=True)
+    data = _icicle_tiles(drawn, total, style.theme)
     deeper = int((is_wide & (level >= depth)).sum())
     narrow = int((~is_wide).sum())
     measure = str(frame.attrs.get("measure", ""))
     on_measure = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
+    bars = Bars(
+        "low", "high", "fill", line=style.theme.bg, text="label", text_color="ink", height=0.96
+    )
     return draw_rows(
         RowsContent(
             data=data,
@@ -676,6 +678,7 @@ def _tile_label(name: str, letters: int) -> str:
 
 
 def _shade_index(data: pd.DataFrame) -> Ints:
+    """Return the index of each tile's color in `Theme.delta`, by its relative change."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)

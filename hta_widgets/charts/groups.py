@@ -83,11 +83,10 @@ def parallel_groups(
     """
     columns = "group rank ranks position size kind guessed time_ns bytes"
     frame = analysis_frame("parallel_groups", frame, options, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = group_positions(frame)
+    theme, data = style.theme, group_positions(frame)
     # An unknown kind is not a guess, so it gets no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["line"] = [

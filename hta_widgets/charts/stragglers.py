@@ -67,11 +67,10 @@ def stragglers(
     >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("stragglers", frame, options, "rank score late_ns_mean imposed_wait_ns")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    ranks = _sort_ranks(frame)
+    theme, ranks = style.theme, _sort_ranks(frame)
     data, names = _top_ranks(ranks)
     _add_bar_columns(data, theme)
     has_loss = "lost_ns" in frame

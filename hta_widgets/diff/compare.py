@@ -256,23 +256,17 @@ def _ranks_by_format(
     """Return the ranks whose events are compared, and those compared only in tables."""
     # Servers have no steps, and their clock differs from the workers'. Profiles have no events, and
     # repeat the calls of timelines.
-    formats = formats_of(before), formats_of(after)
-    shared = formats[0] & formats[1]
-    table = {format_.name: format_.comparison for format_ in all_formats()}
+    before_names, after_names = formats_of(before), formats_of(after)
+    shared = before_names & after_names
     if not shared:
-        both = formats[0] | formats[1]
-        if any(both <= {name, *table[name].compared_with} for name in both if name in table):
+        both = before_names | after_names
+        if any(both <= {each.name, *each.comparison.compared_with} for each in formats_named(both)):
             return (before, after), ({}, {})
-        plurals = {format_.name: format_.plural for format_ in all_formats()}
-        words = [
-            " and ".join(plurals.get(name, name) for name in sorted(format_names))
-            for format_names in formats
-        ]
         raise TraceError(
-            f"{words[0]} cannot be compared with {words[1]}",
+            f"{_plurals(before_names)} cannot be compared with {_plurals(after_names)}",
             remedy="Compare two runs of the same format.",
         )
-    shared -= {name for name in shared if name in table and table[name].beside in shared}
+    shared -= {each.name for each in formats_named(shared) if each.comparison.beside in shared}
 
     def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
         with_events = {rank: part for rank, part in parts.items() if part.trace.format in shared}
@@ -280,6 +274,11 @@ def _ranks_by_format(
 
     (events_before, tabled_before), (events_after, tabled_after) = split(before), split(after)
     return (events_before, events_after), (tabled_before, tabled_after)
+
+
+def _plurals(format_names: set[str]) -> str:
+    plurals = {format_.name: format_.plural for format_ in all_formats()}
+    return " and ".join(plurals.get(name, name) for name in sorted(format_names))
 
 
 def _trace_set_of(source: DiffSource) -> TraceSet:

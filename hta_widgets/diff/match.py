@@ -36,7 +36,7 @@ from hta_widgets.diff.compare import Comparison, both_have_frames
 from hta_widgets.diff.sequences import Hashes, align_positions, pair_equal_keys
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, NamePool, RankTree, mix_hash, rank_tree
 from hta_widgets.trace.arrays import Bools, Floats, Ints, concatenate_ranges
-from hta_widgets.trace.host_stack import nearest_ancestor
+from hta_widgets.trace.host_stack import forest_of, nearest_ancestor
 from hta_widgets.trace.memo import memoize
 
 #: Categories of ``status`` in `pairs`, in order.
@@ -317,29 +317,26 @@ class TreeMatcher:
     def _match_moved(self) -> None:
         # Pair by equal subtrees first, then by names that occur equally often on both sides.
         for by_content in (True, False):
-            keys = []
-            for k, tree in enumerate(self.trees):
-                alone = self.partner[k] < 0
-                outermost = alone & (tree.kind == OPERATOR)
-                outermost &= (tree.parent < 0) | ~alone[tree.parent]
-                # A single call such as aten::empty is too common to be identified.
-                outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
-                if not by_content:
-                    # Without an operator, work has a place in its stream only.
-                    outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
-                nodes = np.flatnonzero(outermost)
-                nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
-                key_of_node = (
-                    self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
-                )
-                slot_hash = mix_hash(tree.slot[nodes].astype(np.uint64))
-                keys.append((nodes, mix_hash(key_of_node + slot_hash)))
-            (a, a_key), (b, b_key) = keys
-            if not len(a) or not len(b):
-                continue
+            (a, a_key), (b, b_key) = (self._movable_nodes(k, by_content=by_content) for k in (0, 1))
             places = pair_equal_keys(a_key, b_key, as_many=not by_content)
             new_pairs = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
             self._pair_subtrees(new_pairs, moved=True)
+
+    def _movable_nodes(self, side: int, *, by_content: bool) -> tuple[Ints, Hashes]:
+        """Return nodes that may have moved, and keys of their steps and subtrees (or names)."""
+        tree = self.trees[side]
+        alone = self.partner[side] < 0
+        outermost = alone & (tree.kind == OPERATOR)
+        outermost &= (tree.parent < 0) | ~alone[tree.parent]
+        # A single call such as aten::empty is too common to be identified.
+        outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
+        if not by_content:
+            # Without an operator, work has a place in its stream only.
+            outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
+        nodes = np.flatnonzero(outermost)
+        nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
+        content = self.hashes[side][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+        return nodes, mix_hash(content + mix_hash(tree.slot[nodes].astype(np.uint64)))
 
 
 class _ChildLists:
@@ -408,10 +405,7 @@ class Matches:
     @cached_property
     def path_depth(self) -> Ints:
         """Number of callers of each path."""
-        depth = [0] * len(self.path_parent)
-        for path, parent in enumerate(self.path_parent.tolist()):
-            depth[path] = depth[parent] + 1 if parent >= 0 else 0
-        return np.array(depth, dtype=np.int64)
+        return forest_of(self.path_parent).depth
 
     @cached_property
     def rank_of_path(self) -> Ints:

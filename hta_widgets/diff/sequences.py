@@ -43,10 +43,10 @@ def align_positions(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides."""
-    # Elements pair if their names are equal. Among all pairings in order, the one with the highest
-    # score is chosen. Equal subtrees count half as much again, and equal full names break ties.
-    # Long sequences are first split at elements, or runs of elements, that occur once on each side.
+    """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides.
+
+    Different full names, which default to the names, lower the score of a pair slightly.
+    """
     # The result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return align_positions(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
@@ -204,11 +204,11 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
         counts = [np.bincount(values, minlength=len(keys)) for values in (a_codes, b_codes)]
         equal = counts[0] == counts[1]
         rows = np.flatnonzero(equal[a_codes]), np.flatnonzero(equal[b_codes])
-    places = number_occurrences(a_codes[rows[0]]), number_occurrences(b_codes[rows[1]])
-    _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
+    # The low 32 bits number the occurrences of a code.
+    in_order = [
+        (codes << 32) | number_in_group(codes) for codes in (a_codes[rows[0]], b_codes[rows[1]])
+    ]
+    _, in_a, in_b = np.intersect1d(
+        in_order[0], in_order[1], assume_unique=True, return_indices=True
+    )
     return np.stack([rows[0][in_a], rows[1][in_b]], axis=1)
-
-
-def number_occurrences(codes: Ints) -> Ints:
-    """Return each code with, in the low 32 bits, the number of its earlier occurrences."""
-    return (codes << 32) | number_in_group(codes)

@@ -27,7 +27,7 @@ from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows, sum_by_group
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import forest_of, operator_tree
 from hta_widgets.trace.trace import categorical_dtype
 
 Level = Literal["kind", "cause", "operator", "kernel"]
@@ -122,18 +122,10 @@ def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
 
 def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:
     """Return the paths depth first: each before its children, largest child first."""
-    children: dict[int, list[int]] = {}
-    for path in np.flatnonzero(is_present).tolist():
-        children.setdefault(int(parent[path]), []).append(path)
-    for siblings in children.values():
-        siblings.sort(key=lambda path: (size[path], path))  # the last is taken first
-    order = []
-    waiting = list(children.get(-1, []))
-    while waiting:
-        path = waiting.pop()
-        order.append(path)
-        waiting += children.get(path, [])
-    return np.array(order, dtype=np.int64)
+    paths = np.flatnonzero(is_present)
+    by_size = paths[np.lexsort((-paths, -size[paths]))]
+    forest = forest_of(positions_of_rows(by_size, len(parent))[parent[by_size]])
+    return by_size[np.argsort(forest.preorder)]
 
 
 def _path_kinds(matches: Matches, paths: Ints) -> Ints:
@@ -257,7 +249,7 @@ def _time_by_cause_and_name(
             if by_work and is_work:
                 continue  # counted by name above
             if by == "kind" and cause == "host" and not times.any():
-                continue
+                continue  # the other kinds have a row even without time
             shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
             sums[shown, ""] += int(times[chosen].sum())
     return sums
