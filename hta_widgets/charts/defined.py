@@ -285,6 +285,7 @@ def _add_marks(
     *,
     is_folded: bool,
 ) -> tuple[list[Bars | Dots | Whiskers], Tooltip]:
+    """Return the marks and the tooltip; their columns are added to `data`."""
     marks, parts = _add_stack(definition, scope, data, colors)
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if is_folded:
@@ -643,6 +644,7 @@ def _add_tooltip(
     *,
     is_folded: bool,
 ) -> Tooltip:
+    """Return the tooltip; its texts are added as columns to `data`."""
     tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 

@@ -517,16 +517,14 @@ def _part_labels(frame: pd.DataFrame) -> list[str]:
     causes = [_WORDS.get(str(cause), idle_cause_text(str(cause))) for cause in frame["cause"]]
     if "name" not in frame:
         return causes
-    names = [
-        short_name(str(name)) if name else cause
-        for name, cause in zip(frame["name"], causes, strict=True)
-    ]
-    # BytePS names a queue after the stage that it feeds.
-    names = [
-        f"queue before {name}" if cause in {"stage queue", "root wait"} else name
-        for name, cause in zip(names, causes, strict=True)
-    ]
-    return disambiguate(names, [str(name) for name in frame["name"]], causes)
+    full_names = [str(name) for name in frame["name"]]
+    labels = []
+    for name, cause in zip(full_names, causes, strict=True):
+        label = short_name(name) if name else cause
+        # BytePS names a queue after the stage that it feeds.
+        is_queue = cause in {"stage queue", "root wait"}
+        labels.append(f"queue before {label}" if is_queue else label)
+    return disambiguate(labels, full_names, causes)
 
 
 def _scope_text(frame: pd.DataFrame) -> str:

@@ -545,13 +545,13 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
+    """Return up to `max_rows` rows: the first, the last, and the extremes of each time slice."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2
     edges = np.linspace(times[0], times[-1], slice_count + 1)
     slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, slice_count - 1)
-    order = np.lexsort((total, slices))
-    # The rows are now sorted by slice, and within a slice from minimum to maximum.
-    starts = np.flatnonzero(np.diff(slices[order], prepend=-1))
-    lasts = np.append(starts[1:], len(order)) - 1
-    return np.unique(np.r_[order[starts], order[lasts], 0, len(times) - 1])
+    totals = pd.Series(total)
+    first_minima = totals.groupby(slices).idxmin()
+    last_maxima = totals[::-1].groupby(slices[::-1]).idxmax()
+    return np.unique(np.r_[first_minima, last_maxima, 0, len(times) - 1])

@@ -70,8 +70,8 @@ def join_sides(
     index = indexed[0].index.union(indexed[1].index, sort=False)
     columns: dict[str, Any] = {}
     for name in keys:
-        values = index.get_level_values(name)
-        columns[name] = pd.Series(values, dtype=None if values.dtype == np.int64 else object)
+        key = index.get_level_values(name)
+        columns[name] = pd.Series(key, dtype=None if key.dtype == np.int64 else object)
     for name in measures:
         before, after = (side[name].reindex(index).to_numpy(np.float64) for side in indexed)
         columns |= {f"before_{name}": before, f"after_{name}": after}
