@@ -550,6 +550,8 @@ def _add_part_stack(
 def _add_mark(
     mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
+    """Return a mark; the columns that it draws are added to `data`."""
+
     def add_column(code: object) -> Any:
         # A string names a column with one value per item; a number applies to all items.
         if isinstance(code, str):

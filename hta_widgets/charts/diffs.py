@@ -677,11 +677,8 @@ def _tile_label(name: str, letters: int) -> str:
 
 def _shade_index(data: pd.DataFrame) -> Ints:
     """Return the index of each tile's color in `Theme.delta`, by its relative change."""
-    before = data["before_ns"].to_numpy(dtype=np.float64)
-    change = data["diff_ns"].to_numpy(dtype=np.float64)
-    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
-    share = np.where(change == 0, 0.0, share)
-    steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
+    change = _relative_change(data).fillna(np.inf).where(data["diff_ns"] != 0, 0.0)
+    steps = np.searchsorted(np.array(_SHADE_STEPS), change.abs(), side="right")
     # Index 3, the middle of the ramp, means no change.
-    shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
+    shades: Ints = 3 + steps * np.sign(data["diff_ns"].to_numpy()).astype(np.int64)
     return shades

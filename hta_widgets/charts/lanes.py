@@ -183,7 +183,7 @@ def lane_steps(
 
 
 @dataclass(frozen=True)
-class _Measure:
+class _StepMeasure:
     """A column that changes over time, with a series for each rank and value of `key`."""
 
     column: str
@@ -203,7 +203,7 @@ class _Series:
 
 
 def _step_lanes(
-    series: Sequence[_Series], measure: _Measure, until_ns: float, style: FigureStyle
+    series: Sequence[_Series], measure: _StepMeasure, until_ns: float, style: FigureStyle
 ) -> Figure:
     """Return a figure with one lane per series, each scaled to its own peak."""
     theme = style.theme
@@ -277,7 +277,7 @@ def _draw_steps(
 
 def _step_columns(
     series: Sequence[_Series],
-    measure: _Measure,
+    measure: _StepMeasure,
     steps: Sequence[LaneSteps],
     boxes: Sequence[tuple[Floats, Floats]],
 ) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def queue_length(
     if frame.empty:
         return empty_figure(frame, style)
     color = style.theme.kind["compute"]
-    measure = _Measure("queue_length", "stream", "length", value, color)
+    measure = _StepMeasure("queue_length", "stream", "length", value, color)
     series, omitted = _highest_series(frame, measure, top)
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
@@ -396,7 +396,7 @@ def memory_bandwidth(
     if frame.empty:
         return empty_figure(frame, style)
     color = style.theme.kind["memory"]
-    measure = _Measure("gb_per_s", "copy_kind", "bandwidth", rate, color)
+    measure = _StepMeasure("gb_per_s", "copy_kind", "bandwidth", rate, color)
     series, omitted = _highest_series(frame, measure, top)
     style = style.with_subtitle(
         "as recorded, summed over concurrent copies; each row is scaled to its peak",
@@ -406,11 +406,12 @@ def memory_bandwidth(
     return _step_lanes(series, measure, float(frame["time_ns"].max()), style)
 
 
-def _highest_series(frame: pd.DataFrame, measure: _Measure, top: int) -> tuple[list[_Series], str]:
+def _highest_series(
+    frame: pd.DataFrame, measure: _StepMeasure, top: int
+) -> tuple[list[_Series], str]:
     """Return the `top` series with the highest peaks, and a note on how many are omitted."""
     by_stream = measure.key == "stream"
-    groups = frame.groupby(["rank", measure.key], observed=True)
-    lanes: dict[Any, pd.DataFrame] = dict(list(groups))
+    groups: Any = frame.groupby(["rank", measure.key], observed=True)
     peaks = groups[measure.column].max().astype(float)
     # Take the rank with the highest peak for each stream or kind of copy, then the ranks with the
     # second highest, and so on.
@@ -419,15 +420,15 @@ def _highest_series(frame: pd.DataFrame, measure: _Measure, top: int) -> tuple[l
     drawn = set(order_in_key.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, lane_key), changes in lanes.items():
-        if (rank, lane_key) not in drawn:
+    for (rank, key), changes in groups:
+        if (rank, key) not in drawn:
             continue
-        name = f"stream {lane_key}" if by_stream else str(lane_key)
+        name = f"stream {key}" if by_stream else str(key)
         label = f"rank {rank}\n{name}" if has_ranks else name
+        lane = Lane(label, measure.format_value(peaks[rank, key]))
         ordered = changes.sort_values("time_ns", kind="stable")
-        lane = Lane(label, measure.format_value(peaks[rank, lane_key]))
         columns = ordered["time_ns"].to_numpy(), ordered[measure.column].to_numpy()
-        series.append(_Series(lane, int(rank), int(lane_key) if by_stream else lane_key, *columns))
+        series.append(_Series(lane, int(rank), int(key) if by_stream else str(key), *columns))
     omitted = len(peaks) - len(series)
     return series, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
 

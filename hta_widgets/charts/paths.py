@@ -121,6 +121,7 @@ def critical_path(
 
 
 def _segments(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of the segments with their ends, and with causes as text."""
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]

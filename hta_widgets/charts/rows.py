@@ -398,7 +398,7 @@ def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: b
         return None
     data, frames = pd.DataFrame(dict(source.data)), []
     for mark in labeled:
-        left = data[mark.left] if isinstance(mark.left, str) else mark.left
+        left = data[mark.left].astype(float) if isinstance(mark.left, str) else mark.left
         columns = {"row": data["row"], "x": left, "full": data[mark.text]}
         color = data.get(mark.text_color, mark.text_color)
         texts = pd.DataFrame({**columns, "span": data[mark.right] - left, "color": color})

@@ -201,6 +201,7 @@ def step_times(
 def _step_dots(
     frame: pd.DataFrame, measure: str, groups: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
+    """Return the dots, with their rows and deviations, and the names of the rows."""
     dots = frame.reset_index(drop=True)
     steps = np.unique(dots["step"])
     dots["row"] = np.searchsorted(steps, dots["step"])

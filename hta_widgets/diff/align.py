@@ -176,6 +176,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
+    """Return maps of whole runs; `edges` are the starts and ends of each side's steps."""
     starts_ns = [int(start[0]) for start, _ in edges]
     ends_ns = [int(end[-1]) for _, end in edges]
     lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
@@ -328,12 +329,12 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
         cell = concatenate_ranges(np.zeros_like(count), count)
         low = start[slot] + cell * cell_ns
         high = np.minimum(low + cell_ns, end[slot])
+        shift_ns = part.trace.shift_ns
         for lane, kind in enumerate(LANES):
             covered = CumulativeCoverage(*union(*part.clip_rows(part.rows_of_kinds(kind))))
-            shift = part.trace.shift_ns
-            busy = covered(high - shift) - covered(low - shift)
-            columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy}
-            frames.append(pd.DataFrame(columns)[busy > 0])
+            busy_ns = covered(high - shift_ns) - covered(low - shift_ns)
+            columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy_ns}
+            frames.append(pd.DataFrame(columns)[busy_ns > 0])
     shares = pd.concat(frames, ignore_index=True)
     return result_frame(
         {str(name): shares[name] for name in shares},

@@ -124,33 +124,26 @@ class TreeMatcher:
         order are paired at once; others are aligned.
         """
         kinds = np.arange(3)
-        buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
-        sides = list(zip(self.children, buckets, strict=True))
-        counts = [children.count[bucket] for children, bucket in sides]
-        is_on_both = (counts[0] > 0) & (counts[1] > 0)
-        first = [children.first[bucket][is_on_both] for children, bucket in sides]
-        sizes = [count[is_on_both] for count in counts]
-        same_size = np.flatnonzero(sizes[0] == sizes[1])
-        nodes = [
-            children.nodes[concatenate_ranges(begin[same_size], sizes[0][same_size])]
-            for children, begin in zip(self.children, first, strict=True)
-        ]
-        bucket = np.repeat(same_size, sizes[0][same_size])
-        differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
+        before, after = self.children
+        a_buckets, b_buckets = ((nodes[:, None] * 3 + kinds).ravel() for nodes in (a, b))
+        is_on_both = (before.count[a_buckets] > 0) & (after.count[b_buckets] > 0)
+        a_buckets, b_buckets = a_buckets[is_on_both], b_buckets[is_on_both]
+        needs_alignment = before.count[a_buckets] != after.count[b_buckets]
+        same_size = np.flatnonzero(~needs_alignment)
+        sizes = before.count[a_buckets[same_size]]
+        a_nodes = before.nodes[concatenate_ranges(before.first[a_buckets[same_size]], sizes)]
+        b_nodes = after.nodes[concatenate_ranges(after.first[b_buckets[same_size]], sizes)]
+        differs = self.trees[0].name[a_nodes] != self.trees[1].name[b_nodes]
         # Below calls that were paired by their edges or as moved, some may already have a partner.
-        for k in (0, 1):
-            differs |= self.partner[k][nodes[k]] >= 0
-        needs_alignment = sizes[0] != sizes[1]
-        needs_alignment[bucket[differs]] = True
-        is_paired = ~needs_alignment[bucket]
-        pairs = [np.stack([nodes[0][is_paired], nodes[1][is_paired]], axis=1)]
+        differs |= (self.partner[0][a_nodes] >= 0) | (self.partner[1][b_nodes] >= 0)
+        bucket_of_node = np.repeat(same_size, sizes)
+        needs_alignment[bucket_of_node[differs]] = True
+        is_paired = ~needs_alignment[bucket_of_node]
+        pairs = [np.stack([a_nodes[is_paired], b_nodes[is_paired]], axis=1)]
         replaced: list[Ints] = []
-        for place in np.flatnonzero(needs_alignment).tolist():
-            a_nodes, b_nodes = (
-                children.nodes[begin[place] : begin[place] + size[place]]
-                for children, begin, size in zip(self.children, first, sizes, strict=True)
-            )
-            self._align_siblings(a_nodes, b_nodes, pairs, replaced)
+        for bucket in np.flatnonzero(needs_alignment).tolist():
+            siblings = before.members(a_buckets[bucket]), after.members(b_buckets[bucket])
+            self._align_siblings(*siblings, pairs, replaced)
         new_pairs = np.concatenate(pairs)
         self._pair_nodes(new_pairs)
         if replaced:
@@ -282,13 +275,13 @@ class TreeMatcher:
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
-        callers_of_nodes = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
+        caller = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
         top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
-        closed = (callers_of_nodes < 0) | (self.partner[side][callers_of_nodes] >= 0)
-        nodes, callers_of_nodes, top = nodes[closed], callers_of_nodes[closed], top[closed]
-        caller = callers_of_nodes if side == 0 else self.partner[1][callers_of_nodes]
-        caller = np.where(callers_of_nodes < 0, -1 - self.roots[side][top], caller)
-        key = caller * 3 + tree.kind[nodes]
+        is_listed = (caller < 0) | (self.partner[side][caller] >= 0)
+        nodes, caller, top = nodes[is_listed], caller[is_listed], top[is_listed]
+        caller_before = caller if side == 0 else self.partner[1][caller]
+        caller_before = np.where(caller < 0, -1 - self.roots[side][top], caller_before)
+        key = caller_before * 3 + tree.kind[nodes]  # a single number per caller and class
         order = np.lexsort((tree.order[nodes], key))
         nodes, key = nodes[order], key[order]
         keys, first = np.unique(key, return_index=True)
@@ -350,6 +343,10 @@ class _ChildLists:
         buckets = (count + int(root.max(initial=-1)) + 1) * 3
         self.count = np.bincount(key, minlength=buckets)
         self.first = np.cumsum(self.count) - self.count
+
+    def members(self, bucket: int) -> Ints:
+        begin = self.first[bucket]
+        return self.nodes[begin : begin + self.count[bucket]]
 
 
 def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:

@@ -67,7 +67,8 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int
     """Align two sequences, which begin at `at_a` and `at_b`; add their pairs to `runs`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
-    # An optimal alignment pairs the equal elements at both ends.
+    # An optimal alignment pairs the equal elements at both ends. Full names only matter to an exact
+    # alignment, and not if all subtrees are equal.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
@@ -205,10 +206,7 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
         equal = counts[0] == counts[1]
         rows = np.flatnonzero(equal[a_codes]), np.flatnonzero(equal[b_codes])
     # The low 32 bits number the occurrences of a code.
-    in_order = [
-        (codes << 32) | number_in_group(codes) for codes in (a_codes[rows[0]], b_codes[rows[1]])
-    ]
-    _, in_a, in_b = np.intersect1d(
-        in_order[0], in_order[1], assume_unique=True, return_indices=True
-    )
+    a_codes, b_codes = a_codes[rows[0]], b_codes[rows[1]]
+    a_keys, b_keys = ((codes << 32) | number_in_group(codes) for codes in (a_codes, b_codes))
+    _, in_a, in_b = np.intersect1d(a_keys, b_keys, assume_unique=True, return_indices=True)
     return np.stack([rows[0][in_a], rows[1][in_b]], axis=1)

@@ -386,6 +386,7 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
+    """Set the attrs of a panel's frame: ``matched`` and ``note`` of `frame`, and `attrs`."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
     panel_frame.attrs.update(inherited | attrs)

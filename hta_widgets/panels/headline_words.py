@@ -156,13 +156,11 @@ def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[P
 
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
-    is_partial = report.loaded_rank_count < report.rank_count
-    loaded = f" of the {plural(report.loaded_rank_count, 'rank')} loaded (of {report.rank_count})"
-    text = (
-        f" arrives last{loaded if is_partial else ''} at {last.last} of"
-        f" {plural(last.collectives, 'collective')}"
-        f"{cause_text(last.cause)}; "
-    )
+    loaded, rank_count = "", report.loaded_rank_count
+    if rank_count < report.rank_count:
+        loaded = f" of the {plural(rank_count, 'rank')} loaded (of {report.rank_count})"
+    often = f"{last.last} of {plural(last.collectives, 'collective')}"
+    text = f" arrives last{loaded} at {often}{cause_text(last.cause)}; "
     if times.exposed_wait_ns <= 0:
         text += "compute hides all waits"
     else:
