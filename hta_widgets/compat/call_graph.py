@@ -145,7 +145,7 @@ def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
     """Return the rows of a frame as a forest.
 
     `thread_of_row` is -1 for rows on the device. `call` has the ``index`` of the call that launched
-    each row; -1 if there is none.
+    each row, or -1.
     """
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = _enclosing_rows(frame, index, thread_of_row)
@@ -157,7 +157,7 @@ def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
 
 
 def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> Ints:
-    """Return the enclosing row on the same host thread for each row; -1 if there is none."""
+    """Return for each row the enclosing row on the same host thread, or -1."""
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
     begin = start - start.min(initial=0)
     rows = np.flatnonzero(thread_of_row >= 0)
@@ -528,7 +528,7 @@ class CallGraph:
         return cast("pd.Series[Any]", frame.loc[index])
 
     def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
-        """Return the call stack of an event's thread; for a device event, that of its launch."""
+        """Return the call stack of an event's thread, or of the thread that launched it."""
         node = self.get_node_attributes(index, rank)
         if node["stream"] >= 0:
             if node["parent"] < 0:

@@ -189,7 +189,7 @@ def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
-    """Return whether most exposed communication is in events that match those of other ranks."""
+    """Return whether most exposed communication is in events matched on other ranks."""
     exposed_ns = unmatched_ns = 0
     for rank, part in side.parts.items():
         windows = side.windows[rank] - part.trace.shift_ns

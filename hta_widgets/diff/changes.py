@@ -670,7 +670,7 @@ def changed_names(diff: Comparison) -> frozenset[str]:
 def changed_kinds(diff: Comparison) -> frozenset[str]:
     """Return the kinds of time that changed significantly.
 
-    The tests are those of `changes`, at 1 % divided by the number of kinds.
+    The tests are the same as in `changes`, at 1 % divided by the number of kinds.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     is_present = times[0].any(axis=0) | times[1].any(axis=0)

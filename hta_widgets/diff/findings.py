@@ -295,7 +295,7 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     if not parts:
         return []
     details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
-    # The topic is that of the new kind, not of `lengths`.
+    # An empty topic stands for the new kind.
     finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
     return [replace(finding, diff_ns=parts[0].diff_ns)]
 

@@ -131,7 +131,7 @@ def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     rows = list(table)
     above = rows[0]
     for scores, a in zip(rows[1:], gain, strict=True):
-        # Without a gain, the score is at most that of the row above.
+        # Without a gain, the score cannot exceed the row above.
         np.add(above[:-1], a, out=score)
         np.maximum(score, above[1:], out=score)
         np.maximum.accumulate(score, out=scores[1:])

@@ -39,7 +39,7 @@ _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25
 def shape_changes(diff: Comparison) -> list[Finding]:
     """Return the change of input sizes in the steps of the first ranks, if any.
 
-    Only matched operators count. The numbers are those of the first step. The last step must have
+    Only matched operators count. The numbers come from the first step. The last step must have
     changed by the same factor, because sizes may also vary between steps.
     """
     if diff.before.formats | diff.after.formats != {"kineto"}:

@@ -53,7 +53,7 @@ class RunSide:
         The selected events of each compared rank.
     steps : array of int
         Numbers of the steps that all these ranks have and that are completely in the selection; a
-        single -1 if there are none and the whole selection is compared.
+        single -1 without such steps, when the whole selection is compared.
     windows : dict of int to array
         By rank: start and end of each step, (steps, 2), including the clock's shift. A step ends
         where the next one begins, so steps do not overlap. For hosts that are ahead, see `compare`.
@@ -65,7 +65,7 @@ class RunSide:
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
-        Whether the steps are those of the devices.
+        Whether the steps are measured on the devices.
     """
 
     label: str

@@ -173,7 +173,7 @@ class RankTree:
     parent: Ints
     slot: Ints  # position of the step
     lane: Ints  # track
-    order: Ints  # position in time; for device work, that of its launch
+    order: Ints  # position in time; device work has the position of its launch
     begin_ns: Ints  # start on the host; for device work, start of its launch
     end_ns: Ints
     content: Ints  # data that a collective moves, as a code of the pool; -1 for other nodes

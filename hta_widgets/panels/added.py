@@ -83,7 +83,7 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
-    # One row per collective, which is that of the last rank to arrive.
+    # Each collective is represented by the last rank to arrive.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
