@@ -112,8 +112,7 @@ def arrivals(
     """
     columns = "rank collective arrival_ns wait_ns last_rank"
     frame = analysis_frame("arrivals", frame, options, columns, analysis="collectives")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
@@ -125,13 +124,14 @@ def arrivals(
     # Draw the dots of marked ranks last, on top of the others.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
     # Only ranks passed by the caller are red. These rows alone do not identify a straggler.
-    marked_color = theme.ink if late is None else theme.late
-    data["fill"] = np.where(data["is_late"], marked_color, theme.rule_strong)
+    marked_color = style.theme.ink if late is None else style.theme.late
+    plain_color = style.theme.rule_strong
+    data["fill"] = np.where(data["is_late"], marked_color, plain_color)
     data["size"] = np.where(data["is_late"], 5, 4)
     data["last_text"] = _last_rank_names(data["last_rank"])
-    entries = [Dots("x", theme.rule_strong, 6, "other ranks" if marked else "a rank")]
+    entries = [Dots("x", plain_color, 6, "other ranks" if marked else "a rank")]
     if marked:
-        entries = [Dots("x", marked_color, 6, _last_rank_text(frame, marked, late)), *entries]
+        entries = [Dots("x", marked_color, 6, _marked_ranks_text(frame, marked, late)), *entries]
     tooltip = with_tooltip_columns(
         data,
         Tooltip(
@@ -157,6 +157,7 @@ def arrivals(
 
 
 def _thin_arrivals(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the arrivals to draw, with the number that each stands for, and a note."""
     if len(data) <= _MAX_DOTS:
         return data.assign(arrivals=1), ""
     drawn, counts = thin_points(
@@ -216,12 +217,12 @@ def _arrival_dots(
     return figure
 
 
-def _last_rank_text(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | None) -> str:
+def _marked_ranks_text(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | None) -> str:
     if len(marked) > 1 or late is not None:
         return rank_list(marked)
     arrivals_of_rank = frame[frame["rank"] == marked[0]]
-    last = int((arrivals_of_rank["last_rank"] == marked[0]).sum())
-    return f"rank {marked[0]}, last in {count(last)} of {count(len(arrivals_of_rank))}"
+    last_count = int((arrivals_of_rank["last_rank"] == marked[0]).sum())
+    return f"rank {marked[0]}, last in {count(last_count)} of {count(len(arrivals_of_rank))}"
 
 
 @check_arguments
@@ -397,29 +398,16 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
 
 
 def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
-    theme, data = style.theme, grid.cells
-    data["right"] = data["left"] + grid.per_cell
-    shades = np.array(color_ramp(theme.waiting, _SHADES))
-    depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest_ns, 0, 1)
-    data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
-    # If a cell stands for several collectives, no single rank is last.
-    is_last = (data["last_rank"] == data["rank"]) & complete_rows(data)
-    data["is_last"] = is_last & (grid.per_cell == 1)
+    theme = style.theme
     has_outlines = grid.columns <= _MAX_OUTLINED and bool(grid.total_ns.any())
-    is_outlined = data["is_last"].to_numpy(bool) & has_outlines
-    data["line"] = np.where(is_outlined, theme.late, data["fill"])
-    if grid.measure == "wait_ns":
-        data.loc[is_outlined, "fill"] = theme.late_fill
-    if has_outlines:
-        # Outlines overlap neighboring cells, so outlined cells are drawn last.
-        data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
+    data = _colored_cells(grid, theme, has_outlines=has_outlines)
     data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if number < 0 else size(number) for number in data["size_bytes"]]
     data["bandwidth_text"] = [rate(number) for number in data["busbw_gb_s"]]
     data["last_text"] = _last_rank_names(data["last_rank"])
     data["name"] = data["name"].astype(str)
     legend = _legend_items(grid, theme)
-    if is_outlined.any() and legend:
+    if has_outlines and data["is_last"].any():
         legend.append(Bars(0.0, "", theme.late_fill, "arrives last", line=theme.late))
     content = RowsContent(
         data=data,
@@ -447,6 +435,22 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     if not has_outlines:
         _outline_marked_rows(figure, grid, theme, 0.4)
     return figure
+
+
+def _colored_cells(grid: _Grid, theme: Theme, *, has_outlines: bool) -> pd.DataFrame:
+    data = grid.cells.assign(right=grid.cells["left"] + grid.per_cell)
+    shades = np.array(color_ramp(theme.waiting, _SHADES))
+    depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest_ns, 0, 1)
+    data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
+    # If a cell stands for several collectives, no single rank is last.
+    is_last = (data["last_rank"] == data["rank"]) & complete_rows(data)
+    data["is_last"] = is_last & (grid.per_cell == 1)
+    is_outlined = data["is_last"].to_numpy(bool) & has_outlines
+    data["line"] = np.where(is_outlined, theme.late, data["fill"])
+    if grid.measure == "wait_ns":
+        data.loc[is_outlined, "fill"] = theme.late_fill
+    # Outlines overlap neighboring cells, so outlined cells are drawn last.
+    return data.sort_values("is_last", kind="stable", ignore_index=True) if has_outlines else data
 
 
 def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height: float) -> None:
@@ -484,12 +488,26 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in grid.ticks])
     axis.major_label_overrides = dict(grid.ticks)
     add_ground(figure, theme, left=0, right=grid.end, top=-0.5, bottom=rows - 0.5)
+    _add_cell_image(figure, grid, theme)
+    _add_rank_bars(figure, grid, theme)
+    _outline_marked_rows(figure, grid, theme, max(0.5, 2 / pitch))
+    legend = add_legend(figure, _legend_items(grid, theme), theme)
+    rows_shown = _labeled_rows(grid, pitch)
+    names = [(row, grid.names[row]) for row in rows_shown]
+    totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
+    figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
+    side = side_axis(figure, rows_shown, totals, theme)
+    keep_fitting(figure, width=style.width, names=names, columns=[(side, 0)], legend=legend)
+    return figure
+
+
+def _add_cell_image(figure: Figure, grid: _Grid, theme: Theme) -> None:
     picture = figure.image(
         image="shown_us",
         x=0,
         y=-0.5,
         dw=grid.end,
-        dh=rows,
+        dh=len(grid.ranks),
         source=models.ColumnDataSource(
             {
                 "shown_us": [grid.matrix(grid.cells["shown_ns"] / 1e3, np.nan, np.float32)],
@@ -505,23 +523,8 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
             nan_color="rgba(0, 0, 0, 0)",
         ),
     )
-    _add_rank_bars(figure, grid, theme)
-    add_tooltip(
-        figure,
-        [picture],
-        theme,
-        "rank @{of_rank} · collective @{which}",
-        [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
-    )
-    _outline_marked_rows(figure, grid, theme, max(0.5, 2 / pitch))
-    legend = add_legend(figure, _legend_items(grid, theme), theme)
-    rows_shown = _labeled_rows(grid, pitch)
-    names = [(row, grid.names[row]) for row in rows_shown]
-    totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
-    figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
-    side = side_axis(figure, rows_shown, totals, theme)
-    keep_fitting(figure, width=style.width, names=names, columns=[(side, 0)], legend=legend)
-    return figure
+    rows = [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")]
+    add_tooltip(figure, [picture], theme, "rank @{of_rank} · collective @{which}", rows)
 
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
@@ -537,6 +540,7 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
 
 
 def _labeled_rows(grid: _Grid, pitch: int) -> list[int]:
+    """Return the rows of marked ranks, and evenly spaced rows that are not too close to them."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
     others = [

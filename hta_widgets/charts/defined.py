@@ -216,7 +216,7 @@ def rows_content(
     name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
 ) -> tuple[RowsContent | None, FigureStyle, str]:
     """Return the content (None if nothing is drawn), the style with a subtitle, and a note."""
-    definition, colors = specs.rows_definition(name), style.theme
+    definition = specs.rows_definition(name)
     if frame.empty:
         return None, style, ""
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
@@ -230,32 +230,42 @@ def rows_content(
         note = str(frame.attrs.get("note", "")) or definition.empty.text
         return None, style, note
     groups = folded_groups(frame) if definition.fold else {}
-    if groups:
-        scope = fold_scope(definition, frame, scope_of_all, groups)
-        # Call this for its side effect: it sets ``parts``, which the subtitle may use.
-        _add_stack(definition, scope_of_all, {}, colors)
-        subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
-        line = f"line: min to max {_fold_of(definition).spread.name}"
-        style = style.with_subtitle(subtitle, f"{TOGETHER}, {line}")
-        drawn_frame = _folded_frame(scope, drawn_frame)
-    else:
-        scope = scope_of_all
+    if not groups:
+        content = _make_content(definition, drawn_frame, scope_of_all, scope_of_all, style.theme)
+        return content, style.with_subtitle(subtitle_of(definition, drawn_frame, scope_of_all)), ""
+    scope = fold_scope(definition, frame, scope_of_all, groups)
+    # This sets ``ends`` and ``parts``, which the scale and the subtitle may use.
+    _add_stack(definition, scope_of_all, {}, style.theme)
+    folded_frame = _folded_frame(scope, drawn_frame)
+    content = _make_content(definition, folded_frame, scope, scope_of_all, style.theme)
+    subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
+    line = f"line: min to max {_fold_of(definition).spread.name}"
+    return content, style.with_subtitle(subtitle, f"{TOGETHER}, {line}"), ""
+
+
+def _make_content(
+    definition: specs.RowsDefinition,
+    frame: pd.DataFrame,
+    scope: Scope,
+    scope_of_all: Scope,
+    colors: Theme,
+) -> RowsContent:
+    """Return the content for the items of `scope`; the scale covers the unfolded `scope_of_all`."""
+    is_folded = scope is not scope_of_all
     if isinstance(definition.stack, specs.PartStack):
         # Bars are drawn once per row, but a row has several items if the definition groups them.
-        drawn_frame = drawn_frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
-        scope["row"] = np.arange(len(drawn_frame))
+        frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
+        scope["row"] = np.arange(len(frame))
     data: dict[str, Any] = {"row": scope["row"]}
-    marks, tooltip = _add_marks(definition, scope, data, colors, is_folded=bool(groups))
-    if not groups:
-        style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
+    marks, tooltip = _add_marks(definition, scope, data, colors, is_folded=is_folded)
     if definition.place is not None:
         data["row"] = evaluate(definition.place, scope)
-    source_data = drawn_frame.reset_index(drop=True).assign(**data)
+    source_data = frame.reset_index(drop=True).assign(**data)
     if definition.order is not None:
         order = np.argsort(evaluate(definition.order, scope), kind="stable")
         source_data = source_data.iloc[order]
     pitch = definition.rows.pitch
-    content = RowsContent(
+    return RowsContent(
         data=source_data.reset_index(drop=True),
         names=list(scope["names"]),
         marks=marks,
@@ -265,7 +275,6 @@ def rows_content(
         head=definition.rows.head,
         pitch=None if pitch is None else evaluate(pitch, scope),
     )
-    return content, style, ""
 
 
 def _add_marks(
@@ -276,6 +285,7 @@ def _add_marks(
     *,
     is_folded: bool,
 ) -> tuple[list[Bars | Dots | Whiskers], Tooltip]:
+    """Return the marks and the tooltip; their columns are added to `data`."""
     marks, parts = _add_stack(definition, scope, data, colors)
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if is_folded:
@@ -540,6 +550,8 @@ def _add_part_stack(
 def _add_mark(
     mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
+    """Return a mark; the columns that it draws are added to `data`."""
+
     def add_column(code: object) -> Any:
         # A string names a column with one value per item; a number applies to all items.
         if isinstance(code, str):
@@ -634,6 +646,7 @@ def _add_tooltip(
     *,
     is_folded: bool,
 ) -> Tooltip:
+    """Return the tooltip; its texts are added as columns to `data`."""
     tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 

@@ -276,7 +276,7 @@ class RowsDefinition(Definition, kw_only=True):
 
 
 class HeatmapDefinition(Definition, kw_only=True):
-    """A heatmap; `cells` names the columns that its cells need, in addition to those of rows."""
+    """A heatmap; `cells` names the columns that only its cells need, not its rows."""
 
     cells: list[str]
 

@@ -233,11 +233,10 @@ def kernel_breakdown(
     """
     columns = f"rank kind name {' '.join(_AGGREGATIONS)}"
     frame = analysis_frame("kernel_breakdown", frame, options, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    ranks = frame["rank"].nunique()
+    theme, ranks = style.theme, frame["rank"].nunique()
     has_ranks = ranks > 1
     data, names = _kernel_rows(frame, top)
     data["per_rank_ns"] = data["sum_ns"] / ranks
@@ -286,6 +285,7 @@ def kernel_breakdown(
 
 
 def _kernel_rows(frame: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return the kernels with the most time over all ranks, one row for the rest, and row names."""
     by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
     data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
     data = spread_over_ranks(frame, data, ["kind", "name"])
@@ -340,10 +340,8 @@ def kernel_duration_by_rank(
     >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_duration_by_rank", frame, options, " ".join(_DURATIONS.needs))
-    theme = theme_of(theme)
-    if not title:
-        title = _DURATIONS.title if name is None else short_name(name)
-    style = FigureStyle(title, theme, width)
+    title = title or (_DURATIONS.title if name is None else short_name(name))
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     chosen = frame if name is None else frame[frame["name"].astype(str) == name]

@@ -408,6 +408,7 @@ def diff_waterfall(
 
 
 def _waterfall_rows(changed: pd.DataFrame, before: int, after: int, top: int) -> pd.DataFrame:
+    """Return a row per part, one for the rest, and one for the totals `before` and `after`."""
     shown, others = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
@@ -456,8 +457,7 @@ def diff_steps(
     """
     columns = "before_step after_step before_ns after_ns diff_ns"
     frame = diff_frame("diff_steps", frame, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame[columns.split()].astype("float64")
@@ -481,9 +481,9 @@ def diff_steps(
             data=data,
             names="{label}",
             marks=[
-                Whiskers("low", "high", theme.rule_strong),
-                Dots("before_ns", theme.ink3, 9, "before"),
-                Dots("after_ns", theme.delta[5], 9, "after"),
+                Whiskers("low", "high", style.theme.rule_strong),
+                Dots("before_ns", style.theme.ink3, 9, "before"),
+                Dots("after_ns", style.theme.delta[5], 9, "after"),
             ],
             scale=Scale(highest + 0.03 * (highest - start), start, _ticks(start, highest)),
             head="step",
@@ -517,16 +517,14 @@ def _part_labels(frame: pd.DataFrame) -> list[str]:
     causes = [_WORDS.get(str(cause), idle_cause_text(str(cause))) for cause in frame["cause"]]
     if "name" not in frame:
         return causes
-    names = [
-        short_name(str(name)) if name else cause
-        for name, cause in zip(frame["name"], causes, strict=True)
-    ]
-    # BytePS names a queue after the stage that it feeds.
-    names = [
-        f"queue before {name}" if cause in {"stage queue", "root wait"} else name
-        for name, cause in zip(names, causes, strict=True)
-    ]
-    return disambiguate(names, [str(name) for name in frame["name"]], causes)
+    full_names = [str(name) for name in frame["name"]]
+    labels = []
+    for name, cause in zip(full_names, causes, strict=True):
+        label = short_name(name) if name else cause
+        # BytePS names a queue after the stage that it feeds.
+        is_queue = cause in {"stage queue", "root wait"}
+        labels.append(f"queue before {label}" if is_queue else label)
+    return disambiguate(labels, full_names, causes)
 
 
 def _scope_text(frame: pd.DataFrame) -> str:
@@ -604,8 +602,7 @@ def diff_icicle(
         "after_count path"
     )
     frame = diff_frame("diff_icicle", frame, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     sizes = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
@@ -616,12 +613,15 @@ def diff_icicle(
     left = left_edges(frame["parent"].to_numpy(), sizes)
     is_wide = sizes >= _MIN_SHARE * total
     tiles = frame.assign(low=left, high=left + sizes, row=frame["depth"])
-    data = _icicle_tiles(tiles[is_wide & (level < depth)].reset_index(drop=True), total, theme)
+    drawn = tiles[is_wide & (level < depth)].reset_index(drop=True)
+    data = _icicle_tiles(drawn, total, style.theme)
     deeper = int((is_wide & (level >= depth)).sum())
     narrow = int((~is_wide).sum())
     measure = str(frame.attrs.get("measure", ""))
     on_measure = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
+    bars = Bars(
+        "low", "high", "fill", line=style.theme.bg, text="label", text_color="ink", height=0.96
+    )
     return draw_rows(
         RowsContent(
             data=data,
@@ -676,11 +676,9 @@ def _tile_label(name: str, letters: int) -> str:
 
 
 def _shade_index(data: pd.DataFrame) -> Ints:
-    before = data["before_ns"].to_numpy(dtype=np.float64)
-    change = data["diff_ns"].to_numpy(dtype=np.float64)
-    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
-    share = np.where(change == 0, 0.0, share)
-    steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
+    """Return the index of each tile's color in `Theme.delta`, by its relative change."""
+    change = _relative_change(data).fillna(np.inf).where(data["diff_ns"] != 0, 0.0)
+    steps = np.searchsorted(np.array(_SHADE_STEPS), change.abs(), side="right")
     # Index 3, the middle of the ramp, means no change.
-    shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
+    shades: Ints = 3 + steps * np.sign(data["diff_ns"].to_numpy()).astype(np.int64)
     return shades

@@ -130,7 +130,7 @@ def row(*charts: LayoutDOM) -> LayoutDOM:
 
 
 def column(*charts: LayoutDOM) -> LayoutDOM:
-    """Place charts below each other. Parameters are those of `row`.
+    """Place charts below each other, with the parameters of `row`.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def _hide_long_texts(labels: Any, px_per_unit: float) -> None:
 
 
 def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool) -> int:
-    """Return the width reserved for row labels; `timed` figures use that of the timeline."""
+    """Return the width reserved for row labels, the same as in the timeline for `timed` figures."""
     if timed:
         return 104 if width_px < 760 else 164
     if not names:

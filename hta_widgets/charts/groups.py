@@ -83,11 +83,10 @@ def parallel_groups(
     """
     columns = "group rank ranks position size kind guessed time_ns bytes"
     frame = analysis_frame("parallel_groups", frame, options, columns)
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = group_positions(frame)
+    theme, data = style.theme, group_positions(frame)
     # An unknown kind is not a guess, so it gets no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["line"] = [
@@ -117,6 +116,7 @@ def parallel_groups(
 
 
 def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[str]]:
+    """Return a chart with a row per rank, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     time_ns = data.groupby("column")["time_ns"].sum()
     by_time = time_ns.sort_values(ascending=False, kind="stable").index.tolist()
@@ -133,17 +133,13 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         )
     ]
     heads = _column_heads(cells, drawn)
-    columns = []
-    for column, head in zip(drawn, heads, strict=True):
-        groups_of_rank = cells[cells["column"] == column].set_index("rank")
-        texts = [
-            f"{groups_of_rank['time_text'][rank]} · {groups_of_rank['bytes_text'][rank]}"
-            if rank in groups_of_rank.index
-            else ""
-            for rank in ranks
-        ]
+    sums = cells.assign(sums=cells["time_text"] + " · " + cells["bytes_text"])
+    texts = sums.pivot_table("sums", "rank", "column", aggfunc="first").reindex(ranks).fillna("")
+    columns = [
         # If the chart is too narrow for all text columns, show the columns with the most time.
-        columns.append(Column(head, texts, 380 + 140 * by_time.index(column)))
+        Column(head, texts[column].tolist(), 380 + 140 * by_time.index(column))
+        for column, head in zip(drawn, heads, strict=True)
+    ]
     content = RowsContent(
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
@@ -161,6 +157,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
 
 
 def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
+    """Return a chart with a row per group, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     left = np.searchsorted(ranks, data["rank"])
     data = data.assign(left=left, right=left + 1)

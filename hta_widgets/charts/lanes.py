@@ -6,7 +6,7 @@ The charts in this module draw step functions: queue lengths, copy bandwidth and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -37,7 +37,7 @@ from hta_widgets.charts.figure import (
     side_axis,
     unmatched_note,
 )
-from hta_widgets.charts.rows import Bars, Tooltip, add_legend
+from hta_widgets.charts.rows import Bars, add_legend
 from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import count, duration, plural, rate, size, value
 from hta_widgets.trace.arrays import Array, Floats
@@ -183,38 +183,34 @@ def lane_steps(
 
 
 @dataclass(frozen=True)
-class StepSeries:
-    """The value changes of one lane; `columns` apply to all of them."""
+class _StepMeasure:
+    """A column that changes over time, with a series for each rank and value of `key`."""
 
+    column: str
+    key: str
+    noun: str  # in tooltips
+    format_value: Callable[[float], str]
+    color: str
+
+
+@dataclass(frozen=True)
+class _Series:
     lane: Lane
-    columns: Mapping[str, Any]
+    rank: int
+    key: int | str
     time_ns: Floats
     value: Floats
 
 
-@dataclass(frozen=True)
-class StepLanes:
-    """The content of a chart with one lane per series, all in the same unit."""
-
-    series: Sequence[StepSeries]
-    value_name: str
-    format_value: Callable[[float], str]
-    until_ns: float
-    color: str
-    heads: tuple[str, str]
-    tooltip: Tooltip
-    pitch: float = 40
-
-
-def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
+def _step_lanes(
+    series: Sequence[_Series], measure: _StepMeasure, until_ns: float, style: FigureStyle
+) -> Figure:
     """Return a figure with one lane per series, each scaled to its own peak."""
-    series, theme = content.series, style.theme
+    theme = style.theme
     total = sum(len(lane.time_ns) for lane in series)
-    max_steps = max(256, MAX_POINTS // max(1, len(series)))
-    if total <= MAX_POINTS:
-        max_steps = max(total, 1)
-    steps = [lane_steps(lane.time_ns, lane.value, content.until_ns, max_steps) for lane in series]
-    start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
+    max_steps = max(256, MAX_POINTS // len(series)) if total > MAX_POINTS else total
+    steps = [lane_steps(lane.time_ns, lane.value, until_ns, max_steps) for lane in series]
+    start_ns = min(float(lane.time_ns[0]) for lane in series)
     if not all(lane.exact for lane in steps):
         slices = f"{count(max_steps)} time slices"
         thinning = f"{count(total)} changes, drawn as the minimum and maximum of each of {slices}"
@@ -223,25 +219,31 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
         [lane.lane for lane in series],
         style,
         start_ns=start_ns,
-        end_ns=content.until_ns,
-        pitch=content.pitch,
-        heads=content.heads,
+        end_ns=until_ns,
+        pitch=40 if len(series) <= 6 else 34,
+        heads=("", "peak"),
     )
-    boxes = [_draw_steps(figure, row, lane, content.color, theme) for row, lane in enumerate(steps)]
-    source = models.ColumnDataSource(_step_columns(content, steps, boxes))
+    boxes = [_draw_steps(figure, row, lane, measure.color, theme) for row, lane in enumerate(steps)]
+    source = models.ColumnDataSource(_step_columns(series, measure, steps, boxes))
     mark = draw_areas(
         figure, source, theme.brush_line, bottom="bottom", top="top", selected_alpha=0.35
     )
     base_lines = [row + _BASE for row in range(len(series))]
     figure.segment(
         x0=[start_ns] * len(series),
-        x1=[max(content.until_ns, start_ns + 1)] * len(series),
+        x1=[max(until_ns, start_ns + 1)] * len(series),
         y0=base_lines,
         y1=base_lines,
         line_color=theme.rule,
         line_width=1,
     )
-    add_tooltip(figure, [mark], theme, content.tooltip.heading, content.tooltip.rows)
+    lane_text = "stream @{stream}" if measure.key == "stream" else f"@{{{measure.key}}}"
+    rows = [
+        (measure.noun, "@{value_text}"),
+        ("from", "@{time_ns}{0,0} ns"),
+        ("until", "@{until_ns}{0,0} ns"),
+    ]
+    add_tooltip(figure, [mark], theme, f"rank @{{rank}} · {lane_text}", rows)
     finish(None)
     return figure
 
@@ -274,27 +276,25 @@ def _draw_steps(
 
 
 def _step_columns(
-    content: StepLanes, steps: Sequence[LaneSteps], boxes: Sequence[tuple[Floats, Floats]]
+    series: Sequence[_Series],
+    measure: _StepMeasure,
+    steps: Sequence[LaneSteps],
+    boxes: Sequence[tuple[Floats, Floats]],
 ) -> dict[str, Any]:
     arrays = {
         "time_ns": [lane.time_ns for lane in steps],
         "until_ns": [lane.until_ns for lane in steps],
-        content.value_name: [lane.value for lane in steps],
+        measure.column: [lane.value for lane in steps],
         "most": [lane.most for lane in steps],
         "top": [top for top, _ in boxes],
         "bottom": [bottom for _, bottom in boxes],
     }
-    columns: dict[str, Any] = {
-        name: np.concatenate(values or [np.empty(0)]) for name, values in arrays.items()
-    }
-    for name in content.series[0].columns if content.series else ():
-        columns[name] = [
-            lane.columns[name]
-            for lane, lane_steps in zip(content.series, steps, strict=True)
-            for _ in lane_steps.time_ns
-        ]
-    values = columns[content.value_name], columns["most"]
-    columns["value_text"] = _range_texts(*values, content.format_value)
+    columns: dict[str, Any] = {name: np.concatenate(values) for name, values in arrays.items()}
+    lengths = [len(lane.time_ns) for lane in steps]
+    columns["rank"] = np.repeat([lane.rank for lane in series], lengths).tolist()
+    columns[measure.key] = np.repeat([lane.key for lane in series], lengths).tolist()
+    values = columns[measure.column], columns["most"]
+    columns["value_text"] = _range_texts(*values, measure.format_value)
     return columns
 
 
@@ -346,9 +346,9 @@ def queue_length(
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    content, omitted = _lane_series(
-        frame, "stream", "queue_length", top, value, style.theme.kind["compute"]
-    )
+    color = style.theme.kind["compute"]
+    measure = _StepMeasure("queue_length", "stream", "length", value, color)
+    series, omitted = _highest_series(frame, measure, top)
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
         "launches on a stream that wait for their start; each row is scaled to its peak",
@@ -356,7 +356,7 @@ def queue_length(
         omitted,
         unmatched_note(frame),
     )
-    return step_lanes(content, style)
+    return _step_lanes(series, measure, float(frame["time_ns"].max()), style)
 
 
 @check_arguments
@@ -395,30 +395,24 @@ def memory_bandwidth(
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    content, omitted = _lane_series(
-        frame, "copy_kind", "gb_per_s", top, rate, style.theme.kind["memory"]
-    )
+    color = style.theme.kind["memory"]
+    measure = _StepMeasure("gb_per_s", "copy_kind", "bandwidth", rate, color)
+    series, omitted = _highest_series(frame, measure, top)
     style = style.with_subtitle(
         "as recorded, summed over concurrent copies; each row is scaled to its peak",
         omitted,
         unmatched_note(frame),
     )
-    return step_lanes(content, style)
+    return _step_lanes(series, measure, float(frame["time_ns"].max()), style)
 
 
-def _lane_series(
-    frame: pd.DataFrame,
-    key: str,
-    measure: str,
-    top: int,
-    format_value: Callable[[float], str],
-    color: str,
-) -> tuple[StepLanes, str]:
-    """Return the lanes with the highest peaks, and a note on how many are omitted."""
-    by_stream = key == "stream"
-    groups = frame.groupby(["rank", key], observed=True)
-    lanes: dict[Any, pd.DataFrame] = dict(list(groups))
-    peaks = groups[measure].max().astype(float)
+def _highest_series(
+    frame: pd.DataFrame, measure: _StepMeasure, top: int
+) -> tuple[list[_Series], str]:
+    """Return the `top` series with the highest peaks, and a note on how many are omitted."""
+    by_stream = measure.key == "stream"
+    groups: Any = frame.groupby(["rank", measure.key], observed=True)
+    peaks = groups[measure.column].max().astype(float)
     # Take the rank with the highest peak for each stream or kind of copy, then the ranks with the
     # second highest, and so on.
     ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
@@ -426,39 +420,17 @@ def _lane_series(
     drawn = set(order_in_key.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, lane_key), changes in lanes.items():
-        if (rank, lane_key) not in drawn:
+    for (rank, key), changes in groups:
+        if (rank, key) not in drawn:
             continue
-        name = f"stream {lane_key}" if by_stream else str(lane_key)
+        name = f"stream {key}" if by_stream else str(key)
         label = f"rank {rank}\n{name}" if has_ranks else name
+        lane = Lane(label, measure.format_value(peaks[rank, key]))
         ordered = changes.sort_values("time_ns", kind="stable")
-        series.append(
-            StepSeries(
-                Lane(label, format_value(peaks[rank, lane_key])),
-                {"rank": int(rank), key: int(lane_key) if by_stream else lane_key},
-                ordered["time_ns"].to_numpy(),
-                ordered[measure].to_numpy(),
-            )
-        )
+        columns = ordered["time_ns"].to_numpy(), ordered[measure.column].to_numpy()
+        series.append(_Series(lane, int(rank), int(key) if by_stream else str(key), *columns))
     omitted = len(peaks) - len(series)
-    content = StepLanes(
-        series,
-        value_name=measure,
-        format_value=format_value,
-        until_ns=float(frame["time_ns"].max()),
-        color=color,
-        heads=("", "peak"),
-        pitch=40 if len(series) <= 6 else 34,
-        tooltip=Tooltip(
-            "rank @{rank} · " + ("stream @{stream}" if by_stream else f"@{{{key}}}"),
-            [
-                ("length" if by_stream else "bandwidth", "@{value_text}"),
-                ("from", "@{time_ns}{0,0} ns"),
-                ("until", "@{until_ns}{0,0} ns"),
-            ],
-        ),
-    )
-    return content, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
+    return series, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
 
 
 @check_arguments
@@ -574,13 +546,13 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
+    """Return up to `max_rows` rows: the first, the last, and the extremes of each time slice."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2
     edges = np.linspace(times[0], times[-1], slice_count + 1)
     slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, slice_count - 1)
-    order = np.lexsort((total, slices))
-    # The rows are now sorted by slice, and within a slice from minimum to maximum.
-    starts = np.flatnonzero(np.diff(slices[order], prepend=-1))
-    lasts = np.append(starts[1:], len(order)) - 1
-    return np.unique(np.r_[order[starts], order[lasts], 0, len(times) - 1])
+    totals = pd.Series(total)
+    first_minima = totals.groupby(slices).idxmin()
+    last_maxima = totals[::-1].groupby(slices[::-1]).idxmax()
+    return np.unique(np.r_[first_minima, last_maxima, 0, len(times) - 1])

@@ -168,13 +168,13 @@ def user_annotation_breakdown(
     name_column = "annotation" if "annotation" in frame else "name"
     require_columns_of(frame, "analysis.user_annotation_breakdown", f"{name_column} sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
+    has_ranks = ranks > 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
     rules = {name: rule for name, rule in columns.items() if name in named}
     data = named.groupby("name", observed=True, sort=False).agg(rules).reset_index()
     data, names = top_rows(data, "sum_ns", top, "annotation", str)
-    if ranks > 1:
-        data = spread_over_ranks(named, data, ["name"])
+    data = spread_over_ranks(named, data, ["name"]) if has_ranks else data
     data["per_rank_ns"] = data["sum_ns"] / ranks
     lines = [
         ("total per rank", "{per_rank_ns:duration}", "per_rank_ns"),
@@ -188,9 +188,9 @@ def user_annotation_breakdown(
             names=names,
             marks=[
                 Bars(0.0, "per_rank_ns", style.theme.kind["annotation"]),
-                *([Whiskers("least_ns", "most_ns", style.theme.ink2)] if ranks > 1 else []),
+                *([Whiskers("least_ns", "most_ns", style.theme.ink2)] if has_ranks else []),
             ],
-            scale=time_scale(float(data["most_ns" if ranks > 1 else "per_rank_ns"].max())),
+            scale=time_scale(float(data["most_ns" if has_ranks else "per_rank_ns"].max())),
             head="annotation",
             columns=[
                 Column("total", "{per_rank_ns:duration}"),
@@ -202,7 +202,7 @@ def user_annotation_breakdown(
         ),
         style.with_subtitle(
             "summed durations by name; nested ranges count for each name",
-            "mean of ranks, line: min to max of a rank" if ranks > 1 else "",
+            "mean of ranks, line: min to max of a rank" if has_ranks else "",
             unmatched_note(frame),
         ),
     )

@@ -121,6 +121,7 @@ def critical_path(
 
 
 def _segments(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of the segments with their ends, and with causes as text."""
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
@@ -154,24 +155,7 @@ def _draw_segments(
         heads=("bound by", "of the path"),
     )
     source = models.ColumnDataSource(columns_of(data))
-    pixels = keep_dominant(figure, source, dict(enumerate(causes, 1)))
-    draw_pixels = partial(
-        figure.hbar,
-        y="row",
-        left="left",
-        right="right",
-        height=0.72,
-        source=pixels,
-        line_color=None,
-        # Pixels do not fade, because selected segments are highlighted on top of them.
-        nonselection_fill_alpha=1,
-    )
-    for cause in causes:
-        bars = _cause_bars(cause, style.theme)
-        draw_pixels(view=view_of("bound_by", cause), fill_color=bars.fill, **_hatch(bars, 1))
-        if bars.hatch or bars.line != bars.fill:
-            # Bars too narrow for a hatch get the line color; the pale fill would be invisible.
-            draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
+    _draw_pixels(figure, source, causes, style.theme)
     # Add invisible bars for the segments themselves, for tooltips and selections.
     marks = [
         figure.hbar(
@@ -191,6 +175,27 @@ def _draw_segments(
     add_tooltip(figure, marks, style.theme, tooltip.heading, tooltip.rows)
     finish(None)
     return figure
+
+
+def _draw_pixels(figure: Figure, segments: object, causes: Sequence[str], theme: Theme) -> None:
+    """Draw the main cause of each pixel in row 0, and the segments of each cause in its row."""
+    draw_pixels = partial(
+        figure.hbar,
+        y="row",
+        left="left",
+        right="right",
+        height=0.72,
+        source=keep_dominant(figure, segments, dict(enumerate(causes, 1))),
+        line_color=None,
+        # Pixels do not fade, because selected segments are highlighted on top of them.
+        nonselection_fill_alpha=1,
+    )
+    for cause in causes:
+        bars = _cause_bars(cause, theme)
+        draw_pixels(view=view_of("bound_by", cause), fill_color=bars.fill, **_hatch(bars, 1))
+        if bars.hatch or bars.line != bars.fill:
+            # Bars too narrow for a hatch get the line color; the pale fill would be invisible.
+            draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
 
 
 def _hatch(bars: Bars, nonselection_alpha: float) -> dict[str, Any]:
@@ -273,12 +278,11 @@ def job_critical_path(
     if frame.empty:
         return empty_figure(frame, style)
     data = _segments(frame)
-    data["is_jump"] = data["rank"].ne(data["rank"].shift()) & (data.index > 0)
     by_rank = _time_by(data, "rank")
-    total_ns = float(by_rank.sum()) or 1.0
     ranks = sorted(int(rank) for rank in by_rank.index[:_MAX_LANES])
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     data["row"] = [lane_of.get(int(rank), len(ranks)) for rank in data["rank"]]
+    data["is_jump"] = data["rank"].ne(data["rank"].shift()) & (data.index > 0)
     jumps = int(data["is_jump"].sum())
     lines = _jump_lines(data)
     joining = ""
@@ -287,12 +291,6 @@ def job_critical_path(
         keys = data[["rank", "bound_by"]]
         data = _join(data, (keys != keys.shift()).any(axis=1))
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    causes = _time_by(data, "bound_by")
-    lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
-    if len(by_rank) > len(ranks):
-        others_ns = float(by_rank.iloc[_MAX_LANES:].sum())
-        others = plural(len(by_rank) - len(ranks), "other rank")
-        lanes.append(Lane(others, _share_text(others_ns, total_ns)))
     start_ns = float(frame["start_ns"].min())
     data["after_ns"] = data["start_ns"] - start_ns
     data["bound_text"] = data["bound_by"].map(path_cause_text)
@@ -311,19 +309,30 @@ def job_critical_path(
     )
     style = style.with_subtitle(
         _DEFINED,
-        _path_finding(by_rank, causes, total_ns),
+        _path_finding(by_rank, _time_by(data, "bound_by")),
         f"the path changes ranks {plural(jumps, 'time')}" if jumps else "",
         joining,
         unmatched_note(frame, ()),
     )
-    return _rank_lanes(data, lanes, lines, causes / total_ns, start_ns, tooltip, style)
+    return _draw_rank_lanes(data, _lanes_of_ranks(by_rank), lines, start_ns, tooltip, style)
 
 
-def _rank_lanes(
+def _lanes_of_ranks(by_rank: pd.Series) -> list[Lane]:
+    """Return lanes for the ranks with the most time in rank order, then one for the others."""
+    total_ns = float(by_rank.sum()) or 1.0
+    times_ns = by_rank.iloc[:_MAX_LANES].sort_index()
+    lanes = [Lane(f"rank {rank}", _share_text(ns, total_ns)) for rank, ns in times_ns.items()]
+    others = by_rank.iloc[_MAX_LANES:]
+    if len(others):
+        name = plural(len(others), "other rank")
+        lanes.append(Lane(name, _share_text(float(others.sum()), total_ns)))
+    return lanes
+
+
+def _draw_rank_lanes(
     data: pd.DataFrame,
     lanes: Sequence[Lane],
     lines: dict[str, Any],
-    parts: pd.Series,
     start_ns: float,
     tooltip: Tooltip,
     style: FigureStyle,
@@ -349,9 +358,10 @@ def _rank_lanes(
     )
     source = models.ColumnDataSource(columns_of(data))
     marks, entries = [], []
-    for cause, part in parts.items():
+    causes = _time_by(data, "bound_by")
+    for cause, time_ns in causes.items():
         bars = _cause_bars(str(cause), theme)
-        entries.append(replace(bars, name=f"{bars.name} {share(part)}"))
+        entries.append(replace(bars, name=f"{bars.name} {share(time_ns / causes.sum())}"))
         marks.append(
             figure.hbar(
                 y="row",
@@ -377,7 +387,8 @@ def _share_text(time_ns: float, total_ns: float) -> str:
 
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
-    jumps = np.flatnonzero(data["is_jump"].to_numpy())
+    """Return vertical lines between the lanes of the segments before and after each jump."""
+    jumps = np.flatnonzero(data["is_jump"])
     rows = data["row"].to_numpy(float)
     drawn = jumps[rows[jumps] != rows[jumps - 1]]
     if len(drawn) > _MAX_SEGMENTS:
@@ -403,12 +414,13 @@ def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
     return joined.reset_index(drop=True)
 
 
-def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str:
+def _path_finding(by_rank: pd.Series, causes: pd.Series) -> str:
+    """Name the rank and the cause with the most time; both Series are in descending order."""
     if causes.empty:
         return ""
     cause = path_cause_text(str(causes.index[0]))
-    cause_text = f"{cause} is {share(float(causes.iloc[0]) / total_ns)} of it"
-    on_first = "all" if len(by_rank) == 1 else share(float(by_rank.iloc[0]) / total_ns)
+    cause_text = f"{cause} is {share(causes.iloc[0] / causes.sum())} of it"
+    on_first = "all" if len(by_rank) == 1 else share(by_rank.iloc[0] / by_rank.sum())
     return f"{on_first} of it is on rank {by_rank.index[0]}, {cause_text}"
 
 

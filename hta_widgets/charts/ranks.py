@@ -109,50 +109,17 @@ def rank_clusters(
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
     data, reasons, heights = _drawn_clusters(clusters)
-    omitted = ""
-    if len(data) < len(clusters):
-        omitted = f"the first {count(len(data))} of {count(len(clusters))} clusters"
-    parts = _add_parts(data, style.theme)
-    end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
+    is_cut = len(data) < len(clusters)
+    omitted = f"the first {count(len(data))} of {count(len(clusters))} clusters" if is_cut else ""
     tolerance = frame.attrs.get("tolerance")
-
-    def first_row_texts(template: str) -> list[str]:
-        # The remaining rows of a cluster hold its reasons.
-        texts = np.full(int(heights.sum()), "", dtype=object)
-        texts[data["row"]] = row_texts(data, template)
-        return list(texts)
-
-    figure = draw_rows(
-        RowsContent(
-            data=data,
-            names=first_row_texts("{name}"),
-            marks=parts,
-            scale=Scale(end, ticks=time_ticks(end)),
-            head=" ",
-            columns=[
-                Column("ranks", first_row_texts("{ranks:count}")),
-                Column("step", first_row_texts("{step_ns:duration}"), 420),
-                Column("representative", first_row_texts("rank {representative}"), 620),
-            ],
-            tooltip=Tooltip(
-                "@{members}",
-                [
-                    ("ranks", "@{ranks}"),
-                    ("representative", "rank @{representative}"),
-                    ("against the typical ranks", "@{why}"),
-                    *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
-                    ("step", "{step_ns:duration}"),
-                ],
-            ),
-        ),
-        style.with_subtitle(
-            "a step's time on the device, mean of the cluster's ranks",
-            _cluster_finding(frame, data),
-            omitted,
-            "" if tolerance is None else f"similar: within {share(float(tolerance))} of a step",
-            str(frame.attrs.get("note", "")),
-        ),
+    style = style.with_subtitle(
+        "a step's time on the device, mean of the cluster's ranks",
+        _cluster_finding(frame, data),
+        omitted,
+        "" if tolerance is None else f"similar: within {share(float(tolerance))} of a step",
+        str(frame.attrs.get("note", "")),
     )
+    figure = draw_rows(_clusters_content(data, int(heights.sum()), style.theme), style)
     for row, height, is_outlier in zip(data["row"], heights, data["is_outlier"], strict=True):
         if is_outlier:
             add_ground(figure, style.theme, top=row - 0.5, bottom=row + height - 0.5)
@@ -160,7 +127,42 @@ def rank_clusters(
     return figure
 
 
+def _clusters_content(data: pd.DataFrame, rows: int, theme: Theme) -> RowsContent:
+    parts = _add_parts(data, theme)
+    end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
+
+    def first_row_texts(template: str) -> list[str]:
+        # The remaining rows of a cluster hold its reasons.
+        texts = np.full(rows, "", dtype=object)
+        texts[data["row"]] = row_texts(data, template)
+        return list(texts)
+
+    return RowsContent(
+        data=data,
+        names=first_row_texts("{name}"),
+        marks=parts,
+        scale=Scale(end, ticks=time_ticks(end)),
+        head=" ",
+        columns=[
+            Column("ranks", first_row_texts("{ranks:count}")),
+            Column("step", first_row_texts("{step_ns:duration}"), 420),
+            Column("representative", first_row_texts("rank {representative}"), 620),
+        ],
+        tooltip=Tooltip(
+            "@{members}",
+            [
+                ("ranks", "@{ranks}"),
+                ("representative", "rank @{representative}"),
+                ("against the typical ranks", "@{why}"),
+                *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
+                ("step", "{step_ns:duration}"),
+            ],
+        ),
+    )
+
+
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per cluster: outliers first, then by descending size."""
     groups = frame.groupby("cluster", sort=True)
     data = groups[[name for name in _MEANS if name in frame]].mean()
     data["representative"] = groups["representative"].first()
@@ -352,6 +354,7 @@ class _Cells:
 
 
 def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
+    """Return the ranks, and the cells with a row for each of them."""
     ranks = frame["rank"].drop_duplicates().to_numpy()
     value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), -1)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[: value_ns.shape[1]]

@@ -396,22 +396,18 @@ def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: b
     labeled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labeled or profile:
         return None
-    data = source.data
-    columns: dict[str, list[Any]] = {"row": [], "x": [], "full": [], "span": [], "color": []}
+    data, frames = pd.DataFrame(dict(source.data)), []
     for mark in labeled:
-        right = np.asarray(data[mark.right], dtype=float)
-        left = data[mark.left] if isinstance(mark.left, str) else mark.left
-        left = np.broadcast_to(np.asarray(left, dtype=float), len(right))
-        colors = data.get(mark.text_color, [mark.text_color] * len(right))
-        for item, text in enumerate(data[mark.text]):
-            if not text or (mark.only and data[mark.only[0]][item] != mark.only[1]):
-                continue
-            columns["row"].append(data["row"][item])
-            columns["x"].append(float(left[item]))
-            columns["span"].append(float(right[item] - left[item]))
-            columns["full"].append(text)
-            columns["color"].append(colors[item])
-    labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
+        left = data[mark.left].astype(float) if isinstance(mark.left, str) else mark.left
+        columns = {"row": data["row"], "x": left, "full": data[mark.text]}
+        color = data.get(mark.text_color, mark.text_color)
+        texts = pd.DataFrame({**columns, "span": data[mark.right] - left, "color": color})
+        is_shown = texts["full"] != ""
+        if mark.only is not None:
+            is_shown &= data[mark.only[0]] == mark.only[1]
+        frames.append(texts[is_shown])
+    texts = pd.concat(frames, ignore_index=True)
+    labels = models.ColumnDataSource(texts.assign(text=texts["full"]).to_dict("list"))
     draw_row_texts(figure, labels, x="x", color="color")
     return labels
 

@@ -154,8 +154,7 @@ def step_times(
     >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
     frame = analysis_frame("step_times", frame, options, "rank step")
-    theme = theme_of(theme)
-    style = FigureStyle(title or _TITLES[measure], theme, width)
+    style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     deviation = f"{measure}_deviation_ns"
@@ -166,8 +165,8 @@ def step_times(
     data, thinning = _thin_dots(dots, len(names))
     late_ranks = frame.attrs.get("late_ranks", ()) if late is None else late
     marked = [int(rank) for rank in late_ranks]
-    data = _color_dots(data, marked, theme)
-    orders = set(data["order"])
+    data = _color_dots(data, marked, style.theme)
+    theme, orders = style.theme, set(data["order"])
     return draw_rows(
         RowsContent(
             data=data,
@@ -202,6 +201,7 @@ def step_times(
 def _step_dots(
     frame: pd.DataFrame, measure: str, groups: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
+    """Return the dots, with their rows and deviations, and the names of the rows."""
     dots = frame.reset_index(drop=True)
     steps = np.unique(dots["step"])
     dots["row"] = np.searchsorted(steps, dots["step"])
@@ -223,6 +223,7 @@ def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFra
 
 
 def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
+    """Return the dots to draw and, if they are not all, a note."""
     if len(dots) <= _MAX_DOTS:
         return dots, ""
     # Give each outlier its own grid, so that none is dropped.

@@ -67,11 +67,10 @@ def stragglers(
     >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("stragglers", frame, options, "rank score late_ns_mean imposed_wait_ns")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    ranks = _sort_ranks(frame)
+    theme, ranks = style.theme, _sort_ranks(frame)
     data, names = _top_ranks(ranks)
     _add_bar_columns(data, theme)
     has_loss = "lost_ns" in frame
@@ -146,6 +145,7 @@ def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the ranks to draw, one row for the others, and the names of the rows."""
     is_drawn = ranks["is_straggler"].to_numpy(bool) | (np.arange(len(ranks)) < _TOP)
     if len(ranks) <= _MAX_ROWS:
         is_drawn[:] = True
@@ -270,17 +270,10 @@ def stragglers_by_step(
     frame = frame[~is_outside]
     if frame.empty:
         return empty_figure(frame, style, note=left_out)
-    costs = frame.reset_index(drop=True)
-    costs["shown"] = costs[measured.column].fillna(0.0).astype(float)
-    costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
-    steps = np.unique(costs["step"])
-    names, cells, by_row = _rows_and_sums(costs)
+    steps = np.unique(frame["step"])
+    names, cells, by_row = _rows_and_sums(frame, measured.column)
     data, fold = _costliest_cells(cells, steps)
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
-    costly_texts = [
-        f"{count(costly)} of {count(steps_of_rank)}" if costly else ""
-        for costly, steps_of_rank in zip(by_row["costly"], by_row["steps"], strict=True)
-    ]
     return draw_rows(
         RowsContent(
             data=data,
@@ -290,7 +283,7 @@ def stragglers_by_step(
             legend=_add_colors(data, style.theme, measure),
             head=" ",
             columns=[
-                Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
+                Column(f"costly {kind}s" if kind == "step" else "costly", _costly_texts(by_row)),
                 Column(measured.sum_head, list(map(duration, by_row[measured.sum_column])), 520),
             ],
             tooltip=Tooltip(
@@ -306,14 +299,20 @@ def stragglers_by_step(
         style.with_subtitle(
             f"{measured.explanation}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
-            _steps_finding(costs, kind),
+            _steps_finding(cells, kind),
             left_out,
             unmatched_note(frame),
         ),
     )
 
 
-def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+def _rows_and_sums(
+    frame: pd.DataFrame, column: str
+) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+    """Return the row names, the cells with their rows, and sums by row. Cells show `column`."""
+    costs = frame.reset_index(drop=True)
+    costs["shown"] = costs[column].fillna(0.0).astype(float)
+    costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
     ranks = np.unique(costs["rank"])
     groups = costs.groupby("rank", sort=True)
     sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
@@ -336,6 +335,13 @@ def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
         others_row["costly"] = 0
         by_row = pd.concat([by_row, others_row], ignore_index=True)
     return names, cells, by_row
+
+
+def _costly_texts(by_row: pd.DataFrame) -> list[str]:
+    return [
+        f"{count(costly)} of {count(steps)}" if costly else ""
+        for costly, steps in zip(by_row["costly"], by_row["steps"], strict=True)
+    ]
 
 
 def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, int]:

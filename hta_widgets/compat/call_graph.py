@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,7 @@ class _Forest:
         kernel = self.device & self.member
         count = kernel.astype(np.int64)
         total = np.where(kernel, dur, 0)
+        # Without a kernel, the values are neutral in the minimum and maximum below.
         first = np.where(kernel, start, start.max(initial=0) + 1)
         last = np.where(kernel, start + dur, -1)
         height = np.where(self.device, 0, 1)
@@ -144,7 +145,7 @@ def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
     """Return the rows of a frame as a forest.
 
     `thread_of_row` is -1 for rows on the device. `call` has the ``index`` of the call that launched
-    each row; -1 if there is none.
+    each row, or -1.
     """
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = _enclosing_rows(frame, index, thread_of_row)
@@ -156,7 +157,7 @@ def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
 
 
 def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> Ints:
-    """Return the enclosing row on the same host thread for each row; -1 if there is none."""
+    """Return for each row the enclosing row on the same host thread, or -1."""
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
     begin = start - start.min(initial=0)
     rows = np.flatnonzero(thread_of_row >= 0)
@@ -436,6 +437,7 @@ class CallGraph:
         return CallGraph(trace)
 
     def _add_rank(self, rank: int) -> list[tuple[Any, ...]]:
+        """Add a rank's call stacks, and `STACK_COLUMNS` to its frame; return rows of `mapping`."""
         frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
         threads, thread_of_row = _threads_of(frame, symbols)
         call = frame["index_correlation"].where(frame["stream"] >= 0, -1).to_numpy(np.int64)
@@ -458,11 +460,9 @@ class CallGraph:
             identity = CallStackIdentity(rank, pid, tid)
             events = frame[thread_of_row == code]
             stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
-            root = roots[code]
+            stack_index, root = len(self.call_stacks), roots[code]
             stack.root_index = root
-            stacks_of_root = roots[: code + 1].count(root)
-            # Columns as in `_MAPPING`.
-            rows.append((*identity, labels[code], len(self.call_stacks), root, stacks_of_root))
+            rows.append((*identity, labels[code], stack_index, root, roots[: code + 1].count(root)))
             stacks[identity] = stack
             self.call_stacks.append(stack)
         return rows
@@ -525,10 +525,10 @@ class CallGraph:
         frame = self._frame(rank)
         if index not in frame.index:
             raise TraceError(f"no event {index} on rank {self._rank}")
-        return frame.iloc[int(frame.index.get_indexer(pd.Index([index]))[0])]
+        return cast("pd.Series[Any]", frame.loc[index])
 
     def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
-        """Return the call stack of an event's thread; for a device event, that of its launch."""
+        """Return the call stack of an event's thread, or of the thread that launched it."""
         node = self.get_node_attributes(index, rank)
         if node["stream"] >= 0:
             if node["parent"] < 0:

@@ -246,7 +246,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.full_trace = path.trace
         self.data_load_events = list(path.rules.data_loading) or None
         self._zero_ns = zero_ns - path.trace.shift_ns
-        self._asked = request
+        self._request = request
         self.symbol_table = symbols or TraceSymbolTable(symbols_of(path.trace.table))
         self._copy_path_attributes()
 
@@ -438,7 +438,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         np.savez_compressed(
             arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
         )
-        request = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
+        request = dict(zip(("annotation", "instance_id"), self._request, strict=True))
         request |= {"rank": self.rank, "data_load_events": self.data_load_events}
         with write_atomically(target) as file, zipfile.ZipFile(file, "w") as out:
             out.writestr("asked.json", json.dumps(request))

@@ -169,7 +169,7 @@ class TraceSymbolTable:
                 df[target] = _text(df[column], self.sym_table)
 
     def update_encoded_df(self, df: pd.DataFrame, old_symbol_table: TraceSymbolTable) -> None:
-        """Replace the numbers of another table by those of this table, in place."""
+        """Convert the numbers of another table to the numbers of this table, in place."""
         numbers = np.array([self.sym_index[name] for name in old_symbol_table.sym_table])
         for column in ("cat", "name"):
             df[column] = numbers[df[column].to_numpy()]

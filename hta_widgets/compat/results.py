@@ -152,7 +152,7 @@ def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
 
 
 def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
-    """Concatenate the frames of several ranks. Return None if there are none."""
+    """Concatenate the frames of several ranks; None without frames."""
     if not frames:
         return None
     frame = pd.concat(frames, ignore_index=not keep_index)

@@ -22,7 +22,7 @@ from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sequences import align_positions
 from hta_widgets.diff.sides import RunSide, step_at
 from hta_widgets.diff.stats import combined_p_value, mean_parts
-from hta_widgets.trace.arrays import Ints, concatenate_ranges
+from hta_widgets.trace.arrays import Array, Ints, concatenate_ranges
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.intervals import CumulativeCoverage, union
 
@@ -176,6 +176,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
+    """Return maps of whole runs; `edges` are the starts and ends of each side's steps."""
     starts_ns = [int(start[0]) for start, _ in edges]
     ends_ns = [int(end[-1]) for _, end in edges]
     lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
@@ -259,32 +260,27 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
 
 def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[str]]] | None:
     """Return starts and ends of the matched collectives, and their names; None without any."""
-    codes: dict[str, int] = {}
-    before, after = (
-        _collectives_of(side, rank, codes)
-        for side, rank in zip(diff.sides, diff.rank_pairs[0], strict=True)
-    )
+    before, after = map(_collectives_of, diff.sides, diff.rank_pairs[0])
+    codes, _ = pd.factorize(np.concatenate([before["name"], after["name"]]))
+    before_code, after_code = np.split(codes, [len(before["name"])])
     pairs = [np.empty((0, 2), np.int64)]
     for step in range(diff.step_count):
         before_rows = np.flatnonzero(before["step"] == step)
         after_rows = np.flatnonzero(after["step"] == step)
-        names_before, names_after = before["name"][before_rows], after["name"][after_rows]
-        positions = align_positions(
-            names_before, names_after, names_before.astype(np.uint64), names_after.astype(np.uint64)
-        )
+        codes_of_step = before_code[before_rows], after_code[after_rows]
+        hashes = [codes.astype(np.uint64) for codes in codes_of_step]
+        positions = align_positions(*codes_of_step, hashes[0], hashes[1])
         pairs.append(np.stack([before_rows[positions[:, 0]], after_rows[positions[:, 1]]], axis=1))
     rows_of_sides = np.concatenate(pairs).T
     if not rows_of_sides.size:
         return None
-    names = list(codes)
     sides = list(zip((before, after), rows_of_sides, strict=True))
     edges = [(columns["start"][rows], columns["end"][rows]) for columns, rows in sides]
-    codes_of_sides = [columns["name"][rows].tolist() for columns, rows in sides]
-    return edges, [[names[code] for code in side_codes] for side_codes in codes_of_sides]
+    return edges, [columns["name"][rows].tolist() for columns, rows in sides]
 
 
-def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> dict[str, Ints]:
-    """Return a rank's collectives as columns ordered by start; new names are added to `codes`."""
+def _collectives_of(side: RunSide, rank: int) -> dict[str, Array]:
+    """Return a rank's collectives as columns ordered by start."""
     part = side.parts[rank]
     match = matching(side.traces)
     number = [trace.rank for trace in match.traces].index(rank)
@@ -294,9 +290,8 @@ def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> dict[str
     start = table.start_ns[rows] + part.trace.shift_ns
     step = step_at(side, rank, start)
     rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
-    names = (table.names[name_code] for name_code in table.name[rows].tolist())
-    code = np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
-    return {"start": start, "end": start + table.dur_ns[rows], "step": step, "name": code}
+    names = np.array([table.names[code] for code in table.name[rows].tolist()], dtype=object)
+    return {"start": start, "end": start + table.dur_ns[rows], "step": step, "name": names}
 
 
 def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
@@ -328,12 +323,12 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
         cell = concatenate_ranges(np.zeros_like(count), count)
         low = start[slot] + cell * cell_ns
         high = np.minimum(low + cell_ns, end[slot])
+        shift_ns = part.trace.shift_ns
         for lane, kind in enumerate(LANES):
             covered = CumulativeCoverage(*union(*part.clip_rows(part.rows_of_kinds(kind))))
-            shift = part.trace.shift_ns
-            busy = covered(high - shift) - covered(low - shift)
-            columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy}
-            frames.append(pd.DataFrame(columns)[busy > 0])
+            busy_ns = covered(high - shift_ns) - covered(low - shift_ns)
+            columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy_ns}
+            frames.append(pd.DataFrame(columns)[busy_ns > 0])
     shares = pd.concat(frames, ignore_index=True)
     return result_frame(
         {str(name): shares[name] for name in shares},

@@ -142,6 +142,7 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
 
 
 def _work_by_kind(diff: Comparison, part: RankPart, kind: str) -> Rows:
+    """Return a rank's device work of a kind; without devices, the collectives on the host."""
     rows = part.rows_of_kinds(kind)
     if is_host_only(part.trace.format):
         # In these formats, communication is recorded as host calls.
@@ -188,7 +189,7 @@ def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
-    """Return whether most exposed communication is in events that match those of other ranks."""
+    """Return whether most exposed communication is in events matched on other ranks."""
     exposed_ns = unmatched_ns = 0
     for rank, part in side.parts.items():
         windows = side.windows[rank] - part.trace.shift_ns
@@ -211,6 +212,7 @@ def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
 
 
 def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Ints]:
+    """Return a rank's time in each step by cause."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     lengths = side.step_lengths(rank)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, comm_events
-from hta_widgets.analysis.frames import concat_arrays, result_frame
+from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.host_activity import waiting_calls
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
@@ -26,12 +26,11 @@ from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import STATUSES, MatchedTrees, Matches, match_ranks
 from hta_widgets.diff.records import Finding
-from hta_widgets.diff.sequences import number_occurrences
-from hta_widgets.diff.sides import RunSide, is_host_only
+from hta_widgets.diff.sides import is_host_only
 from hta_widgets.diff.stats import combined_p_value, paired_p_value
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
+from hta_widgets.trace.arrays import Bools, Floats, Ints, number_in_group, positions_of_rows
 from hta_widgets.trace.event_columns import categorical_dtype
 from hta_widgets.trace.host_stack import children_coverage, name_mask
 from hta_widgets.trace.memo import memoize
@@ -60,7 +59,6 @@ _ADDED, _REMOVED, _MOVED, _REPLACED = map(STATUSES.index, ("added", "removed", "
 _COMMUNICATION = KINDS.index("communication")
 #: Measures of time, as positions in `_PairSums`.
 _DEVICE, _HOST = 0, 1
-_OCCURRENCE_BITS = 0xFFFFFFFF  # bits of `number_occurrences` that count occurrences
 
 # Smallest reported changes, as shares of the longer of two times.
 _MIN_RATIO = 0.05
@@ -103,12 +101,10 @@ class PathTimes:
 @memoize
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes before and after, for each pair of ranks."""
-    split = splits_communication(diff)
-    before, after = (
-        [_tree_times(side, matched.trees[k], split=split) for matched in match_ranks(diff).ranks]
-        for k, side in enumerate(diff.sides)
-    )
-    return list(zip(before, after, strict=True))
+    return [
+        (_tree_times(diff, 0, matched.trees[0]), _tree_times(diff, 1, matched.trees[1]))
+        for matched in match_ranks(diff).ranks
+    ]
 
 
 @memoize
@@ -131,13 +127,13 @@ def _step_sums(
     diff: Comparison,
     side: int,
     values: list[Ints] | None,
-    chosen: list[Bools] | None = None,
+    masks: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Return means over the paired ranks by step and path: of `values`, or of counts if None.
+    """Sum the values of a side's nodes by step and path, as means over the paired ranks.
 
-    `values`, `chosen` and `paths` have an array by node for each pair of ranks. By default, all
-    nodes count, on their own paths.
+    `values`, `masks` and `paths` have an array by node for each pair of ranks. If `values` is None,
+    nodes are counted. By default, all nodes are included, on their own paths.
     """
     matches = match_ranks(diff)
     size = len(matches.path_name)
@@ -145,18 +141,18 @@ def _step_sums(
     for number, matched in enumerate(matches.ranks):
         tree = matched.trees[side]
         is_counted = tree.slot < diff.step_count
-        if chosen is not None:
-            is_counted &= chosen[number]
+        if masks is not None:
+            is_counted &= masks[number]
         nodes = np.flatnonzero(is_counted)
         path = matched.path[side] if paths is None else paths[number]
         key = tree.slot[nodes] * size + path[nodes]
         np.add.at(sums, key, 1 if values is None else values[number][nodes])
-    return sums.reshape(diff.step_count, size) / max(len(matches.ranks), 1)
+    return sums.reshape(diff.step_count, size) / len(matches.ranks)
 
 
-def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
+def _tree_times(diff: Comparison, side: int, tree: RankTree) -> NodeTimes:
     part = tree.part
-    length = tree.durations
+    durations = tree.durations
     is_operator = tree.kind == OPERATOR
     # Waits for the device do not count as an operator's own time; copies from pageable memory also
     # wait.
@@ -168,60 +164,65 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     host_self_ns = np.zeros(len(tree), dtype=np.int64)
     host_self_ns[nodes] = (end - start) - children_coverage(parent, start, end)
     host_self_ns[~is_operator] = 0
-    device_ns = np.where(tree.kind == WORK, length, 0)
-    if split:
-        rows, _, until, _ = side.waits.of_rank(part.rank)
+    device_ns = np.where(tree.kind == WORK, durations, 0)
+    if splits_communication(diff):
+        rows, _, until, _ = diff.sides[side].waits.of_rank(part.rank)
         positions = positions_of_rows(tree.rows, len(part.table))[rows]
         positions, until = positions[positions >= 0], until[positions >= 0]
         begin, finish = part.clip_rows(tree.rows[positions])
         device_ns[positions] = finish - np.clip(until, begin, finish)
     below_ns = tree.forest.subtree_sums(device_ns)
-    return NodeTimes(np.where(is_operator, length, 0), host_self_ns, device_ns, below_ns)
+    return NodeTimes(np.where(is_operator, durations, 0), host_self_ns, device_ns, below_ns)
 
 
-def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of each path on device and host, from pairs of `chosen` calls."""
-    # Ranks that communicate wait for each other, so the mean of the n-th calls of a path on all
-    # ranks is one sample. All other calls are separate samples.
+def _p_values_of_calls(diff: Comparison, paired_nodes: list[Bools]) -> tuple[Floats, Floats]:
+    """Return the p-values of each path on device and host, from pairs of matched calls.
+
+    `paired_nodes` has a mask of the first side's nodes for each pair of ranks.
+    """
     matches = match_ranks(diff)
-    paths: list[Ints] = []
-    samples: list[Ints] = []  # number of each call's sample within its path
-    gaps: tuple[list[Ints], list[Ints]] = ([], [])  # differences on device and host
-    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
-    for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
+    blocks = []
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), paired_nodes, strict=True)
+    for number, (matched, (path_of_node, _), (before, after), is_paired) in enumerate(ranks):
         before_tree, after_tree = matched.trees
-        nodes = np.flatnonzero(is_chosen & (before_tree.slot < diff.step_count))
+        nodes = np.flatnonzero(is_paired & (before_tree.slot < diff.step_count))
         partner = matched.partner[0][nodes]
         # This order does not depend on which side comes first.
         positions = before_tree.order[nodes], after_tree.order[partner]
         ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
-        path = paths_of[0][nodes]
-        # Nodes that communicate or launched communication are one sample for all ranks.
-        communicates = before_tree.part.table.kind[before_tree.rows] == _COMMUNICATION
-        is_host_format = is_host_only(before_tree.part.trace.format)
-        communicates &= (before_tree.kind != OPERATOR) | is_host_format
-        communicates[before_tree.parent[communicates & (before_tree.parent >= 0)]] = True
-        rank = np.where(communicates[nodes], 0, number)
-        occurrence = number_occurrences(path) & _OCCURRENCE_BITS
-        paths.append(path)
-        samples.append(occurrence * len(matches.ranks) + rank)
-        device_ns = [times[k].device_ns.copy() for k in (0, 1)]
-        for tree, time_ns in zip(matched.trees, device_ns, strict=True):
-            work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
-            np.add.at(time_ns, tree.parent[work], time_ns[work])
-        host_ns = [times[k].host_self_ns for k in (0, 1)]
-        for gaps_of_measure, (before_ns, after_ns) in zip(gaps, (device_ns, host_ns), strict=True):
-            gaps_of_measure.append(after_ns[partner] - before_ns[nodes])
-    path, sample = concat_arrays(paths), concat_arrays(samples)
-    key = path * (int(sample.max(initial=0)) + 1) + sample
-    _, first, group, count = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
-    means_ns = [np.bincount(group, concat_arrays(gap), len(first)) / count for gap in gaps]
-    size = len(matches.path_name)
-    device_p, host_p = (paired_p_value(path[first], mean_ns, size) for mean_ns in means_ns)
-    return device_p, host_p
+        device_before = _with_launched_work(before_tree, before.device_ns)
+        device_after = _with_launched_work(after_tree, after.device_ns)
+        block = {
+            "path": path_of_node[nodes],
+            "call": number_in_group(path_of_node[nodes]),
+            # Ranks that communicate wait for each other, so the mean of the n-th calls of a path on
+            # all ranks is one sample. All other calls are separate samples.
+            "rank": np.where(_communication_mask(before_tree)[nodes], 0, number),
+            "device_ns": device_after[partner] - device_before[nodes],
+            "host_ns": after.host_self_ns[partner] - before.host_self_ns[nodes],
+        }
+        blocks.append(pd.DataFrame(block))
+    samples = pd.concat(blocks).groupby(["path", "call", "rank"]).mean()
+    path, size = samples.index.get_level_values("path").to_numpy(), len(matches.path_name)
+    device_p = paired_p_value(path, samples["device_ns"].to_numpy(), size)
+    return device_p, paired_p_value(path, samples["host_ns"].to_numpy(), size)
+
+
+def _communication_mask(tree: RankTree) -> Bools:
+    """Return a mask of the nodes that communicate or launched communication."""
+    communicates: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
+    communicates &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
+    communicates[tree.parent[communicates & (tree.parent >= 0)]] = True
+    return communicates
+
+
+def _with_launched_work(tree: RankTree, device_ns: Ints) -> Ints:
+    """Return the device time of each node, including the work that it launched."""
+    total_ns = device_ns.copy()
+    work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
+    np.add.at(total_ns, tree.parent[work], device_ns[work])
+    return total_ns
 
 
 def moved_bytes(diff: Comparison, name: str) -> list[float]:
@@ -235,8 +236,7 @@ def moved_bytes(diff: Comparison, name: str) -> list[float]:
         sizes = np.zeros(len(tree.part.table))
         sizes[events.rows] = np.where(events.size_bytes < 0, np.nan, events.size_bytes)
         totals[k] += float(sizes[tree.rows[work]].sum())
-    steps_and_ranks = diff.step_count * max(len(match_ranks(diff).ranks), 1)
-    return [total / steps_and_ranks for total in totals]
+    return [total / (diff.step_count * len(diff.rank_pairs)) for total in totals]
 
 
 def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
@@ -345,10 +345,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
 @memoize
 def _find_changes(diff: Comparison) -> pd.DataFrame:
-    listed, rebuilt = set[int](), set[int]()
-    rows = [*_structural_changes(diff, listed, rebuilt)]
-    slower_or_faster, tested = _time_changes(diff, listed, rebuilt)
-    rows += slower_or_faster
+    calls = _changed_calls(diff)
+    slower_or_faster, tested = _time_changes(diff, calls)
+    rows = [*_structural_changes(diff, calls.groups), *slower_or_faster]
     totals = _total_counts(diff)
     for place, row in enumerate(rows):
         before, after = totals[row.name, row.measure == "kernel"]
@@ -357,7 +356,7 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
     if not rows:
         note = "nothing changed by more than noise"
         if steps(diff).attrs["is_significant"]:
-            pairs = len(match_ranks(diff).ranks)
+            pairs = len(diff.rank_pairs)
             mean = f" in the mean over {pairs} ranks" if pairs > 1 else ""
             note = f"the steps changed, but no single operator or kernel by more than noise{mean}"
     rows.sort(
@@ -370,7 +369,8 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
         | dict.fromkeys(("measure", "name", "path", "before_names", "after_names"), "str")
         | {"change": categorical_dtype(CHANGES), "how": categorical_dtype(HOW), "places": "int64"}
     )
-    frame.insert(9, "diff_ns", frame["after_ns"] - frame["before_ns"])
+    diff_ns = frame["after_ns"] - frame["before_ns"]
+    frame.insert(_Change._fields.index("after_ns") + 1, "diff_ns", diff_ns)
     matched = {word: sum(row.change == word for row in rows) for word in CHANGES}
     columns = {str(name): frame[name] for name in frame}
     return result_frame(columns, matched=matched, note=note, tested=tested)
@@ -387,33 +387,45 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
     return dict(zip(keys, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
-def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -> Iterator[_Change]:
-    """Yield changes of calls.
+@dataclass(frozen=True, eq=False)
+class _ChangedCalls:
+    """Calls that were added, removed, moved or replaced, and their callers."""
 
-    Adds to `listed` the paths of operators whose work changed, and to `rebuilt` the paths of
-    operators that call other operators than before.
-    """
+    groups: dict[tuple[str, str, int], _ChangeGroup]  # by change, measure and code of the name
+    listed: set[int]  # paths of operators whose work changed
+    rebuilt: set[int]  # paths of operators that call other operators than before
+
+
+def _changed_calls(diff: Comparison) -> _ChangedCalls:
     matches = match_ranks(diff)
-    names = matches.pool.names
-    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
-    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
-    groups: dict[tuple[str, str, int], _ChangeGroup] = {}
+    calls = _ChangedCalls({}, set(), set())
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
     for matched, shared, times in ranks:
         for k, tree in enumerate(matched.trees):
             for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
-                path = matched.path[k][nodes]
                 owner = tree.parent[nodes]
                 owner_paths = shared[k][owner[owner >= 0]].tolist()
-                (listed if measure == "kernel" else rebuilt).update(owner_paths)
-                if measure == "kernel":
+                (calls.listed if measure == "kernel" else calls.rebuilt).update(owner_paths)
+                path = matched.path[k][nodes]
+                if word == "replaced":
                     # Replaced work is listed under its operator.
-                    path = matches.path_parent[path] if word == "replaced" else path
+                    path = matches.path_parent[path]
                 name = matches.path_name[path]
                 for code in np.unique(name).tolist():
-                    has_name = name == code
-                    group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
+                    key, has_name = (word, measure, code), name == code
+                    group = calls.groups.setdefault(key, _ChangeGroup(diff.step_count))
                     group.add(k, tree, nodes[has_name], times[k], path[has_name])
+    return calls
+
+
+def _structural_changes(
+    diff: Comparison, groups: Mapping[tuple[str, str, int], _ChangeGroup]
+) -> Iterator[_Change]:
+    """Yield the changes of calls that occur in enough steps and take enough time."""
+    matches = match_ranks(diff)
+    names = matches.pool.names
+    steps_and_ranks = diff.step_count * len(matches.ranks)
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
     for (word, measure, code), group in groups.items():
         has_device_time = any(group.device_ns)
         times_ns = group.device_ns if has_device_time else group.host_ns
@@ -441,6 +453,8 @@ def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -
 
 
 class _ChangeGroup:
+    """Sums over changed calls of one name: numbers by side and step, times by side and path."""
+
     def __init__(self, steps: int) -> None:
         self.counts = np.zeros((2, steps), dtype=np.int64)
         self.device_ns, self.host_ns = [0, 0], [0, 0]
@@ -448,7 +462,6 @@ class _ChangeGroup:
         self.names: tuple[set[int], set[int]] = (set(), set())
 
     def add(self, side: int, tree: RankTree, nodes: Ints, times: NodeTimes, path: Ints) -> None:
-        """Add nodes of one rank and side."""
         device, host = times.below_ns[nodes], times.host_ns[nodes]
         np.add.at(self.counts[side], tree.slot[nodes], 1)
         self.device_ns[side] += int(device.sum())
@@ -483,13 +496,19 @@ def _outermost_changes(
             yield text, measure, nodes
 
 
-def _time_changes(
-    diff: Comparison, listed: set[int], rebuilt: set[int]
-) -> tuple[list[_Change], int]:
+class _PathTests(NamedTuple):
+    """The tested paths of a measure, their mean times on both sides, and p-values."""
+
+    path: Ints
+    mean_ns: Floats  # (sides, paths)
+    p_value: Floats
+
+
+def _time_changes(diff: Comparison, calls: _ChangedCalls) -> tuple[list[_Change], int]:
     """Return the operators that are themselves slower or faster, and the number of tests.
 
-    Paths in `listed` are not tested, and neither are host times of those in `rebuilt`: operators
-    below may now do what an operator did itself, or the reverse.
+    Operators whose work changed are not tested. Host times are not tested for operators that call
+    other operators than before, as these may now do what an operator did itself, or the reverse.
     """
     matches = match_ranks(diff)
     paired_nodes = [
@@ -498,29 +517,20 @@ def _time_changes(
     ]
     sums_of_sides = [_sums_of_pairs(diff, k, paired_nodes[k]) for k in (0, 1)]
     by_call = None if diff.step_count >= _MIN_STEPS else _p_values_of_calls(diff, paired_nodes[0])
-    is_tested = np.ones(len(matches.path_name), dtype=bool)
-    is_tested[sorted(path for path in listed if path >= 0)] = False
     tests = []
-    for measure in (_DEVICE, _HOST):
+    for measure, untested in ((_DEVICE, calls.listed), (_HOST, calls.listed | calls.rebuilt)):
         before, after = (sums[measure] for sums in sums_of_sides)
-        mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
-        if measure == _HOST:
-            is_tested[sorted(path for path in rebuilt if path >= 0)] = False
-        path = np.flatnonzero(is_tested & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns))
-        p_value = (
-            combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)
-            if by_call is None
-            else by_call[measure][path]
-        )
-        tests.append((path, mean[:, path], p_value))
-    tested = sum(len(path) for path, _, _ in tests)
+        p_value = None if by_call is None else by_call[measure]
+        tests.append(_test_paths(diff, before, after, untested, p_value))
+    tested = sum(len(test.path) for test in tests)
     min_ratio = _MIN_RATIO if by_call is None else _MIN_RATIO_OF_CALLS
+    # By change and code of the name: the significant paths of each measure.
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     p_values: dict[tuple[str, int], float] = {}
-    for measure, (path, mean, p_value) in enumerate(tests):
-        significant = _significant_positions(mean, p_value, min_ratio, diff.step_ns, tested)
+    for measure, (path, mean_ns, p_value) in enumerate(tests):
+        significant = _significant_positions(mean_ns, p_value, min_ratio, diff.step_ns, tested)
         for index in significant.tolist():
-            word = "slower" if mean[1, index] > mean[0, index] else "faster"
+            word = "slower" if mean_ns[1, index] > mean_ns[0, index] else "faster"
             key = word, int(matches.path_name[path[index]])
             flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[index]))
             p_values[key] = float(np.fmin(p_values.get(key, np.nan), p_value[index]))
@@ -529,6 +539,20 @@ def _time_changes(
         for key, paths_by_measure in flagged.items()
     ]
     return changes_of_names, tested
+
+
+def _test_paths(
+    diff: Comparison, before: Floats, after: Floats, untested: set[int], p_value: Floats | None
+) -> _PathTests:
+    """Test the times (steps, paths) of a measure; `p_value` replaces tests over the steps."""
+    mean_ns = np.stack([before.mean(axis=0), after.mean(axis=0)])
+    is_tested = mean_ns.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns
+    is_tested[sorted(untested)] = False
+    path = np.flatnonzero(is_tested)
+    if p_value is not None:
+        return _PathTests(path, mean_ns[:, path], p_value[path])
+    p_value = combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)
+    return _PathTests(path, mean_ns[:, path], p_value)
 
 
 class _PairSums(NamedTuple):
@@ -540,12 +564,11 @@ class _PairSums(NamedTuple):
 
 
 def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _PairSums:
-    """Return times on device and host, and counts, of matched nodes."""
     matches = match_ranks(diff)
     nodes = [times[side] for times in node_times(diff)]
     # Moved nodes count on their shared path, on both sides.
     paths = [shared[side] for shared in matches.shared_paths]
-    sums = partial(_step_sums, diff, side, chosen=paired_nodes, paths=paths)
+    sums = partial(_step_sums, diff, side, masks=paired_nodes, paths=paths)
     # Device time belongs to the launching operator, where it is known.
     work_ns = sums([node.device_ns for node in nodes])
     work = np.flatnonzero(matches.path_kind == WORK)
@@ -556,18 +579,19 @@ def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _P
 
 
 def _significant_positions(
-    mean: Floats, p_value: Floats, min_ratio: float, step_ns: float, tested: int
+    mean_ns: Floats, p_value: Floats, min_ratio: float, step_ns: float, tested: int
 ) -> Ints:
     """Return the positions of times whose means differ sufficiently and not by chance."""
-    gap, longer = np.abs(mean[1] - mean[0]), mean.max(axis=0)
+    gap_ns, longer_ns = np.abs(mean_ns[1] - mean_ns[0]), mean_ns.max(axis=0)
     untested = np.isnan(p_value)
-    min_gap = np.maximum(
-        np.where(untested, _MIN_RATIO_UNTESTED, min_ratio) * longer,
+    min_gap_ns = np.maximum(
+        np.where(untested, _MIN_RATIO_UNTESTED, min_ratio) * longer_ns,
         np.where(untested, _MIN_SHARE_UNTESTED, _MIN_SHARE_OF_STEP) * step_ns,
     )
-    alpha = np.where(gap >= _LARGE_RATIO * longer, _ALPHA_LARGE, 0)
+    alpha = np.where(gap_ns >= _LARGE_RATIO * longer_ns, _ALPHA_LARGE, 0)
     alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
-    return np.flatnonzero((gap > 0) & (gap >= min_gap) & (untested | (p_value < alpha)))
+    is_large = (gap_ns > 0) & (gap_ns >= min_gap_ns)
+    return np.flatnonzero(is_large & (untested | (p_value < alpha)))
 
 
 def _time_change(
@@ -646,7 +670,7 @@ def changed_names(diff: Comparison) -> frozenset[str]:
 def changed_kinds(diff: Comparison) -> frozenset[str]:
     """Return the kinds of time that changed significantly.
 
-    The tests are those of `changes`, at 1 % divided by the number of kinds.
+    The tests are the same as in `changes`, at 1 % divided by the number of kinds.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     is_present = times[0].any(axis=0) | times[1].any(axis=0)
@@ -663,13 +687,11 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
-    totals = [times_of_side.sum(axis=0, keepdims=True) for times_of_side in times]
-    total = [_shares_of_step(sums)[0] for sums in totals]
-    shares = [_shares_of_step(times_of_side) for times_of_side in times]
-    p_value = combined_p_value(*shares, by_step=diff.same_steps)
+    before, after = (_shares_of_step(side.sum(axis=0, keepdims=True))[0] for side in times)
+    p_value = combined_p_value(*map(_shares_of_step, times), by_step=diff.same_steps)
     untested = np.isnan(p_value)
     min_change = np.where(untested, _MIN_SHARE_CHANGE_UNTESTED, _MIN_SHARE_CHANGE)
-    is_changed = np.abs(total[1] - total[0]) > min_change
+    is_changed = np.abs(after - before) > min_change
     is_changed &= untested | (p_value * len(kinds) < _ALPHA)
     return {STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist()}
 

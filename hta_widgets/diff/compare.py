@@ -7,7 +7,6 @@ has a rank that B lacks. A `Caution` states each of these limits.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,39 +180,39 @@ def compare(
         If a side has no ranks, a rank or step does not exist, or the formats of the sides cannot be
         compared.
     """
-    chosen = (
+    selected = (
         {part.rank: part for part in side_parts(before)},
         {part.rank: part for part in side_parts(after)},
     )
-    for word, parts in zip(("before", "after"), chosen, strict=True):
+    for word, parts in zip(("before", "after"), selected, strict=True):
         if not parts:
             raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
     owners = _trace_set_of(before), _trace_set_of(after)
-    compared, tabled = _ranks_by_format(*chosen)
+    compared, tabled = _ranks_by_format(*selected)
     if isinstance(ranks, Mapping):
         # A mapping may also pair servers, which otherwise are compared only in tables.
-        compared, tabled = chosen, ({}, {})
+        compared, tabled = selected, ({}, {})
     pairs, by_rank_means = _rank_pairs(ranks, *compared, owners)
     if not by_rank_means:
         compared = (
             {rank: compared[0][rank] for rank, _ in pairs},
             {rank: compared[1][rank] for _, rank in pairs},
         )
-    names = labels or _labels(*compared)
-    sides = make_sides(list(zip(names, owners, compared, strict=True)))
+    side_labels = labels or _labels(*compared)
+    sides = make_sides(list(zip(side_labels, owners, compared, strict=True)))
     sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
     # Sides may omit ranks without steps.
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
-    matched_by, places = _step_pairs(sides[0], sides[1], steps)
+    matched_by, positions = _step_pairs(sides[0], sides[1], steps)
     steps_alone = [
-        np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
+        np.delete(side.steps, positions[:, k]) if side.has_steps else np.empty(0, np.int64)
         for k, side in enumerate(sides)
     ]
-    sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
-    is_unnamed = labels is None and names == ("before", "after")
+    sides = [side.of_steps(positions[:, k]) for k, side in enumerate(sides)]
+    is_unnamed = labels is None and side_labels == ("before", "after")
     # A side that is compared as a whole has a single step, -1.
-    if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
+    if is_unnamed and len(positions) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
     return Comparison(
         sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
@@ -255,23 +254,17 @@ def _ranks_by_format(
     """Return the ranks whose events are compared, and those compared only in tables."""
     # Servers have no steps, and their clock differs from the workers'. Profiles have no events, and
     # repeat the calls of timelines.
-    formats = formats_of(before), formats_of(after)
-    shared = formats[0] & formats[1]
-    table = {format_.name: format_.comparison for format_ in all_formats()}
+    before_names, after_names = formats_of(before), formats_of(after)
+    shared = before_names & after_names
     if not shared:
-        both = formats[0] | formats[1]
-        if any(both <= {name, *table[name].compared_with} for name in both if name in table):
+        both = before_names | after_names
+        if any(both <= {each.name, *each.comparison.compared_with} for each in formats_named(both)):
             return (before, after), ({}, {})
-        plurals = {format_.name: format_.plural for format_ in all_formats()}
-        words = [
-            " and ".join(plurals.get(name, name) for name in sorted(format_names))
-            for format_names in formats
-        ]
         raise TraceError(
-            f"{words[0]} cannot be compared with {words[1]}",
+            f"{_plurals(before_names)} cannot be compared with {_plurals(after_names)}",
             remedy="Compare two runs of the same format.",
         )
-    shared -= {name for name in shared if name in table and table[name].beside in shared}
+    shared -= {each.name for each in formats_named(shared) if each.comparison.beside in shared}
 
     def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
         with_events = {rank: part for rank, part in parts.items() if part.trace.format in shared}
@@ -279,6 +272,11 @@ def _ranks_by_format(
 
     (events_before, tabled_before), (events_after, tabled_after) = split(before), split(after)
     return (events_before, events_after), (tabled_before, tabled_after)
+
+
+def _plurals(format_names: set[str]) -> str:
+    plurals = {format_.name: format_.plural for format_ in all_formats()}
+    return " and ".join(plurals.get(name, name) for name in sorted(format_names))
 
 
 def _trace_set_of(source: DiffSource) -> TraceSet:
@@ -369,35 +367,35 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
-        places = [
+        positions = [
             [_step_position(before, int(step_before)), _step_position(after, int(step_after))]
             for step_before, step_after in sorted(how.items())
         ]
-        positions_after = [position for _, position in places]
-        is_crossing = any(later <= place for place, later in itertools.pairwise(positions_after))
-        if not places or is_crossing:
+        positions_after = [position for _, position in positions]
+        if not positions or (np.diff(positions_after) <= 0).any():
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
-        return "number", np.array(places, dtype=np.int64)
+        return "number", np.array(positions, dtype=np.int64)
     common = np.isin(before.steps, after.steps)
     if how == "number" and not common.any():
         raise TraceError("no step has the same number on both sides", remedy='Give steps="order".')
     if how != "order" and common.any():
-        before_places = np.flatnonzero(common)
+        before_positions = np.flatnonzero(common)
         order = np.argsort(after.steps)
-        after_places = order[np.searchsorted(after.steps[order], before.steps[before_places])]
-        return "number", np.stack([before_places, after_places], axis=1)
+        wanted = before.steps[before_positions]
+        after_positions = order[np.searchsorted(after.steps[order], wanted)]
+        return "number", np.stack([before_positions, after_positions], axis=1)
     first = np.arange(min(len(before.steps), len(after.steps)))
     return "order", np.stack([first, first], axis=1)
 
 
 def _step_position(side: RunSide, step: int) -> int:
-    places = np.flatnonzero(side.steps == step)
-    if not len(places):
+    positions = np.flatnonzero(side.steps == step)
+    if not len(positions):
         raise TraceError(
             f"{side.label} has no step {step}",
             remedy=f"The steps are {', '.join(map(str, side.steps.tolist()))}.",
         )
-    return int(places[0])
+    return int(positions[0])
 
 
 def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:

@@ -34,7 +34,7 @@ from hta_widgets.diff.shapes import shape_changes
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.readers.formats import all_formats, formats_named, load_references
+from hta_widgets.readers.formats import Format, formats_named, load_references
 from hta_widgets.taxonomy import is_graph_launch
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.host_stack import names_match
@@ -68,12 +68,10 @@ def findings(diff: Comparison) -> list[Finding]:
        shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
        kernels on the busiest stream.
     4. The kinds of time that make up the difference; the kernel, including its variants, that
-       differs because
-       of its number of calls; and how the difference is distributed over the steps.
+       differs because of its number of calls; and how the difference is distributed over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by the same
-       factor as
-       a single finding, Python functions last. For BytePS, these are stages and queues. MPI also
-       has numbers of calls. Both also have the ranks for which others wait (see `tables`).
+       factor as a single finding, Python functions last. For BytePS, these are stages and queues.
+       MPI also has numbers of calls. Both also have the ranks for which others wait (see `tables`).
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
@@ -99,9 +97,8 @@ def findings(diff: Comparison) -> list[Finding]:
     -------
     list of Finding
     """
-    formats = _shared_formats(diff)
+    comparisons = [format_.comparison for format_ in _shared_formats(diff)]
     # Some formats replace `changes` with a table of their own.
-    comparisons = [format_.comparison for format_ in formats_named(formats)]
     has_changes = not any("changes" in comparison.replaces for comparison in comparisons)
     records: list[Finding] = []
     late: list[Finding] = []
@@ -154,16 +151,15 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
     return records
 
 
-def _shared_formats(diff: Comparison) -> set[str]:
+def _shared_formats(diff: Comparison) -> list[Format]:
     """Return the formats on both sides, and those that compare with a format of the other side."""
-    also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
-    sides = [side.formats for side in diff.sides]
-    every = sides[0] | sides[1]
-    return {
-        format_name
-        for format_name in every
-        if all(side & {format_name, *also.get(format_name, ())} for side in sides)
-    }
+    return [
+        format_
+        for format_ in formats_named(diff.before.formats | diff.after.formats)
+        if all(
+            side.formats & {format_.name, *format_.comparison.compared_with} for side in diff.sides
+        )
+    ]
 
 
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
@@ -250,17 +246,15 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
     sign = 1 if lengths.diff_ns > 0 else -1
     causes = _largest_cause(diff, sign)
     is_wait = any(cause.measure == "communication_wait" for cause in causes)
-    ranks = tuple(
-        finding
-        for finding in late
-        if finding.details["sign"] == sign
-        and (
-            (is_wait and "appears" in finding.details)
-            # A rank that one side lacks has no excess; its cost is the difference.
-            or 2 * sign * finding.details.get("excess_ns", finding.diff_ns) >= lengths.weight
-        )
-    )
-    return ranks or causes
+
+    def explains(finding: Finding) -> bool:
+        if finding.details["sign"] != sign:
+            return False
+        # The cost of a rank that one side lacks is the difference, instead of an excess.
+        excess_ns: float = finding.details.get("excess_ns", finding.diff_ns)
+        return (is_wait and "appears" in finding.details) or 2 * sign * excess_ns >= lengths.weight
+
+    return tuple(filter(explains, late)) or causes
 
 
 def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:
@@ -301,7 +295,7 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     if not parts:
         return []
     details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
-    # The topic is that of the new kind, not of `lengths`.
+    # An empty topic stands for the new kind.
     finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
     return [replace(finding, diff_ns=parts[0].diff_ns)]
 
@@ -390,17 +384,21 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
     They are at most a third of all steps, or at most half if they are the first or last ones, as
     after a change during the run.
     """
-    half = len(gaps) // 2
-    halves = (gaps[half:], gaps[:-half]) if len(gaps) >= _MIN_STEPS_OF_SHIFT else ()
-    for usual in (gaps, *halves):
+
+    def is_far_from(usual: Ints) -> Bools:
         middle = np.median(usual)
         spread = np.median(np.abs(usual - middle))
         is_far: Bools = gaps - middle >= max(min_distance_ns, _OUTLYING * spread)
+        return is_far
+
+    is_far = is_far_from(gaps)
+    if 0 < is_far.sum() <= len(gaps) // 3:
+        return is_far
+    half = len(gaps) // 2
+    for usual in (gaps[half:], gaps[:-half]) if len(gaps) >= _MIN_STEPS_OF_SHIFT else ():
+        is_far = is_far_from(usual)
         count = int(is_far.sum())
-        max_count = len(gaps) // 3
-        if usual is not gaps:
-            max_count = half if is_far[:count].all() or is_far[-count:].all() else 0
-        if 0 < count <= max_count:
+        if 0 < count <= half and (is_far[:count].all() or is_far[-count:].all()):
             return is_far
     return np.zeros(len(gaps), dtype=bool)
 
@@ -538,6 +536,6 @@ def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
         if counts[name] == 1 or name not in names_below:
             results.append(None)
             continue
-        own = [caller for caller in callers_of_row if changes_below[name, caller] == 1]
-        results.append((own or callers_of_row or [""])[-1])
+        unique = [caller for caller in callers_of_row if changes_below[name, caller] == 1]
+        results.append((unique or callers_of_row or [""])[-1])
     return results

@@ -104,15 +104,14 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     With a single step on each side, the result is empty. ``details["appears"]`` is True if the rank
     is late in the second run only.
     """
-    shared = [before for before, after in diff.rank_pairs if before == after]
-    single = diff.before.has_steps and diff.step_count == 1
-    if single or not diff.is_of_devices:
+    if (diff.before.has_steps and diff.step_count == 1) or not diff.is_of_devices:
         return []
     verdicts: list[pd.DataFrame] = []
     for side in diff.sides:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
         verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
+    shared = [before for before, after in diff.rank_pairs if before == after]
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
@@ -122,8 +121,8 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
         was_late, is_late = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
-        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
-        if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
+        shares = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
+        if was_late is is_late or abs(shares[1] - shares[0]) < _MIN_LOST_RATIO * max(shares):
             continue
         if rank in shared and times.chance_of_waits(rank) >= _ALPHA:
             continue
@@ -134,7 +133,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         else:
             finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
         # Late ranks cost time of others, so they come before ranks that only changed.
-        results.append(replace(finding, weight=1 + max(lost)))
+        results.append(replace(finding, weight=1 + max(shares)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     results = sorted(results, key=lambda finding: -finding.weight)

@@ -36,7 +36,7 @@ from hta_widgets.diff.compare import Comparison, both_have_frames
 from hta_widgets.diff.sequences import Hashes, align_positions, pair_equal_keys
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, NamePool, RankTree, mix_hash, rank_tree
 from hta_widgets.trace.arrays import Bools, Floats, Ints, concatenate_ranges
-from hta_widgets.trace.host_stack import nearest_ancestor
+from hta_widgets.trace.host_stack import forest_of, nearest_ancestor
 from hta_widgets.trace.memo import memoize
 
 #: Categories of ``status`` in `pairs`, in order.
@@ -124,33 +124,26 @@ class TreeMatcher:
         order are paired at once; others are aligned.
         """
         kinds = np.arange(3)
-        buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
-        sides = list(zip(self.children, buckets, strict=True))
-        counts = [children.count[bucket] for children, bucket in sides]
-        is_on_both = (counts[0] > 0) & (counts[1] > 0)
-        first = [children.first[bucket][is_on_both] for children, bucket in sides]
-        sizes = [count[is_on_both] for count in counts]
-        same_size = np.flatnonzero(sizes[0] == sizes[1])
-        nodes = [
-            children.nodes[concatenate_ranges(begin[same_size], sizes[0][same_size])]
-            for children, begin in zip(self.children, first, strict=True)
-        ]
-        bucket = np.repeat(same_size, sizes[0][same_size])
-        differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
+        before, after = self.children
+        a_buckets, b_buckets = ((nodes[:, None] * 3 + kinds).ravel() for nodes in (a, b))
+        is_on_both = (before.count[a_buckets] > 0) & (after.count[b_buckets] > 0)
+        a_buckets, b_buckets = a_buckets[is_on_both], b_buckets[is_on_both]
+        needs_alignment = before.count[a_buckets] != after.count[b_buckets]
+        same_size = np.flatnonzero(~needs_alignment)
+        sizes = before.count[a_buckets[same_size]]
+        a_nodes = before.nodes[concatenate_ranges(before.first[a_buckets[same_size]], sizes)]
+        b_nodes = after.nodes[concatenate_ranges(after.first[b_buckets[same_size]], sizes)]
+        differs = self.trees[0].name[a_nodes] != self.trees[1].name[b_nodes]
         # Below calls that were paired by their edges or as moved, some may already have a partner.
-        for k in (0, 1):
-            differs |= self.partner[k][nodes[k]] >= 0
-        needs_alignment = sizes[0] != sizes[1]
-        needs_alignment[bucket[differs]] = True
-        is_paired = ~needs_alignment[bucket]
-        pairs = [np.stack([nodes[0][is_paired], nodes[1][is_paired]], axis=1)]
+        differs |= (self.partner[0][a_nodes] >= 0) | (self.partner[1][b_nodes] >= 0)
+        bucket_of_node = np.repeat(same_size, sizes)
+        needs_alignment[bucket_of_node[differs]] = True
+        is_paired = ~needs_alignment[bucket_of_node]
+        pairs = [np.stack([a_nodes[is_paired], b_nodes[is_paired]], axis=1)]
         replaced: list[Ints] = []
-        for place in np.flatnonzero(needs_alignment).tolist():
-            a_nodes, b_nodes = (
-                children.nodes[begin[place] : begin[place] + size[place]]
-                for children, begin, size in zip(self.children, first, sizes, strict=True)
-            )
-            self._align_siblings(a_nodes, b_nodes, pairs, replaced)
+        for bucket in np.flatnonzero(needs_alignment).tolist():
+            siblings = before.members(a_buckets[bucket]), after.members(b_buckets[bucket])
+            self._align_siblings(*siblings, pairs, replaced)
         new_pairs = np.concatenate(pairs)
         self._pair_nodes(new_pairs)
         if replaced:
@@ -282,13 +275,13 @@ class TreeMatcher:
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
-        callers_of_nodes = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
+        caller = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
         top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
-        closed = (callers_of_nodes < 0) | (self.partner[side][callers_of_nodes] >= 0)
-        nodes, callers_of_nodes, top = nodes[closed], callers_of_nodes[closed], top[closed]
-        caller = callers_of_nodes if side == 0 else self.partner[1][callers_of_nodes]
-        caller = np.where(callers_of_nodes < 0, -1 - self.roots[side][top], caller)
-        key = caller * 3 + tree.kind[nodes]
+        is_listed = (caller < 0) | (self.partner[side][caller] >= 0)
+        nodes, caller, top = nodes[is_listed], caller[is_listed], top[is_listed]
+        caller_before = caller if side == 0 else self.partner[1][caller]
+        caller_before = np.where(caller < 0, -1 - self.roots[side][top], caller_before)
+        key = caller_before * 3 + tree.kind[nodes]  # a single number per caller and class
         order = np.lexsort((tree.order[nodes], key))
         nodes, key = nodes[order], key[order]
         keys, first = np.unique(key, return_index=True)
@@ -317,29 +310,26 @@ class TreeMatcher:
     def _match_moved(self) -> None:
         # Pair by equal subtrees first, then by names that occur equally often on both sides.
         for by_content in (True, False):
-            keys = []
-            for k, tree in enumerate(self.trees):
-                alone = self.partner[k] < 0
-                outermost = alone & (tree.kind == OPERATOR)
-                outermost &= (tree.parent < 0) | ~alone[tree.parent]
-                # A single call such as aten::empty is too common to be identified.
-                outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
-                if not by_content:
-                    # Without an operator, work has a place in its stream only.
-                    outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
-                nodes = np.flatnonzero(outermost)
-                nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
-                key_of_node = (
-                    self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
-                )
-                slot_hash = mix_hash(tree.slot[nodes].astype(np.uint64))
-                keys.append((nodes, mix_hash(key_of_node + slot_hash)))
-            (a, a_key), (b, b_key) = keys
-            if not len(a) or not len(b):
-                continue
+            (a, a_key), (b, b_key) = (self._movable_nodes(k, by_content=by_content) for k in (0, 1))
             places = pair_equal_keys(a_key, b_key, as_many=not by_content)
             new_pairs = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
             self._pair_subtrees(new_pairs, moved=True)
+
+    def _movable_nodes(self, side: int, *, by_content: bool) -> tuple[Ints, Hashes]:
+        """Return nodes that may have moved, and keys of their steps and subtrees (or names)."""
+        tree = self.trees[side]
+        alone = self.partner[side] < 0
+        outermost = alone & (tree.kind == OPERATOR)
+        outermost &= (tree.parent < 0) | ~alone[tree.parent]
+        # A single call such as aten::empty is too common to be identified.
+        outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
+        if not by_content:
+            # Without an operator, work has a place in its stream only.
+            outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
+        nodes = np.flatnonzero(outermost)
+        nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
+        content = self.hashes[side][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+        return nodes, mix_hash(content + mix_hash(tree.slot[nodes].astype(np.uint64)))
 
 
 class _ChildLists:
@@ -353,6 +343,10 @@ class _ChildLists:
         buckets = (count + int(root.max(initial=-1)) + 1) * 3
         self.count = np.bincount(key, minlength=buckets)
         self.first = np.cumsum(self.count) - self.count
+
+    def members(self, bucket: int) -> Ints:
+        begin = self.first[bucket]
+        return self.nodes[begin : begin + self.count[bucket]]
 
 
 def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
@@ -408,10 +402,7 @@ class Matches:
     @cached_property
     def path_depth(self) -> Ints:
         """Number of callers of each path."""
-        depth = [0] * len(self.path_parent)
-        for path, parent in enumerate(self.path_parent.tolist()):
-            depth[path] = depth[parent] + 1 if parent >= 0 else 0
-        return np.array(depth, dtype=np.int64)
+        return forest_of(self.path_parent).depth
 
     @cached_property
     def rank_of_path(self) -> Ints:

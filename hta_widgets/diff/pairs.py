@@ -8,7 +8,7 @@ import pandas as pd
 from hta_widgets.analysis.frames import categorical, result_frame, stack_blocks
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison
-from hta_widgets.diff.match import STATUSES, match_ranks
+from hta_widgets.diff.match import STATUSES, MatchedTrees, match_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.memo import memoize
@@ -49,30 +49,7 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 @memoize
 def _pair_frame(diff: Comparison) -> pd.DataFrame:
     matches = match_ranks(diff)
-    blocks: list[dict[str, Ints]] = []
-    for ranks, matched in zip(diff.rank_pairs, matches.ranks, strict=True):
-        added = np.flatnonzero(matched.partner[1] < 0)
-        # The node of each row on both sides; -1 without a partner.
-        nodes = (
-            np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
-            np.append(matched.partner[0], added),
-        )
-        block = {}
-        for k, word in enumerate(("before", "after")):
-            tree, node = matched.trees[k], nodes[k]
-            # Index -1, which means no node, selects the appended item.
-            block[f"{word}_rank"] = np.full(len(node), ranks[k])
-            block[f"{word}_id"] = np.append(tree.rows, -1)[node]
-            block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
-            block[f"{word}_ns"] = np.append(tree.durations, 0)[node]
-        kinds = [tree.part.table.kind[tree.rows] for tree in matched.trees]
-        names = [tree.name for tree in matched.trees]
-        for name, (before, after) in (
-            ("name", names), ("kind", kinds), ("path", matched.path), ("status", matched.status),
-        ):  # fmt: skip
-            values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
-            block[name] = np.where(nodes[1] >= 0, values[1], values[0])
-        blocks.append(block)
+    blocks = list(map(_pairs_of_ranks, diff.rank_pairs, matches.ranks))
     column = stack_blocks(blocks, dict.fromkeys(blocks[0], "int64"))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
@@ -92,3 +69,29 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
         matched={word: int((status == code).sum()) for code, word in enumerate(STATUSES)},
         note="" if len(status) else "no events are compared",
     )
+
+
+def _pairs_of_ranks(ranks: tuple[int, int], matched: MatchedTrees) -> dict[str, Ints]:
+    """Return the rows of a pair of ranks, with codes of names, kinds, paths and statuses."""
+    added = np.flatnonzero(matched.partner[1] < 0)
+    # The node of each row on both sides; -1 without a partner.
+    nodes = (
+        np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
+        np.append(matched.partner[0], added),
+    )
+    block = {}
+    for k, word in enumerate(("before", "after")):
+        tree, node = matched.trees[k], nodes[k]
+        # Index -1, which means no node, selects the appended item.
+        block[f"{word}_rank"] = np.full(len(node), ranks[k])
+        block[f"{word}_id"] = np.append(tree.rows, -1)[node]
+        block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
+        block[f"{word}_ns"] = np.append(tree.durations, 0)[node]
+    kinds = [tree.part.table.kind[tree.rows] for tree in matched.trees]
+    names = [tree.name for tree in matched.trees]
+    for name, (before, after) in (
+        ("name", names), ("kind", kinds), ("path", matched.path), ("status", matched.status),
+    ):  # fmt: skip
+        values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
+        block[name] = np.where(nodes[1] >= 0, values[1], values[0])
+    return block

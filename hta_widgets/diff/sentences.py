@@ -154,6 +154,7 @@ def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
 
 
 def _late_clause(finding: Finding, diff: Comparison) -> str:
+    """Return a clause such as ``rank 2 now keeps the others waiting``."""
     ranks = ", ".join(map(run_text, consecutive_runs(finding.ranks)))
     subject = f"rank{'s' if len(finding.ranks) > 1 else ''} {ranks}"
     if "appears" not in finding.details:
@@ -241,6 +242,7 @@ def _relative(finding: Finding) -> float:
 
 
 def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
+    """Return the range of the other ranks' relative changes, such as `` (the others +1 %)``."""
     shares = [_relative(part) for part in finding.parts if part.kind == "other_rank"]
     if not shares:
         return ""
@@ -250,6 +252,7 @@ def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _waits_text(finding: Finding) -> str:
+    """Return a clause about the ranks that wait longer or less; "" without any."""
     waits = [part for part in finding.parts if part.kind == "wait"]
     if not waits:
         return ""

@@ -43,10 +43,10 @@ def align_positions(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides."""
-    # Elements pair if their names are equal. Among all pairings in order, the one with the highest
-    # score is chosen. Equal subtrees count half as much again, and equal full names break ties.
-    # Long sequences are first split at elements, or runs of elements, that occur once on each side.
+    """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides.
+
+    Different full names, which default to the names, lower the score of a pair slightly.
+    """
     # The result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return align_positions(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
@@ -67,7 +67,8 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int
     """Align two sequences, which begin at `at_a` and `at_b`; add their pairs to `runs`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
-    # An optimal alignment pairs the equal elements at both ends.
+    # An optimal alignment pairs the equal elements at both ends. Full names only matter to an exact
+    # alignment, and not if all subtrees are equal.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
@@ -130,7 +131,7 @@ def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     rows = list(table)
     above = rows[0]
     for scores, a in zip(rows[1:], gain, strict=True):
-        # Without a gain, the score is at most that of the row above.
+        # Without a gain, the score cannot exceed the row above.
         np.add(above[:-1], a, out=score)
         np.maximum(score, above[1:], out=score)
         np.maximum.accumulate(score, out=scores[1:])
@@ -204,11 +205,8 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
         counts = [np.bincount(values, minlength=len(keys)) for values in (a_codes, b_codes)]
         equal = counts[0] == counts[1]
         rows = np.flatnonzero(equal[a_codes]), np.flatnonzero(equal[b_codes])
-    places = number_occurrences(a_codes[rows[0]]), number_occurrences(b_codes[rows[1]])
-    _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
+    # The low 32 bits number the occurrences of a code.
+    a_codes, b_codes = a_codes[rows[0]], b_codes[rows[1]]
+    a_keys, b_keys = ((codes << 32) | number_in_group(codes) for codes in (a_codes, b_codes))
+    _, in_a, in_b = np.intersect1d(a_keys, b_keys, assume_unique=True, return_indices=True)
     return np.stack([rows[0][in_a], rows[1][in_b]], axis=1)
-
-
-def number_occurrences(codes: Ints) -> Ints:
-    """Return each code with, in the low 32 bits, the number of its earlier occurrences."""
-    return (codes << 32) | number_in_group(codes)

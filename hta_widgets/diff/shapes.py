@@ -39,16 +39,17 @@ _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25
 def shape_changes(diff: Comparison) -> list[Finding]:
     """Return the change of input sizes in the steps of the first ranks, if any.
 
-    Only matched operators count. The numbers are those of the first step. The last step must have
+    Only matched operators count. The numbers come from the first step. The last step must have
     changed by the same factor, because sizes may also vary between steps.
     """
-    if not match_ranks(diff).ranks or diff.before.formats | diff.after.formats != {"kineto"}:
+    if diff.before.formats | diff.after.formats != {"kineto"}:
         return []
-    changes = [_change_in_step(diff, step) for step in sorted({0, diff.step_count - 1})]
-    factors = [change.after / change.before for change in changes if change]
-    if len(factors) < len(changes) or not np.isclose(factors[0], factors[-1]):
+    first = _change_in_step(diff, 0)
+    last = first if diff.step_count == 1 else _change_in_step(diff, diff.step_count - 1)
+    if first is None or last is None:
         return []
-    return [change for change in changes[:1] if change]
+    is_same_factor = np.isclose(first.after / first.before, last.after / last.before)
+    return [first] if is_same_factor else []
 
 
 def _change_in_step(diff: Comparison, step: int) -> Finding | None:

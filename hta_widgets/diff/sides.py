@@ -53,7 +53,7 @@ class RunSide:
         The selected events of each compared rank.
     steps : array of int
         Numbers of the steps that all these ranks have and that are completely in the selection; a
-        single -1 if there are none and the whole selection is compared.
+        single -1 without such steps, when the whole selection is compared.
     windows : dict of int to array
         By rank: start and end of each step, (steps, 2), including the clock's shift. A step ends
         where the next one begins, so steps do not overlap. For hosts that are ahead, see `compare`.
@@ -65,7 +65,7 @@ class RunSide:
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
-        Whether the steps are those of the devices.
+        Whether the steps are measured on the devices.
     """
 
     label: str
@@ -206,10 +206,7 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
 
 
 def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
-    """Return the steps that are completely in the selection.
-
-    A step ends where the next one begins, so that no time counts twice.
-    """
+    """Return the steps that are completely in the selection."""
     table = part.table
     formats = formats_named([part.trace.format])
     steps_of = load_references(format_.comparison.steps for format_ in formats)
@@ -217,15 +214,15 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
         numbers, start, end = steps_of[0](part)
     else:
         numbers, start, end = host_steps(RankPart(part.trace, np.arange(len(table)), None, None))
-    worked, first, last = device_edges(part.trace)
-    if on_device and len(worked):
+    steps_with_work, first_work, last_work = device_edges(part.trace)
+    if on_device and len(steps_with_work):
         # Copies for later steps may begin early, so a step begins when the previous one is done.
-        order = np.argsort(last, kind="stable")
-        numbers, first, end = worked[order], first[order], last[order]
+        order = np.argsort(last_work, kind="stable")
+        numbers, first_work, end = steps_with_work[order], first_work[order], last_work[order]
         # Time between two recording windows belongs to no step.
-        window = np.searchsorted(part.trace.recorded_marks_ns, first)
-        is_next = np.diff(window, prepend=-1) == 0
-        start = np.where(is_next, np.append(first[:1], end[:-1]), first)
+        window = np.searchsorted(part.trace.recorded_marks_ns, first_work)
+        follows_step = np.diff(window, prepend=-1) == 0
+        start = np.where(follows_step, np.append(first_work[:1], end[:-1]), first_work)
     is_compared = np.isin(numbers, np.unique(table.step[part.rows]))
     is_compared &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:
@@ -233,11 +230,12 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     if part.high is not None:
         is_compared &= end <= part.high
     order = np.argsort(start, kind="stable")
-    last = np.maximum.accumulate(end[order])
-    until = np.minimum(last, np.append(start[order][1:], last[-1:]))
-    overlap_ns = int((end - start).sum() - (until - start[order]).sum())
-    end = until[np.argsort(order)]
-    bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
+    latest_end = np.maximum.accumulate(end[order])
+    # A step ends where the next one begins, so that no time counts twice.
+    cut_end = np.empty_like(end)
+    cut_end[order] = np.minimum(latest_end, np.append(start[order][1:], latest_end[-1:]))
+    bounds = np.stack([start, cut_end], axis=1) + part.trace.shift_ns
+    overlap_ns = int((end - cut_end).sum())
     return _SideSteps(numbers[is_compared], bounds[is_compared], overlap_ns)
 
 

@@ -41,7 +41,6 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
 def welch_p_value(before: Floats, after: Floats) -> Floats:
     """Return the two-sided p-value of Welch's t-test for each column; rows are steps."""
-    # The steps of a run are independent samples; the two sides may have different spreads.
     if min(len(before), len(after)) < 2:
         return np.full(before.shape[1], np.nan)
     gap = after.mean(axis=0) - before.mean(axis=0)

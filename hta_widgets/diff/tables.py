@@ -22,7 +22,7 @@ from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Floats, Ints
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.names import short_name
 
@@ -60,39 +60,32 @@ def join_sides(
     *,
     by: str = "",
     note: str = "",
-    **attrs: Any,
 ) -> pd.DataFrame:
     """Join two tables on their keys.
 
     Each measure becomes three columns: before, after and difference. Each fact becomes two: before
     and after. If `by` names a measure, rows with the largest difference come first.
     """
-    keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
-    row_of = {key: row for row, key in enumerate(dict.fromkeys([*keys_of[0], *keys_of[1]]))}
-    rows_of = [np.array([row_of[key] for key in side_keys], np.intp) for side_keys in keys_of]
+    indexed = [side.drop_duplicates([*keys], keep="last").set_index([*keys]) for side in sides]
+    index = indexed[0].index.union(indexed[1].index, sort=False)
     columns: dict[str, Any] = {}
-    for k, name in enumerate(keys):
-        is_int = all(side[name].dtype == np.int64 for side in sides)
-        columns[name] = pd.Series([key[k] for key in row_of], dtype=np.int64 if is_int else object)
-
-    def column_of(side: int, name: str, missing: float | None) -> Array:
-        values = np.full(len(row_of), missing)
-        values[rows_of[side]] = sides[side][name].to_numpy(dtype=values.dtype)
-        return values
-
+    for name in keys:
+        key = index.get_level_values(name)
+        columns[name] = pd.Series(key, dtype=None if key.dtype == np.int64 else object)
     for name in measures:
-        before, after = (column_of(side, name, np.nan) for side in (0, 1))
+        before, after = (side[name].reindex(index).to_numpy(np.float64) for side in indexed)
         columns |= {f"before_{name}": before, f"after_{name}": after}
         columns[f"diff_{name}"] = after - before
     for name in facts:
-        for side, word in enumerate(_SIDES):
-            columns[f"{word}_{name}"] = pd.Series(column_of(side, name, None), dtype=object)
+        for word, side in zip(_SIDES, indexed, strict=True):
+            values = side[name].astype(object).reindex(index)
+            columns[f"{word}_{name}"] = values.where(values.notna(), None).reset_index(drop=True)
     if by:
         order = np.argsort(-np.nan_to_num(np.abs(columns[f"diff_{by}"])), kind="stable")
         ordered = pd.DataFrame(columns).iloc[order].reset_index(drop=True)
         columns = {name: ordered[name] for name in columns}
     matched = {word: len(side) for word, side in zip(_SIDES, sides, strict=True)}
-    return result_frame(columns, matched=matched, note=note, **attrs)
+    return result_frame(columns, matched=matched, note=note)
 
 
 def iter_rows(frame: pd.DataFrame) -> Iterator[Any]:

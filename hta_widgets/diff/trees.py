@@ -124,7 +124,7 @@ class NamePool:
         return np.array([self.code(name) for name in names], dtype=np.int64)
 
     def code(self, name: str, shown: str | None = None) -> int:
-        """Return the code of a name."""
+        """Return the code of a name; names that differ only by demangler are shown alike."""
         key = normalize_signature(name)
         code = self._codes.setdefault(key, len(self._codes))
         shown = name if shown is None else shown
@@ -173,7 +173,7 @@ class RankTree:
     parent: Ints
     slot: Ints  # position of the step
     lane: Ints  # track
-    order: Ints  # position in time; for device work, that of its launch
+    order: Ints  # position in time; device work has the position of its launch
     begin_ns: Ints  # start on the host; for device work, start of its launch
     end_ns: Ints
     content: Ints  # data that a collective moves, as a code of the pool; -1 for other nodes
@@ -244,36 +244,23 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
 
 
 def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> RankTree:
-    """Return the call tree of one rank."""
+    """Return the call tree of one rank; `stacks` includes Python functions."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
-    work = mask_of_rows(device_work_rows(trace), len(table))
-    # Waits on the device repeat runtime calls.
-    is_node = mask_of_rows(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
-    is_node &= (table.stream < 0) | work
-    is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
-    is_node &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
-    is_node &= ~repeats_step(trace)
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
-    is_node &= slot >= 0
-    call = is_node & category_mask(trace, CALLS)
-    operator = is_node & ~call & ~work
-
-    above = attach_backward_threads(trace, nested_parents(trace, operator))
-    operator_of_row = nearest_ancestor(above, operator)
-    parent = np.where(work, operator_of_row[trace.launch_of], operator_of_row[above])
+    work = mask_of_rows(device_work_rows(trace), len(table))
+    is_node = _node_mask(trace, work, stacks=stacks) & (slot >= 0)
+    rows = np.flatnonzero(is_node)
+    kind = np.select([category_mask(trace, CALLS), work], [CALL, WORK], OPERATOR).astype(np.int8)
+    parent = _parent_rows(trace, work, is_node & (kind == OPERATOR))
     # A node within another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
-
-    rows = np.flatnonzero(is_node)
     positions = positions_of_rows(rows, len(table))[parent[rows]]
-    kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
-    launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown launch, is ordered by time, like rows.
-    when = np.where(launched >= 0, launched, rows)
+    launch = np.where(work[rows] & (trace.launch_of[rows] >= 0), trace.launch_of[rows], rows)
     order = np.empty(len(rows), dtype=np.int64)
-    order[np.lexsort((rows, when))] = np.arange(len(rows))
+    order[np.argsort(launch, kind="stable")] = np.arange(len(rows))
     names, position = comparable_names(trace, rows)
     name_codes = np.array([pool.code(name, full_name) for name, full_name in names], np.int64)
     content, events = np.full(len(table), -1, dtype=np.int64), comm_events(trace)
@@ -283,7 +270,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     return RankTree(
         part=part,
         rows=rows,
-        kind=kind,
+        kind=kind[rows],
         name=name_codes[position],
         full_name=pool.full_codes([full_name for _, full_name in names])[position],
         frame=category_mask(trace, FRAME)[rows],
@@ -291,11 +278,28 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         slot=slot[rows],
         lane=table.track[rows].astype(np.int64),
         order=order,
-        begin_ns=table.start_ns[when],
-        end_ns=table.end_ns[when],
+        begin_ns=table.start_ns[launch],
+        end_ns=table.end_ns[launch],
         content=content[rows],
         forest=forest_of(positions),
     )
+
+
+def _node_mask(trace: Trace, work: Bools, *, stacks: bool) -> Bools:
+    """Return a mask of host events and device work, without steps and repetitions."""
+    # Waits on the device repeat runtime calls.
+    is_node: Bools = trace.table.kind != KINDS.index("sync")
+    is_node &= (trace.table.stream < 0) | work
+    is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
+    is_node &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
+    return is_node & ~repeats_step(trace)
+
+
+def _parent_rows(trace: Trace, work: Bools, operator: Bools) -> Ints:
+    """Return the innermost operator that encloses or launched each event; -1 if none."""
+    above = attach_backward_threads(trace, nested_parents(trace, operator))
+    operator_of_row = nearest_ancestor(above, operator)
+    return np.where(work, operator_of_row[trace.launch_of], operator_of_row[above])
 
 
 def comparable_names(trace: Trace, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:

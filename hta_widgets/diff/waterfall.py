@@ -28,7 +28,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows, sum_by_group
 from hta_widgets.trace.event_columns import categorical_dtype
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import forest_of, operator_tree
+from hta_widgets.trace.trace import categorical_dtype
 
 Level = Literal["kind", "cause", "operator", "kernel"]
 
@@ -122,18 +123,10 @@ def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
 
 def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:
     """Return the paths depth first: each before its children, largest child first."""
-    children: dict[int, list[int]] = {}
-    for path in np.flatnonzero(is_present).tolist():
-        children.setdefault(int(parent[path]), []).append(path)
-    for siblings in children.values():
-        siblings.sort(key=lambda path: (size[path], path))  # the last is taken first
-    order = []
-    waiting = list(children.get(-1, []))
-    while waiting:
-        path = waiting.pop()
-        order.append(path)
-        waiting += children.get(path, [])
-    return np.array(order, dtype=np.int64)
+    paths = np.flatnonzero(is_present)
+    by_size = paths[np.lexsort((-paths, -size[paths]))]
+    forest = forest_of(positions_of_rows(by_size, len(parent))[parent[by_size]])
+    return by_size[np.argsort(forest.preorder)]
 
 
 def _path_kinds(matches: Matches, paths: Ints) -> Ints:
@@ -240,33 +233,36 @@ def _mean_times(
 def _time_by_cause_and_name(
     diff: Comparison, side: RunSide, by: str, step: int | None
 ) -> Counter[tuple[str, str]]:
+    """Return a side's time by cause and name; time that is not split by name has the name ""."""
     sums: Counter[tuple[str, str]] = Counter()
-    chosen = slice(None) if step is None else slice(step, step + 1)
     by_work = by in {"operator", "kernel"}
     for rank, causes in step_times_by_cause(diff, side).items():
-        pieces = chains(diff, side).get(rank)
-        if by_work and pieces is not None:
-            for piece in pieces:
-                sums[piece.cause, piece.stage] += int(piece.times_ns[chosen].sum())
-        elif by_work:
-            for cause, name, time in _work_of_rank(diff, side, rank, by, step):
-                sums[cause, name] += time
-        for cause, times in causes.items():
+        for cause, name, time_ns in _work_of_rank(diff, side, rank, by, step) if by_work else ():
+            sums[cause, name] += time_ns
+        is_chain = rank in chains(diff, side)
+        for cause, times_ns in causes.items():
             kind = KIND_OF[cause]
-            is_work = kind in _KIND_OF_WORK if pieces is None else cause != "host"
+            is_work = cause != "host" if is_chain else kind in _KIND_OF_WORK
             if by_work and is_work:
                 continue  # counted by name above
-            if by == "kind" and cause == "host" and not times.any():
-                continue
+            if by == "kind" and cause == "host" and not times_ns.any():
+                continue  # the other kinds have a row even without time
             shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
-            sums[shown, ""] += int(times[chosen].sum())
+            sums[shown, ""] += _sum_of_steps(times_ns, step)
     return sums
+
+
+def _sum_of_steps(times_ns: Ints, step: int | None) -> int:
+    return int(times_ns.sum() if step is None else times_ns[step])
 
 
 def _work_of_rank(
     diff: Comparison, side: RunSide, rank: int, by: str, step: int | None
 ) -> list[tuple[str, str, int]]:
-    """Return the time of a rank's work by cause and name."""
+    """Return the time of a rank's work by cause and name, or by the stages of its format."""
+    if rank in chains(diff, side):
+        pieces = chains(diff, side)[rank]
+        return [(each.cause, each.stage, _sum_of_steps(each.times_ns, step)) for each in pieces]
     part = side.parts[rank]
     shares = work_shares(diff, side, rank)
     is_counted = shares.time_ns > 0

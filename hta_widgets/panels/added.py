@@ -83,7 +83,7 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
-    # One row per collective, which is that of the last rank to arrive.
+    # Each collective is represented by the last rank to arrive.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
@@ -250,22 +250,19 @@ def _pipeline(traces: TraceSet) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-_GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
-
-
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
     """Return how well kernels fill the device, as means over ranks, most time first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)
     frame = groups[["count", "sum_ns"]].sum()
-    for column in _GEOMETRY:
-        value = rows[column].astype("float64")
-        is_known = np.isfinite(value) & (value >= 0) & (rows["sum_ns"] > 0)
-        weight = rows["sum_ns"].where(is_known, 0)
-        sums = (value.where(is_known, 0) * weight).groupby(rows["name"], sort=False).sum()
-        time_ns = weight.groupby(rows["name"], sort=False).sum()
-        frame[column] = sums / time_ns.where(time_ns > 0)
+    for column in ("blocks_per_sm", "occupancy_share", "registers"):
+        # The mean is weighted by time; negative and missing values are unknown.
+        values = rows[column].astype("float64")
+        known = rows[values.between(0, np.inf, inclusive="left")]
+        known = known.assign(weighted=values * known["sum_ns"])
+        sums = known.groupby("name", sort=False)[["weighted", "sum_ns"]].sum()
+        frame[column] = sums["weighted"] / sums["sum_ns"].where(sums["sum_ns"] > 0)
     frame["registers"] = frame["registers"].round()
     first = groups[["tensor_core", "precision"]].first()
     frame["tensor_core"] = first["tensor_core"].astype(str)

@@ -114,6 +114,7 @@ def _call_paths(trace: Trace) -> _CallPaths:
 
 
 def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: Ints) -> Ints:
+    """Return the `_SUMS` of a rank's paths, (paths, sums)."""
     is_selected = part.contains(paths.rows)
     path = paths.path[:-1][is_selected]
     has_path = path_of_work >= 0

@@ -261,7 +261,7 @@ MAX_ROWS = 100_000
 _COMMUNICATION = KINDS.index("communication")
 #: Number of ranks required for an outlier.
 _MIN_RANKS = 3
-STEP, STEP_ON_DEVICE = "step", "step on device"
+
 #: A phase is shown from this percentage of the step time.
 MIN_PCT = 1
 #: Columns of analyses that panels show.
@@ -270,7 +270,6 @@ _OPERATOR_COLUMNS = (
     "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
     "communication_ns", "memory_ns",
 )  # fmt: skip
-_QUEUE_COLUMNS = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
 
 def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -386,6 +385,7 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
+    """Set the attrs of a panel's frame: ``matched`` and ``note`` of `frame`, and `attrs`."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
     panel_frame.attrs.update(inherited | attrs)
@@ -413,8 +413,7 @@ class _NameGroups:
         self.spent, self.count = (
             self.groups[column].sum().to_numpy() for column in ("sum_ns", "count")
         )
-        name_rank = np.empty(len(pairs), dtype=np.int64)
-        name_rank[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
+        _, name_rank = np.unique(np.array(self.names, dtype=object), return_inverse=True)
         self.order = np.lexsort((name_rank, self.kind, -self.count, -self.spent))
 
     def labels(self, order: Rows) -> dict[str, Any]:
@@ -500,7 +499,7 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     total_ns = phases.groupby("phase")["dur_ns"].transform("sum")
     is_long = total_ns * 100 >= int(all_steps["dur_ns"].sum()) * MIN_PCT
     phases = phases[is_long] if len(all_steps) and len(phases) else phases.iloc[:0]
-    step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
+    step_names = np.where(is_ahead, "step on device", "step").tolist()
     columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
         both = all_steps[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
@@ -586,7 +585,9 @@ MAKERS: dict[str, FrameMaker] = {
     "idle": _columns_of(
         "device_idle_breakdown", "rank", "idle_category", "idle_ns", "gaps", "idle_share"
     ),
-    "queue": _columns_of("queue_length_summary", *_QUEUE_COLUMNS),
+    "queue": _columns_of(
+        "queue_length_summary", "rank", "stream", "count", "time_weighted_mean", "max", "span_ns"
+    ),
     "kernel_types": _columns_of("kernel_type_breakdown", "kernel_type", "sum_ns", "share"),
     "kernel_durations": _durations,
     "kernels": _kernels,

@@ -64,7 +64,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
         frame.attrs = {"note": _NOTES[by] if sum(map(len, blocks)) else note_text("no_device_work")}
         return frame
     groups = work.groupby(["name", "label"], sort=False, observed=True)
-    frame = groups["device_ns"].agg(["sum", "size", "mean", "min", "max"]).reset_index()
+    frame = groups["work_ns"].agg(["sum", "size", "mean", "min", "max"]).reset_index()
     frame.columns = ["name", "label", "sum_ns", "count", "mean_ns", "min_ns", "max_ns"]
     frame["kind"] = groups["kind"].first().to_numpy()
     frame = _with_rates(frame, work)
@@ -110,7 +110,7 @@ def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
             "rank": trace.rank,
             "row": work,
             "kind": kinds[table.kind[work]],
-            "device_ns": table.dur_ns[work],
+            "work_ns": table.dur_ns[work],
         }
     )
     return block.join(_figures(trace, work))
@@ -129,16 +129,15 @@ def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
     is_longest = np.isin(work, efficiency.calls["longest"].to_numpy())
     figures = call_figures(efficiency, efficiency.call_of_event[work[is_longest]])
     figures.index = pd.Index(np.flatnonzero(is_longest))
-    return figures.reindex(np.arange(len(work))).rename(columns={"device_ns": "call_ns"})
+    return figures.reindex(np.arange(len(work)))
 
 
 def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the rates of its calls; unchanged if no call has figures."""
-    if "call_ns" not in work:
+    if "device_ns" not in work:
         return frame
     key = work["name"].astype(str) + "\n" + work["label"].astype(str)
-    calls = work[work["call_ns"].notna()].assign(name=key).drop(columns="device_ns")
-    calls = calls.rename(columns={"call_ns": "device_ns"})
+    calls = work[work["device_ns"].notna()].assign(name=key)
     return assign_rates(frame, calls, frame["name"] + "\n" + frame["label"])
 
 

@@ -56,7 +56,6 @@ _MIN_STEP_EXCESS = 0.1
 _MIN_WORK_SHARE = 1 / 3
 #: Above this share of a kernel's time, its largest variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
-_HALF = 0.5
 #: Smallest share of the first finding, relative to the finding with the largest share.
 _DWARFED_SHARE = 0.1
 #: Time before and after device work gets a sentence from this share of the run.
@@ -220,8 +219,8 @@ def headline(traces: TraceSet) -> Headline:
     causes = [*_waiting_finding(late, times, rank_count), *_device_findings(traces, times, late)]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
-        operation = {"largest": largest_exposed_operation(traces, CLOCK)}
-        first = replace(first, facts={**first.facts, **operation})
+        largest = largest_exposed_operation(traces, CLOCK)
+        first = replace(first, facts={**first.facts, "largest": largest})
     others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
@@ -246,7 +245,7 @@ def _device_findings(
         *_pipeline_finding(traces, times),
     ]
     # On a device that mostly waits for its host, faster kernels gain nothing.
-    if not any(finding.kind == "idle" and finding.share > _HALF for finding in findings):
+    if not any(finding.kind == "idle" and finding.share > 0.5 for finding in findings):
         findings += _saving_finding(traces, times)
     return [finding for finding in findings if finding.share >= MIN_SHARE]
 
@@ -382,18 +381,16 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         return
     cause, cause_ns = _main_idle_cause(times)
     ranks = [traces[rank] for rank in times.ranks]
-    within, selection = "", Selection(ranks=tuple(times.ranks))
-    gaps = analysis.device_idle_gaps(traces, top=1)
-    if len(gaps):
-        gap = gaps.iloc[0]
-        start_ns, dur_ns, rank = (int(gap[name]) for name in ("start_ns", "dur_ns", "rank"))
-        selection = Selection(start_ns, start_ns + dur_ns, (rank,))
-        if cause == gap["idle_category"] == "host_nothing":
-            within = range_around(traces[rank], start_ns, dur_ns)
+    selection, within = _longest_gap(traces, times, cause)
     # The sentences about other causes already name the calls.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
-        stall = host_activity.stalling_event(ranks, _HALF * times.idle_ns)
+        stall = host_activity.stalling_event(ranks, 0.5 * times.idle_ns)
+    # Without calls that wait, the files do not show why launched work does not start.
+    has_waits = cause != "blocked" or any(
+        len(host_activity.stream_wait_calls(trace)) or host_activity.waiting_calls(trace).any()
+        for trace in ranks
+    )
     yield HeadlineFinding(
         "idle",
         times.idle_ns / times.all_ns,
@@ -404,12 +401,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause_ns": cause_ns,
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
-            "has_waits": cause != "blocked"
-            or any(
-                host_activity.waiting_calls(trace).any()
-                or len(host_activity.stream_wait_calls(trace))
-                for trace in ranks
-            ),
+            "has_waits": has_waits,
             "launches": None if stall else host_bound_rate(traces, times),
             "stalled_by": stall and (stall[0], min(stall[1] / times.idle_ns, 1.0)),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
@@ -417,6 +409,18 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,
         },
     )
+
+
+def _longest_gap(traces: TraceSet, times: RunTimes, cause: str) -> tuple[Selection, str]:
+    """Return the longest gap, and the range around it if it has the cause ``host_nothing``."""
+    gaps = analysis.device_idle_gaps(traces, top=1)
+    if not len(gaps):
+        return Selection(ranks=tuple(times.ranks)), ""
+    gap = gaps.iloc[0]
+    start_ns, dur_ns, rank = (int(gap[name]) for name in ("start_ns", "dur_ns", "rank"))
+    is_unexplained = cause == gap["idle_category"] == "host_nothing"
+    within = range_around(traces[rank], start_ns, dur_ns) if is_unexplained else ""
+    return Selection(start_ns, start_ns + dur_ns, (rank,)), within
 
 
 def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
@@ -440,7 +444,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
     frame = analysis.pipeline_bubbles(traces)
     frame = frame[frame["rank"].isin(times.ranks)]
     bubble_ns = frame.groupby("rank")["bubble_ns"].sum()
-    if bubble_ns.sum() <= _HALF * (times.idle_ns + times.exposed_ns):
+    if bubble_ns.sum() <= 0.5 * (times.idle_ns + times.exposed_ns):
         return
     computing_ns = frame["schedule_ns"] - frame["bubble_ns"]
     mean_ns = computing_ns.groupby(frame["stage"]).mean().to_dict()
@@ -461,7 +465,6 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
-    """Return facts about memory calls, for the sentence about idle devices."""
     ranks = [traces[rank] for rank in times.ranks]
     pinned_by = _most_frequent_name(ranks, host_activity.pinned_memory_calls)
     freed_by = _most_frequent_name(ranks, host_activity.free_calls)
@@ -488,8 +491,7 @@ def _most_frequent_name(
         for trace in ranks
         for code in trace.table.name[calls_of(trace)].tolist()
     )
-    counts = Counter(names)
-    return counts.most_common(1)[0] if counts else None
+    return next(iter(Counter(names).most_common(1)), None)
 
 
 def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
@@ -518,20 +520,19 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
     by_name = frame.groupby("name", sort=False)[["sum_ns", "count"]].sum()
     names = [str(name) for name in by_name.index]
     shorts = list(map(short_name, names))
-    families = list(map(kernel_family, shorts))
-    by_family = by_name["sum_ns"].groupby(families, sort=False).sum()
-    family, time_ns = by_family.idxmax(), int(by_family.max())
+    kernels = by_name.assign(name=names, short=disambiguate(shorts, names))
+    kernels["family"] = list(map(kernel_family, shorts))
+    by_family = kernels.groupby("family", sort=False)["sum_ns"].sum()
+    family, time_ns = str(by_family.idxmax()), int(by_family.max())
     if time_ns < _MIN_WORK_SHARE * work_ns or time_ns < MIN_SHARE * times.all_ns:
         return
-    variants = by_name.assign(name=names, short=disambiguate(shorts, names))
-    variants = variants[np.array(families) == family].nlargest(len(names), "sum_ns")
+    variants = kernels[kernels["family"] == family].nlargest(len(names), "sum_ns")
     if variants["sum_ns"].iloc[0] > _MAX_VARIANT_SHARE * time_ns:
         variants = variants[:1]
         time_ns = int(variants["sum_ns"].iloc[0])
     calls = int(variants["count"].sum())
     if calls == 1 and time_ns == work_ns:
-        # All work is a single call, which cannot stand out.
-        return
+        return  # a single call has all work, so it cannot stand out
     has_several = len(variants) > 1
     largest = variants["short"].iloc[0].strip(), variants["sum_ns"].iloc[0] / work_ns
     yield HeadlineFinding(
@@ -540,7 +541,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         label="Select these kernels" if has_several else "Select this kernel",
         selection=Selection(query=QueryClauses(names=tuple(sorted(variants["name"]))).query),
         facts={
-            "name": str(family) if has_several else largest[0],
+            "name": family if has_several else largest[0],
             "share_of_work": time_ns / work_ns,
             "calls": calls,
             "variant": largest if has_several else None,
@@ -563,8 +564,7 @@ def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
     """Yield the finding about the slowest step, unless all steps take about the same time."""
     frame = frame[frame["dur_deviation_ns"].notna()]
-    step_count = frame["step"].nunique()
-    if step_count <= 1:
+    if frame["step"].nunique() <= 2:  # the median of two steps is their mean
         return
     # If hosts are ahead of devices, the duration of a step is measured on the device.
     length_ns = frame["own_ns"] + frame["exposed_wait_ns"]
@@ -573,8 +573,7 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
     dur_ns = float(by_step.max())
-    # With two steps, the median is their mean, so neither stands out.
-    excess = dur_ns / usual_ns - 1 if usual_ns > 0 and step_count > 2 else 0.0
+    excess = dur_ns / usual_ns - 1 if usual_ns > 0 else 0.0
     if excess >= MIN_SHARE:
         yield HeadlineFinding(
             "step",

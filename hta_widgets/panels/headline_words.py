@@ -110,22 +110,27 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         wait_ns = late.wait_ns / len(late.waiting)
         wait = f"{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
         subject += f" {'on average ' if len(late.waiting) > 1 else ''}{wait}"
-        last = ""
-        if not times.ranks:
-            often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
-            often = often if late.last else "together with others"
-            last = f", which {'arrive' if others else 'arrives'} last {often}"
-        return [f"{subject}, for ", *late_pieces, f"{last}."]
-    cost_ns, cost = times.exposed_wait_ns, f": {_exposed_waiting_text(times)}"
+        last = f", which {'arrive' if others else 'arrives'} last {_how_often_last(late)}"
+        return [f"{subject}, for ", *late_pieces, "." if times.ranks else f"{last}."]
+    cost_ns, cost = times.exposed_wait_ns, _exposed_waiting_text(times)
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share > _MIN_DELAYING_WAITS:
         cost_ns, part = late.wait_ns, share(late.wait_ns / times.all_ns)
-        cost = f": waits and the transfers that they delay take {part} of {_span_text(times)}"
-    cost += f", {duration(cost_ns / len(times.ranks))}"
-    cost += " a rank" if len(times.ranks) > 1 else ""
+        cost = f"waits and the transfers that they delay take {part} of {_span_text(times)}"
+    cost += f", {_mean_text(cost_ns, len(times.ranks))}"
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
-    return [f"{subject} for ", *late_pieces, f"{cost}."]
+    return [f"{subject} for ", *late_pieces, f": {cost}."]
+
+
+def _mean_text(time_ns: float, rank_count: int) -> str:
+    return f"{duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
+
+
+def _how_often_last(late: LateRanks) -> str:
+    if not late.last:
+        return "together with others"
+    return f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
@@ -135,12 +140,11 @@ def _exposed_waiting_text(times: RunTimes) -> str:
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
     """State how often the first late rank is last, and its slow phase or the cause of the delay."""
-    often = f" at {count(late.last)} of {plural(late.collectives, 'collective')}"
-    arrival = f" arrives last{often if late.last else ', together with others'}"
+    arrival = f" arrives last{' ' if late.last else ', '}{_how_often_last(late)}"
     reason = cause_text(cause)
     if late.phase:
-        excess = _longer_by(late.phase_over, "the median rank")
-        reason = f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"
+        excess = _longer_by(late.phase.excess, "the median rank")
+        reason = f"; its {late.phase.name} takes {duration(late.phase.dur_ns)}, {excess}"
     return [rank_piece(late.ranks[0], begins=True), arrival, reason, "."]
 
 
@@ -152,13 +156,11 @@ def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[P
 
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
-    is_partial = report.loaded_rank_count < report.rank_count
-    loaded = f" of the {plural(report.loaded_rank_count, 'rank')} loaded (of {report.rank_count})"
-    text = (
-        f" arrives last{loaded if is_partial else ''} at {last.last} of"
-        f" {plural(last.collectives, 'collective')}"
-        f"{cause_text(last.cause)}; "
-    )
+    loaded, rank_count = "", report.loaded_rank_count
+    if rank_count < report.rank_count:
+        loaded = f" of the {plural(rank_count, 'rank')} loaded (of {report.rank_count})"
+    often = f"{last.last} of {plural(last.collectives, 'collective')}"
+    text = f" arrives last{loaded} at {often}{cause_text(last.cause)}; "
     if times.exposed_wait_ns <= 0:
         text += "compute hides all waits"
     else:
@@ -180,8 +182,7 @@ def _exposed_text(
         exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
         part = _share_of_span(times.exposed_by_rank, times, "communication")
         text = f"Exposed communication takes {part}"
-        text += f", {duration(exposed_ns / len(times.ranks))}"
-        text += " a rank" if len(times.ranks) > 1 else ""
+        text += f", {_mean_text(exposed_ns, len(times.ranks))}"
         if wait_ns >= MIN_SHARE * times.all_ns:
             text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
     else:
@@ -244,22 +245,16 @@ def _idle_meaning(
     *,
     within: str,
     has_waits: bool,
-    freed_by: tuple[str, int] | None = None,
-    allocated_by: tuple[str, int] | None = None,
-    pinned_by: tuple[str, int] | None = None,
-    longest_call: tuple[str, int] | None = None,
+    is_paused: bool,
+    stalled_by: tuple[str, float] | None,
     loading: tuple[int, int] | None = None,
-    is_paused: bool = False,
-    stalled_by: tuple[str, float] | None = None,
+    **memory_calls: tuple[str, int] | None,
 ) -> str:
     """Describe what a cause of idle time means.
 
-    `within` is the range with most of the longest gap, or "". `freed_by` is the call that frees
-    memory without a cache, `pinned_by` the call for pinned memory, and `allocated_by` the most
-    frequent of other calls for memory, each with the number of its calls. `longest_call` is the
-    call that takes most of the time of calls for memory, with its ns. `loading` has the number and
-    the ns of launches that load code. `is_paused` is whether the host mostly sleeps or waits in
-    Python. `stalled_by` is the host event that explains the idle time, with its share of it.
+    `within` is the range with most of the longest gap, or "". `is_paused` is whether the host
+    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
+    with its share of it. `loading` has the number and the ns of launches that load code.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -273,24 +268,40 @@ def _idle_meaning(
         meaning += f"; {share(part)} of the idle time is within {within_name}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
-    if pinned_by:
+    if memory_calls.get("pinned_by"):
         meaning = "the host allocates or frees pinned host memory"
-    if frequent := pinned_by or allocated_by:
-        name, calls = frequent
-        meaning += f" ({plural(calls, 'call')} of {name})"
-    if freed_by:
-        name, calls = freed_by
-        meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"
-    if longest_call:
-        name, dur_ns = longest_call
-        meaning += f", most of it in one call of {name} ({duration(dur_ns)})"
-        if name.endswith("Free") and dur_ns >= _INITIALIZING_NS:
-            meaning += ", which probably initializes the device"
     if loading:
         calls, dur_ns = loading
         meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
         meaning += f" ({duration(dur_ns)}), which probably load or compile code"
-    return meaning
+    return f"{meaning}{_memory_calls_text(**memory_calls)}"
+
+
+def _memory_calls_text(
+    *,
+    freed_by: tuple[str, int] | None = None,
+    allocated_by: tuple[str, int] | None = None,
+    pinned_by: tuple[str, int] | None = None,
+    longest_call: tuple[str, int] | None = None,
+) -> str:
+    """Return a clause about calls for memory.
+
+    `freed_by` is the call that frees memory without a cache, `pinned_by` the call for pinned
+    memory, and `allocated_by` the most frequent of other calls, each with the number of its calls.
+    `longest_call` is the call that takes most of the time, with its ns.
+    """
+    text = ""
+    if most_frequent := pinned_by or allocated_by or freed_by:
+        name, calls = most_frequent
+        text = f" ({plural(calls, 'call')} of {name})"
+    if freed_by:
+        text += ": the caching allocator is off or emptied"
+    if longest_call:
+        name, dur_ns = longest_call
+        text += f", most of it in one call of {name} ({duration(dur_ns)})"
+        if name.endswith("Free") and dur_ns >= _INITIALIZING_NS:
+            text += ", which probably initializes the device"
+    return text
 
 
 def _kernel_text(
@@ -338,8 +349,7 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
     text = f"{_device_nouns(times)} probably busy with {_EARLIER_WORK}"
     rank_count = len(times.ranks)
     text += f" for {part} of {_span_text(times)}, {duration(times.unrecorded_ns / rank_count)}"
-    text += f"; recorded work takes {duration(times.busy_ns / rank_count)}"
-    return [f"{text}{' a rank' if rank_count > 1 else ''}."]
+    return [f"{text}; recorded work takes {_mean_text(times.busy_ns, rank_count)}."]
 
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
@@ -453,7 +463,7 @@ def _operator_text(
 
 def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) -> str:
     part = share(time_ns / (times.run_ns * rank_count))
-    return f"{part}{subject}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
+    return f"{part}{subject}, {_mean_text(time_ns, rank_count)}"
 
 
 #: Sentence functions by kind of finding.

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, waits_for_mask
@@ -115,9 +115,9 @@ class RunTimes:
 
 def run_times(traces: TraceSet) -> RunTimes:
     """Sum up how the devices of a job spend the run."""
-    devices = analysis.temporal_breakdown(traces).set_index("rank")
+    devices: Any = analysis.temporal_breakdown(traces).set_index("rank")
     waits = analysis.exposed_waits(traces, clock=CLOCK)
-    idle = analysis.device_idle_breakdown(traces)
+    idle: Any = analysis.device_idle_breakdown(traces)
     # A device that is busy with unrecorded work is not idle.
     idle["idle_ns"] -= idle["unrecorded_ns"]
     idle_by_cause = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
@@ -126,7 +126,7 @@ def run_times(traces: TraceSet) -> RunTimes:
     return RunTimes(
         # The run includes the profiler's own span if the files have it, as in the timeline.
         run_ns=max(sum(high - low for low, high in on_clock.windows), 1),
-        span_ns=_by_rank(devices["span_ns"]),
+        span_ns=devices["span_ns"].to_dict(),
         busy_ns=int(devices["busy_ns"].sum()),
         compute_ns=int(devices["compute_ns"].sum()),
         communication_ns=int(devices["communication_ns"].sum()),
@@ -138,15 +138,11 @@ def run_times(traces: TraceSet) -> RunTimes:
         idle_by_cause={str(cause): int(time_ns) for cause, time_ns in idle_by_cause.items()},
         device=device_word(traces.values()),
         recorded_ns=_recorded_ns(on_clock, devices.index.tolist()),
-        exposed_by_rank=_by_rank(devices["exposed_communication_ns"]),
-        idle_by_rank=_by_rank(idle.groupby("rank")["idle_ns"].sum()),
+        exposed_by_rank=devices["exposed_communication_ns"].to_dict(),
+        idle_by_rank=idle.groupby("rank")["idle_ns"].sum().to_dict(),
         unrecorded_ns=int(idle["unrecorded_ns"].sum()),
         first_wait_ns=sum(first_waits_ns) // max(len(devices), 1),
     )
-
-
-def _by_rank(times_ns: pd.Series[int]) -> dict[int, int]:
-    return dict(zip(times_ns.index.tolist(), times_ns.tolist(), strict=True))
 
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
@@ -214,6 +210,14 @@ def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
     return captured_ns
 
 
+class SlowPhase(NamedTuple):
+    """The phase that makes a rank late, its median duration, and its excess as a share."""
+
+    name: str
+    dur_ns: float
+    excess: float
+
+
 @dataclass(frozen=True)
 class LateRanks:
     """Ranks for which the others wait, and how often and why the first of them is last."""
@@ -225,10 +229,7 @@ class LateRanks:
     last: int
     collectives: int
     on_hosts: bool  # whether hosts run the collectives
-    #: The phase that makes the first rank late, its median duration, and its excess as a share.
-    phase: str = ""
-    phase_ns: float = 0.0
-    phase_over: float = 0.0
+    phase: SlowPhase | None  # of the first rank
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
@@ -243,30 +244,22 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
         return None
     long_waiting = [rank for rank in waiting if wait_of_rank[rank] >= MIN_SHARE * times.run_ns]
     wait_ns = sum(wait_of_rank.values())
-    first = ranks[0]
-    entries = waits.match.of_trace[list(traces).index(first)]
-    last = int((waits.times.last_rank[entries] == first).sum())
-    phase, phase_ns, phase_over = _slow_phase(traces, first, wait_ns / len(waiting))
+    entries = waits.match.of_trace[list(traces).index(ranks[0])]
     return LateRanks(
         ranks=ranks,
         waiting=long_waiting or waiting,
         wait_ns=wait_ns,
-        last=last,
+        last=int((waits.times.last_rank[entries] == ranks[0]).sum()),
         collectives=len(entries),
         on_hosts=waits.on_hosts,
-        phase=phase,
-        phase_ns=phase_ns,
-        phase_over=phase_over,
+        phase=_slow_phase(traces, ranks[0], wait_ns / len(waiting)),
     )
 
 
-def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float, float]:
-    """Return the phase that makes a rank late, its median duration, and its excess as a share.
-
-    The phase is "" unless it explains `_MIN_EXPLAINED` of `wait_ns`, the mean wait of a rank.
-    """
+def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> SlowPhase | None:
+    """Return the phase that explains `_MIN_EXPLAINED` of `wait_ns`, the mean wait of a rank."""
     if len(traces) < MIN_RANKS:
-        return "", 0.0, 0.0
+        return None
     frame = analysis.phase_times(traces)
     frame = frame[frame["rank"] == rank]
     by_phase = frame.groupby("phase", sort=False)
@@ -276,9 +269,9 @@ def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float
     explained_ns = excess_ns * by_phase.size()
     excess_ns = excess_ns[(excess >= _MIN_EXCESS) & (explained_ns >= _MIN_EXPLAINED * wait_ns)]
     if not len(excess_ns):
-        return "", 0.0, 0.0
+        return None
     phase = str(excess_ns.idxmax())
-    return _PHASES.get(phase, phase), float(dur_ns[phase]), float(excess[phase])
+    return SlowPhase(_PHASES.get(phase, phase), float(dur_ns[phase]), float(excess[phase]))
 
 
 def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:

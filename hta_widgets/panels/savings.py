@@ -1,6 +1,6 @@
 """Rates of operators and kernels, their shares of the device's limits, and possible savings.
 
-The rates of an operator are those of its selected calls. A kernel has the rates of the calls for
+An operator has the rates of its selected calls. A kernel has the rates of the calls for
 which it is the longest kernel: a transpose has no FLOPs, although the convolution that launched it
 has. For example, ``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs; 2 GFLOP in
 40 µs are 50 TFLOP/s.
