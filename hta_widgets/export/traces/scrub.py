@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data. Records without any of them are not decoded.
+#: Signs of private data. Records without any of them are not decoded. A key's ends are quotes here.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -108,6 +108,8 @@ _SUSPECT = re.compile(
 
 
 class _NumberText:
+    """A float as it is written in the file, so that no digit changes."""
+
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
