@@ -23,6 +23,8 @@ from hta_widgets.export.pictures.drawing import (
 from hta_widgets.text import axis_time, duration
 from hta_widgets.trace.arrays import Array
 
+#: Height in px of a strip above the rows.
+STRIP_ROW = 16
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
@@ -96,7 +98,7 @@ class HeaderPainter(Painter):
         bins = int(reply["bins"])
         x = area.left + np.arange(bins + 1) / bins * area.across
         total = np.zeros(bins)
-        layers = []
+        layers = []  # top and color of each stacked layer, lowest first
         is_host = "exposed" not in columns
         for name, shares in columns.items():
             total = total + shares
@@ -119,7 +121,7 @@ class HeaderPainter(Painter):
     def _class_layers(
         self, busy: Any, job: tuple[int, int], parts: ClassParts
     ) -> list[tuple[Any, str]]:
-        """Split the busy time by event class, in proportion to the device work."""
+        """Return layers that split the busy share by event class, in proportion to device work."""
         bins = len(busy)
         start, end = job
         times = start + (np.arange(bins) + 0.5) / bins * (end - start)
@@ -152,14 +154,14 @@ class HeaderPainter(Painter):
             names.append("steps, median rank" if several else "steps")
             self._draw_steps(y)
         if scene["phases"]:
-            self._draw_phases(y + 16 * len(names))
+            self._draw_phases(y + STRIP_ROW * len(names))
             names.append("phases")
         if ribbon is not None:
-            self._draw_job_ribbon(*ribbon, y + 16 * len(names))
+            self._draw_job_ribbon(*ribbon, y + STRIP_ROW * len(names))
             names.append("comes last" if area.narrow else "who comes last")
         for index, name in enumerate(names):
-            max_width = area.left - 20
-            self.drawing.text(12, y + 16 * index + 11, fit_text(name, max_width), theme.ink3)
+            shown_name = fit_text(name, area.left - 20)
+            self.drawing.text(12, y + STRIP_ROW * index + 11, shown_name, theme.ink3)
 
     def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw grid lines at ticks and step boundaries across all rows."""
@@ -250,20 +252,28 @@ class HeaderPainter(Painter):
             opacity = _WEAKEST + (1 - _WEAKEST) * strength
             color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        # Ranks that cause the most waiting are labeled first, with one label per gap between marks.
-        used_gaps: set[int] = set()
-        for mark in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
-            rank, x0, x1 = ranks[mark], float(left[mark]), float(left[mark] + width[mark])
-            before = float(left[mark - 1]) + _MARK_PX if mark else area.left
-            # Gap k follows mark k.
-            gaps: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
-                (mark, x1 + 2, float(following[mark]) - x1 - 6, "start"),
-                (mark - 1, x0 - 2, x0 - 6 - before, "end"),
+        gap_starts = np.concatenate([[area.left], left[:-1] + _MARK_PX])
+        spans = np.stack([gap_starts, left, left + width, following], axis=1).tolist()
+        # Ranks that cause the most waiting are labeled first.
+        order = drawn[np.argsort(-wait[drawn], kind="stable")]
+        self._label_marks({mark: (ranks[mark], spans[mark]) for mark in order.tolist()}, y + 11)
+
+    def _label_marks(self, marks: Mapping[int, tuple[int, Sequence[float]]], y: float) -> None:
+        """Label marks with their ranks, beside the mark, with one label per gap between marks.
+
+        `marks` has each mark's rank, and its x coordinates: the start of the gap on its left, its
+        left and right edge, and the end of the gap on its right.
+        """
+        used_gaps: set[int] = set()  # gap k follows mark k
+        for mark, (rank, (gap_start, left, right, gap_end)) in marks.items():
+            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
+                (mark, right + 2, gap_end - right - 6, "start"),
+                (mark - 1, left - 2, left - 6 - gap_start, "end"),
             )
-            for gap, text_x, max_width, anchor in gaps:
+            for gap, text_x, max_width, anchor in places:
                 label = first_text_that_fits([f"rank {rank}", str(rank)], max_width)
                 if label and rank >= 0 and gap not in used_gaps:
-                    drawing.text(text_x, y + 11, label, self._rank_color(rank), anchor=anchor)
+                    self.drawing.text(text_x, y, label, self._rank_color(rank), anchor=anchor)
                     used_gaps.add(gap)
                     break
 

@@ -131,7 +131,7 @@ def layout_rows(
         if rank["rank"] not in hidden and (only is None or rank["rank"] in only)
     ]
     if opened is None:
-        opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
+        opened = {ranks[0]["rank"]} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
     fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
     place_of_pin = {key: pinned.index(key) for key in pinned}
@@ -286,10 +286,9 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 def _thread_bars(
     threads: list[Mapping[str, Any]], top: float, height: float, first_label: str
 ) -> list[Band]:
+    labels = [first_label, *[""] * len(threads)]
     return [
-        Band(
-            thread["lane"], top + index * (height + 1), height, "bar", "" if index else first_label
-        )
+        Band(thread["lane"], top + index * (height + 1), height, "bar", labels[index])
         for index, thread in enumerate(threads)
     ]
 
@@ -297,6 +296,7 @@ def _thread_bars(
 def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
+    """Return the threads with the most events, in the order of `threads`."""
     if len(threads) <= max_threads:
         return threads
     tracks = [track for track in rank["tracks"] if track["role"] == "thread"]
@@ -336,11 +336,12 @@ def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
         )
         for depth in range(lanes)
     )
-    height = pitch * max(1, track["lanes"]) + below
+    height = pitch * max(1, lanes) + below
     return Row(rank, track, (name,), height, bands, open=True, like=(rank["rank"],))
 
 
 def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
+    """Return a track's label after its device or process; two spaces separate them."""
     label: str = track["label"]
     match track["role"]:
         case "stream":
@@ -409,6 +410,7 @@ class LanePainter(Painter):
             self._draw_labels(slices, codes, waits, table, band, y)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
+        """Return the visible events of a lane that are at least `_RECT_PX` wide."""
         min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
         positions = lane.long_events(self.area.start - shift, self.area.end - shift, min_ns)
         if not len(positions):
@@ -421,6 +423,7 @@ class LanePainter(Painter):
         )
 
     def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
+        """Return the cells of a lane by kind or class. Lanes without classes get the last class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)
@@ -484,6 +487,7 @@ class LanePainter(Painter):
     def _draw_rects(
         self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool
     ) -> None:
+        """Draw rectangles, pale ones with an edge where the event begins, if that is visible."""
         if not len(slices.start):
             return
         lefts, ends = self.area.xs(slices.start), self.area.xs(slices.end)
@@ -503,6 +507,7 @@ class LanePainter(Painter):
             self.drawing.rects(left[has_edge], edge_end[has_edge], y, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
+        """Return the shade of each row, which depends on its name."""
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
         shades = [self.colors.shade(name, host=host) for name in names]
@@ -517,6 +522,7 @@ class LanePainter(Painter):
         band: Band,
         y: float,
     ) -> None:
+        """Draw the names of wide slices into their longest part not covered by later slices."""
         area = self.area
         baseline = round(y + band.height / 2 + 4)
         min_ns = _LABEL_FROM_PX * area.ns_per_px
@@ -567,21 +573,21 @@ class LanePainter(Painter):
         self.drawing.dotted_lines(left, right, y + band.height / 2, color)
 
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+        """Draw columns up to each cell's minimum, then its range up to the maximum, and a line."""
         if not len(lane.times):
             return
         smallest, largest = lane.measure(self.edges - shift)  # of each cell; NaN if empty
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
-        has_value = ~np.isnan(largest)
-        top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
-        bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
+        range_top = np.nan_to_num(np.round((largest - floor) * scale))
+        range_bottom = np.nan_to_num(np.round((smallest - floor) * scale))
+        line_top = np.where(np.isnan(largest), 0, range_top + 1)
         base = y + band.height
-        below = (top - 1).clip(0)
         for height, color in (
-            (top, self.colors.counter_line),
-            (below, self.colors.counter_range),
-            (np.minimum(bottom, below), self.colors.counter_fill),
+            (line_top, self.colors.counter_line),
+            (range_top, self.colors.counter_range),
+            (range_bottom, self.colors.counter_fill),
         ):
             self.drawing.path(self._column_outline(height, base), color)
 

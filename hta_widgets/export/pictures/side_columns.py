@@ -159,6 +159,10 @@ class SideColumnPainter(Painter):
                 drawing.text(right, baseline, band.label, theme.ink3, anchor="end")
 
     def _main_fact(self, row: Row) -> _RankFact:
+        """Return why the row's rank is an outlier, else a fact about it; first, if it ends early.
+
+        In a group of ranks, figures are preceded by the rank that has them.
+        """
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
         if len(row.like) > 1:
@@ -262,6 +266,7 @@ class SideColumnPainter(Painter):
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
+        """Draw how the span is divided; the rest of the frame is idle."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -282,22 +287,22 @@ class SideColumnPainter(Painter):
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
+        """Draw the share of waiting, or else of communication, and the idle or unrecorded share."""
         span_ns, is_mpi = stats["span"], _is_mpi(row.rank)
-        word, exposed_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
+        word, shown_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
         if self.figures.lateness is not None:
-            word, exposed_ns = "waiting", wait_ns
-        exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
-        label = f"{word} {exposed_share}" if exposed_share else ""
+            word, shown_ns = "waiting", wait_ns
+        shown_share = share(shown_ns / span_ns) if shown_ns > 0 else ""
+        label = f"{word} {shown_share}" if shown_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
         rest_word = "idle" if is_idle else "unrecorded"
         if is_mpi:
             rest_word = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
         rest_label = f"{rest_word} {rest_share}"
-        # If the column title explains the numbers, they need no labels.
         shorter = [(label, "")]
         if self.is_named and is_idle:
-            shorter = [(exposed_share, rest_label), (exposed_share, rest_share)]
+            shorter = [(shown_share, rest_label), (shown_share, rest_share)]
         self._draw_pair(baseline, [(label, rest_label), *shorter])
 
     def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:
