@@ -46,7 +46,6 @@ def bars_svg(
     top = _ABOVE + _LINE * max(len(legend) - 1, 0)
     rows_end = top + len(names) * _PITCH + (_PITCH if hidden_rows else 0)
     height = rows_end + _PAD + _LINE * len(notes)
-
     drawing.rect(0, 0, width, height, theme.bg)
     drawing.text(_PAD, 20, fit_text(style.title, max_width, bold=True), theme.ink, bold=True)
     for number, line in enumerate(legend):
@@ -66,11 +65,7 @@ def bars_svg(
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
     for number, note in enumerate(notes):
         drawing.text(_PAD, rows_end + _LINE * (number + 1), note, theme.ink3)
-    patterns = [
-        hatch(_pattern_name(mark), fill_color(mark, theme), mark.hatch_color or theme.ink3)
-        for mark in bars
-        if mark.hatch
-    ]
+    patterns = [_pattern(mark, theme) for mark in bars if mark.hatch]
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
@@ -168,6 +163,10 @@ class _Rows:
 
 def _pattern_name(mark: Bars) -> str:
     return f"hta-bars-{str(mark.hatch_color).strip('#')}"
+
+
+def _pattern(mark: Bars, theme: Theme) -> str:
+    return hatch(_pattern_name(mark), fill_color(mark, theme), mark.hatch_color or theme.ink3)
 
 
 def _paint(mark: Bars, theme: Theme) -> str:

@@ -34,7 +34,6 @@ _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
 #: Symbols for steps that begin before the window or end after it.
 _BEFORE, _AFTER = "\u2039", "\u203a"
-Step = Mapping[str, Any]
 
 
 class _VisibleStep(NamedTuple):
@@ -80,15 +79,10 @@ class HeaderPainter(Painter):
     scene: Mapping[str, Any]
     late: frozenset[int]
 
-    def draw_minimap(
-        self,
-        reply: Mapping[str, Any],
-        columns: Mapping[str, Any],
-        y: float,
-        classed: EventClassing | None = None,
-    ) -> None:
+    def draw_minimap(self, answered: Answered, y: float, classed: EventClassing | None) -> None:
         """Draw the whole job, by kind or by class, and mark the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
+        reply, columns = answered
         start, end = self.scene["range"]
         length = duration(end - start)
         drawing.text(area.left - 10, y + 17, length, theme.ink2, anchor="end")
@@ -109,7 +103,11 @@ class HeaderPainter(Painter):
         for heights, color in reversed(layers):
             drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), color)
         job = PlotArea(area.width, start, max(end, start + 1), has_totals=area.margin > 0)
-        x0, x1 = job.x(area.start), job.x(area.end)
+        self._mark_window(job.x(area.start), job.x(area.end), y)
+
+    def _mark_window(self, x0: float, x1: float, y: float) -> None:
+        """Frame the visible window in the minimap and dim the rest, unless it is the whole job."""
+        area, theme, drawing = self.area, self.theme, self.drawing
         if x1 - x0 > area.across - 1:
             return
         drawing.rect(area.left, y, x0 - area.left, _MINIMAP, theme.bg, _VEIL)
@@ -189,7 +187,7 @@ class HeaderPainter(Painter):
         drawing.rect(x + width - 1, y - 3, 1, 8, theme.ink)
         drawing.text(x + width + 6, y + 5, duration(length_ns), theme.ink)
 
-    def _in_view(self, steps: Sequence[Step]) -> Iterator[_VisibleStep]:
+    def _in_view(self, steps: Sequence[Mapping[str, Any]]) -> Iterator[_VisibleStep]:
         area = self.area
         for step in steps:
             start, dur = step["start"], step["dur"]
@@ -252,11 +250,11 @@ class HeaderPainter(Painter):
             opacity = _WEAKEST + (1 - _WEAKEST) * strength
             color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        gap_starts = np.concatenate([[area.left], left[:-1] + _MARK_PX])
-        spans = np.stack([gap_starts, left, left + width, following], axis=1).tolist()
+        gap_starts, right = np.append(area.left, left + _MARK_PX), left + width
         # Ranks that cause the most waiting are labeled first.
-        order = drawn[np.argsort(-wait[drawn], kind="stable")]
-        self._label_marks({mark: (ranks[mark], spans[mark]) for mark in order.tolist()}, y + 11)
+        order = drawn[np.argsort(-wait[drawn], kind="stable")].tolist()
+        xs = {mark: (gap_starts[mark], left[mark], right[mark], following[mark]) for mark in order}
+        self._label_marks({mark: (ranks[mark], xs[mark]) for mark in order}, y + 11)
 
     def _label_marks(self, marks: Mapping[int, tuple[int, Sequence[float]]], y: float) -> None:
         """Label marks with their ranks, beside the mark, with one label per gap between marks.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -49,7 +49,7 @@ _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Height on screen of the minimap with the axis.
 _SCREEN_HEAD = 58
-#: Width in px of a mark of a ribbon, and number of its colors.
+#: Width in px of the marks in a ribbon, and the number of their colors.
 _MARK_PX, _RIBBON_COLORS = 2, 48
 #: Top and bottom of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
@@ -141,7 +141,7 @@ class _Picture(Painter):
         self._draw_legend(_MINIMAP_TOP - 10)
         head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
         bins = min(max(2, int(area.across)), 4096)
-        head.draw_minimap(*self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
+        head.draw_minimap(self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
         drawing.horizontal(_MINIMAP_BOTTOM, 0, area.width, theme.rule)
         tick_xs = head.draw_axis(axis)
         ribbon = None
@@ -178,7 +178,6 @@ class _Picture(Painter):
         return {**reply, **request}, unpack(reply["columns"], buffer or b"")
 
     def _totals_text(self) -> str:
-        """Return the number of ranks and either the job's events and length, or the window."""
         area = self.area
         low, high = self.scene["range"]
         ranks = plural(len(self.scene["ranks"]), "rank")
@@ -220,7 +219,7 @@ class _Picture(Painter):
             x += 14 + text_width(label) + 14
 
     def _draw_class_legend(self, y: float) -> float:
-        """Draw the swatches of each group of classes before its name; return where they end."""
+        """Draw each group of classes as swatches and a name; return the x after the last one."""
         drawing, x = self.drawing, self.area.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
@@ -287,7 +286,7 @@ class _Picture(Painter):
             if row.ribbon is not None and ribbon is not None:
                 self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
-                lanes.draw_lane(index, band, y + band.top, is_late=is_late)
+                lanes.draw_lane(index, replace(band, top=y + band.top), is_late=is_late)
         return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Literal, cast
@@ -74,6 +75,11 @@ class Band:
     late: int = -1
     #: Minimum and maximum of a counter.
     range: tuple[float, float] | None = None
+
+    @property
+    def bottom(self) -> float:
+        """The lower edge of the lane."""
+        return self.top + self.height
 
 
 @dataclass(frozen=True)
@@ -195,16 +201,8 @@ def _folded_sizes(
     max_bars = min(threads, _MAX_BARS)
     if is_many and not has_gpu:
         return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=max_bars)
-
-    def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
-        cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
-        ribbon_height = ribbon + _GAP if ribbon else 0
-        min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
-        content_height = _PAD + device_height + ribbon_height + cpu_height + _BELOW
-        return _FoldedSizes(
-            "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
-        )
-
+    min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
+    full_sizes = partial(_full_sizes, min_height, device_height)
     # To save height, bars are removed first: all of them with many ranks, otherwise all but a few.
     bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
@@ -216,6 +214,13 @@ def _folded_sizes(
         keeps_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
         sizes = full_sizes(0, _RIBBON) if keeps_ribbon else full_sizes(bars)
     return _grow_lanes(sizes, row_height)
+
+
+def _full_sizes(min_height: int, device_height: int, bars: int, ribbon: int = 0) -> _FoldedSizes:
+    cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
+    ribbon_height = ribbon + _GAP if ribbon else 0
+    content_height = _PAD + device_height + ribbon_height + cpu_height + _BELOW
+    return _FoldedSizes("full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon)
 
 
 def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
@@ -296,7 +301,6 @@ def _thread_bars(
 def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
-    """Return the threads with the most events, in the order of `threads`."""
     if len(threads) <= max_threads:
         return threads
     tracks = [track for track in rank["tracks"] if track["role"] == "thread"]
@@ -388,32 +392,35 @@ class LanePainter(Painter):
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
-    def draw_lane(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
-        """Draw a lane and its background; `is_late` marks a rank for which others wait."""
+    def draw_lane(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
+        """Draw a lane and its background. The top of the band is relative to the picture.
+
+        `is_late` marks a rank for which others wait.
+        """
         low, high = map(self.area.x, index.rank.range_ns)
-        self.drawing.rect(low, y, high - low, band.height, self.colors.ground(band.form))
+        self.drawing.rect(low, band.top, high - low, band.height, self.colors.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
-            self._draw_counter(lane, index.rank.shift_ns, band, y)
+            self._draw_counter(lane, index.rank.shift_ns, band)
             return
         has_waits = self.waits and band.wait >= 0
         if has_waits:
-            self._draw_late(index, band, y, is_late=is_late)
+            self._draw_late(index, band, is_late=is_late)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
-        self._draw_columns(cells, slices, band, y)
+        self._draw_columns(cells, slices, band)
         table = index.table_of(ref)
         codes = self._codes(index, ref.role, band.form, table, slices.row)
-        self._draw_rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
-        waits = self._draw_waits(index, band.wait, y, band.height) if has_waits else None
+        self._draw_rects(slices, codes, band, disjoint=lane.spans.is_disjoint)
+        waits = self._draw_waits(index, band) if has_waits else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
-            self._draw_labels(slices, codes, waits, table, band, y)
+            self._draw_labels(slices, codes, waits, table, band)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         """Return the visible events of a lane that are at least `_RECT_PX` wide."""
         min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
         positions = lane.long_events(self.area.start - shift, self.area.end - shift, min_ns)
-        if not len(positions):
+        if not len(positions):  # also if the lane keeps no rows
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
         return _Slices(
@@ -452,7 +459,7 @@ class LanePainter(Painter):
             shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
         return kinds * 16 + shades
 
-    def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
+    def _draw_columns(self, cells: Cells, slices: _Slices, band: Band) -> None:
         """Draw events too short for rectangles as columns whose height is the busy share."""
         long_ns, long_count = slices.measure(self.edges)
         count = cells.count - long_count
@@ -461,10 +468,9 @@ class LanePainter(Painter):
         height = np.round(np.minimum(height, band.height) * _STEPS) / _STEPS
         height[(count <= 0) | (cells.kind == NO_KIND)] = 0
         for code in np.unique(cells.kind[height > 0]).tolist():
-            of_kind = np.where(cells.kind == code, height, 0)
-            self.drawing.path(
-                self._column_outline(of_kind, y + band.height), self.colors.column(code, band.form)
-            )
+            heights_px = np.where(cells.kind == code, height, 0)
+            outline = self._column_outline(heights_px, band.bottom)
+            self.drawing.path(outline, self.colors.column(code, band.form))
 
     def _column_outline(self, heights_px: Floats, base: float) -> str:
         """Return the outline of columns above `base`, merging adjacent columns of equal height."""
@@ -484,9 +490,7 @@ class LanePainter(Painter):
                 parts.append(f"V{base_text}z")
         return "".join(parts)
 
-    def _draw_rects(
-        self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool
-    ) -> None:
+    def _draw_rects(self, slices: _Slices, codes: Ints, band: Band, *, disjoint: bool) -> None:
         """Draw rectangles, pale ones with an edge where the event begins, if that is visible."""
         if not len(slices.start):
             return
@@ -497,34 +501,27 @@ class LanePainter(Painter):
             paint = self.colors.paint(*divmod(code, 16))
             left, right = lefts[indices], rights[indices]
             if band.form != "pale" and not paint.pale:
-                self.drawing.rects(left, right, y, band.height, paint.fill)
+                self.drawing.rects(left, right, band.top, band.height, paint.fill)
                 continue
             begins_before = slices.start[indices] < self.area.start
             edge_px = np.where(ends[indices] - left <= 8, 1.0, paint.edge_px)
             edge_end = left + np.where(begins_before, 0, np.minimum(edge_px, right - left))
-            self.drawing.rects(edge_end, right, y, band.height, paint.tint)
-            has_edge = ~begins_before
-            self.drawing.rects(left[has_edge], edge_end[has_edge], y, band.height, paint.fill)
+            self.drawing.rects(edge_end, right, band.top, band.height, paint.tint)
+            edges = left[~begins_before], edge_end[~begins_before]
+            self.drawing.rects(*edges, band.top, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
-        """Return the shade of each row, which depends on its name."""
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
         shades = [self.colors.shade(name, host=host) for name in names]
         return np.array(shades, np.int64)[inverse]
 
     def _draw_labels(
-        self,
-        slices: _Slices,
-        codes: Ints,
-        waits: _Slices | None,
-        table: TableRows,
-        band: Band,
-        y: float,
+        self, slices: _Slices, codes: Ints, waits: _Slices | None, table: TableRows, band: Band
     ) -> None:
         """Draw the names of wide slices into their longest part not covered by later slices."""
         area = self.area
-        baseline = round(y + band.height / 2 + 4)
+        baseline = round(band.top + band.height / 2 + 4)
         min_ns = _LABEL_FROM_PX * area.ns_per_px
         for index in np.flatnonzero(slices.dur >= min_ns).tolist():
             low = max(int(slices.start[index]), area.start)
@@ -553,26 +550,27 @@ class LanePainter(Painter):
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
-    def _draw_waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
+    def _draw_waits(self, index: RankIndex, band: Band) -> _Slices:
+        """Draw the waits of a lane, short ones as columns; return the others."""
         pattern = self.colors.wait_pattern
-        slices, short = self._overlay_slices(index, lane)
-        columns = np.round(np.minimum(short, 1) * height)
-        self.drawing.path(self._column_outline(columns, y + height), pattern)
+        slices, short = self._overlay_slices(index, band.wait)
+        heights_px = np.round(np.minimum(short, 1) * band.height)
+        self.drawing.path(self._column_outline(heights_px, band.bottom), pattern)
         left, right = self.area.xs(slices.start), self.area.xs(slices.end)
-        self.drawing.rects(left, right, y, height, pattern)
-        self.drawing.frames(left, right, y, height, self.theme.wait_line)
+        self.drawing.rects(left, right, band.top, band.height, pattern)
+        self.drawing.frames(left, right, band.top, band.height, self.theme.wait_line)
         return slices
 
-    def _draw_late(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
+    def _draw_late(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
         """Draw a dotted line before each late kernel, beginning when the other ranks arrived."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
         left = np.r_[self.x[cells], self.area.xs(slices.start)]
         right = np.r_[self.x[cells + 1], self.area.xs(slices.end)]
         color = self.theme.late if is_late else self.theme.ink3
-        self.drawing.dotted_lines(left, right, y + band.height / 2, color)
+        self.drawing.dotted_lines(left, right, band.top + band.height / 2, color)
 
-    def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+    def _draw_counter(self, lane: CounterLane, shift: int, band: Band) -> None:
         """Draw columns up to each cell's minimum, then its range up to the maximum, and a line."""
         if not len(lane.times):
             return
@@ -583,13 +581,12 @@ class LanePainter(Painter):
         range_top = np.nan_to_num(np.round((largest - floor) * scale))
         range_bottom = np.nan_to_num(np.round((smallest - floor) * scale))
         line_top = np.where(np.isnan(largest), 0, range_top + 1)
-        base = y + band.height
         for height, color in (
             (line_top, self.colors.counter_line),
             (range_top, self.colors.counter_range),
             (range_bottom, self.colors.counter_fill),
         ):
-            self.drawing.path(self._column_outline(height, base), color)
+            self.drawing.path(self._column_outline(height, band.bottom), color)
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:

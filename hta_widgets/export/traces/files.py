@@ -200,11 +200,13 @@ def choose_ranks(
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    ranks = _members_of_ranks(traces.values(), selection, options)
-    for members in ranks:
-        members.fitted = bool(moves_ns)
-        members.move_ns = (moves_ns or {}).get(members.trace.rank, 0)
-        members.part = _part_of_export(members, selection, len(traces))
+    ranks: list[Members] = []
+    for rank, trace in traces.items():
+        if members := choose_members(trace, selection, options):
+            members.fitted = bool(moves_ns)
+            members.move_ns = (moves_ns or {}).get(rank, 0)
+            members.part = _part_of_export(members, selection, len(traces))
+            ranks.append(members)
     if not ranks:
         raise TraceError(
             "nothing to export: the selection contains no events",
@@ -316,6 +318,7 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
+    """Return the ns to add to each rank's times; empty if these are written as recorded."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
@@ -365,12 +368,6 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
     if not isinstance(earlier_ns, int):
         return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
     return {"clock": "fitted", "offset_ns": earlier_ns - (move_ns or 0)}
-
-
-def _members_of_ranks(
-    traces: Iterable[Trace], selection: Selection, options: ExportOptions
-) -> list[Members]:
-    return [members for trace in traces if (members := choose_members(trace, selection, options))]
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
@@ -492,7 +489,6 @@ def _edited_records(members: Members) -> Iterator[bytes]:
 
 
 def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
-    """Write ranks to one file with the base time `base_ns`."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     records: list[Iterator[bytes]] = []
     for position, members in enumerate(ranks):
@@ -558,9 +554,12 @@ def _side_ranks(
 ) -> list[Members]:
     """Return the ranks of one side of a pair, with `offset` added to their numbers."""
     side_title = side if label == side else f"{side} {label}"
-    ranks = _members_of_ranks(*_traces_and_selection(source), options)
-    for members in ranks:
-        trace = members.trace
+    ranks: list[Members] = []
+    traces, selection = _traces_and_selection(source)
+    for trace in traces:
+        if not (members := choose_members(trace, selection, options)):
+            continue
+        ranks.append(members)
         base_ns = base_time_ns(trace.metadata) + move_ns
         note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
         members.stated[MARK_KEY] = note

@@ -479,12 +479,8 @@ class FlowThreads:
         flow_ids = {key: fields.get(key, b"") for key in event_ids}
         # Ids of a different thread stay the same, since a flow may begin outside its event.
         is_same_thread = all(
-            _plain_id(flow_ids[key]) == _plain_id(event_ids[key]) for key in event_ids
+            flow_ids[key].strip(b'"') == event_ids[key].strip(b'"') for key in event_ids
         )
         if flow_ids == event_ids or not is_same_thread:
             return text
         return encode_fields({**fields, **event_ids})
-
-
-def _plain_id(raw: bytes) -> bytes:
-    return raw.strip(b'"')

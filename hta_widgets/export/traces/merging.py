@@ -131,7 +131,6 @@ class _StatedProcesses:
         return processes
 
     def add(self, fields: Fields) -> None:
-        """Add a record, if it states a name, label or sort index."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return

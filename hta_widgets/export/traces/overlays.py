@@ -151,7 +151,7 @@ class _Overlay:
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: Records of events on the path, and of events at either end of a flow.
+        #: Records of events on the path (`_critical`), and of events with a flow (`_arrow_ends`).
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
@@ -160,7 +160,6 @@ class _Overlay:
         self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
-        """Yield the records to write, and count them."""
         for number, text in self._all_records():
             try:
                 head = _decode_phase_and_category(text)
@@ -209,6 +208,7 @@ class _Overlay:
         if number not in self._critical:
             return text
         args = fields.get("args", b"{}").strip()
+        # The args are copied as they are; a value that is not an object becomes one of them.
         inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
         fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
         return encode_fields(fields)
@@ -368,10 +368,7 @@ class _MarkedRecords(RecordSource):
 
 
 class _NameCompressor:
-    """Removes the args of events and replaces their names with numbers.
-
-    The event of the profiler itself keeps its name and gets the names by number as its args.
-    """
+    """Removes args and replaces names with numbers, which the profiler's own event explains."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}
