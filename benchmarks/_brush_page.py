@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _harness import REPO, quantiles
+from _harness import REPO, quantile_table, quantiles
 
 sys.path.insert(0, str(REPO / "tests"))
 
@@ -21,7 +21,7 @@ __all__ = ["in_page", "page_table"]
 
 #: Requests all panels at once, like a dashboard; `longest` are the long tasks in the meantime.
 _ASK = """
-async ({ requests, rounds }) => {
+async ({ requests }) => {
   const source = globalThis[Symbol.for("hta_widgets.page_sources")].get("page");
   const longest = [];
   const observer = new PerformanceObserver(list => {
@@ -29,13 +29,11 @@ async ({ requests, rounds }) => {
   });
   observer.observe({ type: "longtask" });
   const spent = [];
-  for (let round = 0; round < rounds; round += 1) {
-    for (const { op, ...request } of requests) {
-      const begin = performance.now();
-      const { reply } = await source.ask(op, request);
-      JSON.stringify(reply).length;
-      spent.push(performance.now() - begin);
-    }
+  for (const { op, ...request } of requests) {
+    const begin = performance.now();
+    const { reply } = await source.ask(op, request);
+    JSON.stringify(reply).length;
+    spent.push(performance.now() - begin);
   }
   await new Promise(resolve => setTimeout(resolve, 100));
   observer.disconnect();
@@ -65,11 +63,11 @@ def in_page(
         page.wait_for_selector(".hta-root canvas")
         page.wait_for_timeout(1000)
 
-        def asked(requests: list[dict[str, Any]]) -> dict[str, list[float]]:
-            reply: dict[str, list[float]] = page.evaluate(_ASK, {"requests": requests, "rounds": 1})
+        def ask(requests: list[dict[str, Any]]) -> dict[str, list[float]]:
+            reply: dict[str, list[float]] = page.evaluate(_ASK, {"requests": requests})
             return reply
 
-        def of(ids: Sequence[str], selection: dict[str, Any] | None) -> dict[str, Any]:
+        def panels_request(ids: Sequence[str], selection: object) -> dict[str, Any]:
             return {"op": "panels", "panels": list(ids), "selection": selection}
 
         heatmap = {
@@ -79,11 +77,11 @@ def in_page(
         scene = page.evaluate(
             "() => globalThis[Symbol.for('hta_widgets.page_sources')].get('page').job.page.scene"
         )
-        first = asked([of(panels, None), {**heatmap, "selection": None}])
+        first = ask([panels_request(panels, None), {**heatmap, "selection": None}])
         kinds: dict[str, list[float]] = {}
         longest: list[float] = []
         for kind, selection in brushes:
-            result = asked([of(panels, selection), {**heatmap, "selection": selection}])
+            result = ask([panels_request(panels, selection), {**heatmap, "selection": selection}])
             kinds.setdefault(kind, []).append(sum(result["spent"]))
             longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
@@ -93,8 +91,8 @@ def in_page(
             if "start_ns" in other:
                 other["start_ns"] += 1
             for panel in panels:
-                apart[panel] += asked([of([panel], other)])["spent"]
-            apart["heatmap"] += asked([{**heatmap, "selection": other}])["spent"]
+                apart[panel] += ask([panels_request([panel], other)])["spent"]
+            apart["heatmap"] += ask([{**heatmap, "selection": other}])["spent"]
         browser.close()
     return {
         "size_mb": size / 1e6,
@@ -110,15 +108,10 @@ def in_page(
 
 def page_table(result: dict[str, Any]) -> str:
     """Return a Markdown table with a row per panel and per kind of brush."""
-    lines = ["| page, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
-    lines += [
-        f"| {name} | {item['p50']:.1f} | {item['p95']:.1f} | {item['max']:.1f} |"
-        for name, item in rows.items()
-    ]
-    lines.append(
-        f"\npage of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; "
+    return (
+        f"{quantile_table('page, ms', rows)}\n\n"
+        f"page of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; "
         f"first answer {result['first_ms']:.0f} ms, longest task in it "
         f"{result['first_longest_ms']:.0f} ms, longest after it {result['longest_ms']:.0f} ms"
     )
-    return "\n".join(lines)

@@ -273,6 +273,16 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def quantile_table(head: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a Markdown table with the `quantiles` of each row."""
+    lines = [f"| {head} | p50 | p95 | max |", "|---|---:|---:|---:|"]
+    lines += [
+        f"| {name} | {row['p50']:.1f} | {row['p95']:.1f} | {row['max']:.1f} |"
+        for name, row in rows.items()
+    ]
+    return "\n".join(lines)
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the quantile `share` (0..1) of the values."""
     ordered = sorted(values)

@@ -152,7 +152,7 @@ def viewers(results: Results) -> str:
     return "\n\n".join(texts) or missing_text(results, "viewers")
 
 
-def moves_table(found: dict[str, Any]) -> str:
+def moves_table(results: dict[str, Any]) -> str:
     """Return a Markdown table with a row for each interaction."""
     lines = [
         (
@@ -161,7 +161,7 @@ def moves_table(found: dict[str, Any]) -> str:
         ),
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, moves in found.items():
+    for name, moves in results.items():
         if isinstance(moves, str):
             lines.append(f"| {name} | {moves} | – | – | – | – | – | – | – |")
             continue
@@ -232,8 +232,8 @@ PARTS: dict[str, Callable[[Results], str]] = {
 def filled(text: str, results: Results) -> str:
     """Return a page with updated generated parts."""
 
-    def part(found: re.Match[str]) -> str:
-        name = found[1]
+    def part(match: re.Match[str]) -> str:
+        name = match[1]
         return f"<!-- generated: {name} -->\n{PARTS[name](results)}\n<!-- end: {name} -->"
 
     return _PART.sub(part, text)

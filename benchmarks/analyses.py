@@ -70,11 +70,11 @@ def compare(files: dict[int, Path], repeat: int, turns: int) -> tuple[Times, Tim
     return ours, theirs
 
 
-def _keep_best(best: Times, found: Times) -> None:
-    for name, seconds in found.items():
-        expected = best.get(name)
-        if isinstance(seconds, float) and isinstance(expected, float):
-            best[name] = min(expected, seconds)
+def _keep_best(best: Times, times: Times) -> None:
+    for name, seconds in times.items():
+        earlier = best.get(name)
+        if isinstance(seconds, float) and isinstance(earlier, float):
+            best[name] = min(earlier, seconds)
         else:
             best[name] = seconds
 

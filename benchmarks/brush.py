@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from _harness import describe, machine, quantiles, save
+from _harness import describe, machine, quantile_table, quantiles, save
 from _job import demo_job, stored_job
 
 import hta_widgets as hw
@@ -128,18 +128,13 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """Return a Markdown table with a row per panel and per kind of brush."""
-    lines = ["| kernel, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {
         **result["panels"],
         **result["brushes"],
         "**all panels**": result["total"],
         "all panels, on the clock": result["total_on_the_clock"],
     }
-    lines += [
-        f"| {name} | {item['p50']:.1f} | {item['p95']:.1f} | {item['max']:.1f} |"
-        for name, item in rows.items()
-    ]
-    return "\n".join(lines)
+    return quantile_table("kernel, ms", rows)
 
 
 def pieces_table(pieces: dict[str, dict[str, float]]) -> str:
@@ -174,8 +169,8 @@ def main() -> None:
         from _brush_page import in_page, page_table
         from _dashboard_page import paint_text, saved_dashboard
 
-        result = brushes(traces, arguments.brushes, arguments.seed)
-        results["page"] = in_page(traces, ASKED, result, bins=BINS)
+        page_brushes = brushes(traces, arguments.brushes, arguments.seed)
+        results["page"] = in_page(traces, ASKED, page_brushes, bins=BINS)
         print(f"\n{page_table(results['page'])}")
         results["dashboard"] = saved_dashboard(hw.load(demo_job(8, 5), progress=False))
         print(f"\n{paint_text(results['dashboard'])}")

@@ -91,10 +91,8 @@ class Score:
 
 def named_ranks(both: diff.Comparison) -> list[int]:
     """Return the ranks that the findings name as stragglers on one side."""
-    findings = [
-        each_finding for each_finding in diff.findings(both) if each_finding.kind == "straggler"
-    ]
-    return [rank for finding in findings for rank in finding.ranks]
+    stragglers = (finding for finding in diff.findings(both) if finding.kind == "straggler")
+    return [rank for finding in stragglers for rank in finding.ranks]
 
 
 def with_functions(path: Path, *, moved: bool) -> None:

@@ -112,16 +112,9 @@ def reply_type(kind: Any) -> str:
         field_text(f"{name}{'?' * (get_origin(hint) is NotRequired)}", typescript(hint))
         for name, hint in get_type_hints(kind, include_extras=True).items()
     ]
-    is_one_line = "\n" not in doc
-    return "\n".join(
-        [
-            "",
-            f"/** {doc} */" if is_one_line else head,
-            f"export type {kind.__name__} = {{",
-            *lines,
-            "};",
-        ]
-    )
+    if "\n" not in doc:
+        head = f"/** {doc} */"
+    return "\n".join(["", head, f"export type {kind.__name__} = {{", *lines, "};"])
 
 
 def field_text(name: str, kind: str) -> str:

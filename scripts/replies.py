@@ -32,9 +32,9 @@ def replies(job: Job) -> Iterator[TableReply]:
     rank, trace = next(iter(job.traces.items()))
     if len(trace):
         yield describe_event(job, rank, len(trace) // 2)
-    given = {"rank": rank, "operator_name": "aten::linear"}
+    values = {"rank": rank, "operator_name": "aten::linear"}
     for name, needs in zip(tables.frame["table"], tables.frame["needs"], strict=True):
-        options = {option: given[option] for option in needs.split(", ") if option}
+        options = {option: values[option] for option in needs.split(", ") if option}
         yield run_table(job, name, limit=5, options=options)
 
 

@@ -211,21 +211,17 @@ class AgentTools:
 
     def _job(self, path: str) -> Job:
         """Return a loaded job, from the cache if possible; paths outside the folders are errors."""
-        job_path = self._existing_path(path)
+        job_path = self._allowed_path(path)
+        if not job_path.exists():
+            root = self.roots[0]
+            listed = ", ".join(sorted(entry.name for entry in root.iterdir())[:20])
+            raise TraceError(f"{path!r} does not exist", remedy=f"{root} contains {listed}.")
         return self._jobs.get_or_compute(job_path, lambda: self._open(job_path))
 
     def _open(self, job_path: Path) -> Job:
         for file in files_below(str(job_path)) if job_path.is_dir() else ():
             self._allowed_path(file)  # symbolic links may point outside the folder
         return Job.open([str(job_path)])
-
-    def _existing_path(self, path: str) -> Path:
-        allowed_path = self._allowed_path(path)
-        if not allowed_path.exists():
-            root = self.roots[0]
-            listed = ", ".join(sorted(entry.name for entry in root.iterdir())[:20])
-            raise TraceError(f"{path!r} does not exist", remedy=f"{root} contains {listed}.")
-        return allowed_path
 
     def _allowed_path(self, path: str) -> Path:
         """Resolve the links in a path; raise a `TraceError` if it is outside the folders."""

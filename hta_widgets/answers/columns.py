@@ -183,7 +183,7 @@ def _items_of(section: str) -> list[str]:
     return [" ".join(item.split()) for item in re.split(r"\n\s*\n|\n\s*- ", section)]
 
 
-def _clause_after(item: str, start: int, spans: list[int]) -> str:
+def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
     """Return the text from `start` to the end of its clause or to the next column in a list."""
     depth, has_colon = 0, False
     for index in range(start, len(item)):
@@ -194,7 +194,9 @@ def _clause_after(item: str, start: int, spans: list[int]) -> str:
         has_colon |= character == ":"
         if character == ";" or (character == "." and item[index + 1 : index + 2] in {"", " "}):
             return item[start:index]
-        if index in spans and not has_colon and (end := _LIST_END.search(item[start:index])):
+        # After a colon, a column is part of the explanation.
+        is_next = index in later_columns and not has_colon
+        if is_next and (end := _LIST_END.search(item[start:index])):
             return item[start : start + end.start()]
     return item[start:]
 
@@ -208,6 +210,7 @@ def _parts_of_clause(clause: str) -> tuple[str, str]:
 
 
 def _meaning_of(texts: Iterable[str], name: str) -> str:
+    """Return the explanation of a column; "as in `other`" refers to the analysis `other`."""
     text = "; ".join(filter(None, texts))
     if same := _SAME_AS.search(text):
         other = getattr(analysis, same[1], None)

@@ -56,10 +56,9 @@ def compare_jobs(
     The envelope has further keys: ``before``, the facts of the first job; ``metrics``, the values
     of the usual metrics; and, with `limit_share`, ``verdict``, the verdict on `metric`.
     """
-    jobs = [before, after]
-    if any(job.traces.clock == "fitted" for job in jobs):
-        jobs = [replace(job, traces=job.traces.with_clock("fitted")) for job in jobs]
-    before, after = jobs
+    if "fitted" in {before.traces.clock, after.traces.clock}:
+        before = replace(before, traces=before.traces.with_clock("fitted"))
+        after = replace(after, traces=after.traces.with_clock("fitted"))
     sides = (
         before.traces.select(ranks=ranks),
         after.traces.select(ranks=ranks if after_ranks is None else after_ranks),
@@ -100,25 +99,12 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
     """Yield a comparison as a Markdown comment: verdict, metrics, main findings."""
     if "verdict" in reply.more:
         yield from (f"**{escape_markdown(reply.more['verdict']['text'])}**", "")
-    cells = [["metric", "before", "after", "change", "noise"]]
-    for name, figures in reply.more["metrics"].items():
-        is_time = figures["unit"] == "ns"
-        before, after = figures["before"], figures["after"]
-        noise = figures["noise_share"]
-        cells.append(
-            [
-                METRIC_NAMES[name],
-                *(duration(value) if is_time else share(value) for value in (before, after)),
-                share_delta(figures["change_share"]),
-                "unknown" if noise is None else share(noise),
-            ]
-        )
-    if len(cells) > 1:
+    metrics = reply.more["metrics"]
+    if metrics:
+        cells = [["metric", "before", "after", "change", "noise"], *_metric_rows(metrics)]
         yield from markdown_lines(cells, [False, *[True] * 4])
         yield ""
-    times = {
-        name: figures for name, figures in reply.more["metrics"].items() if figures["unit"] == "ns"
-    }
+    times = {name: figures for name, figures in metrics.items() if figures["unit"] == "ns"}
     if times:
         yield from ("```text", *_bar_lines(times), "```", "")
     sentences = reply.frame["text"].tolist()
@@ -128,6 +114,19 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
         yield f"- and {len(sentences) - _MAX_FINDINGS} more"
     if reply.note:
         yield escape_markdown(reply.note)
+
+
+def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    for name, figures in metrics.items():
+        value_text = duration if figures["unit"] == "ns" else share
+        noise = figures["noise_share"]
+        yield [
+            METRIC_NAMES[name],
+            value_text(figures["before"]),
+            value_text(figures["after"]),
+            share_delta(figures["change_share"]),
+            "unknown" if noise is None else share(noise),
+        ]
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -161,8 +160,7 @@ def open_run(source: str) -> Job:
     """Load a job or, for ``baseline:NAME``, a baseline."""
     if not source.startswith(BASELINE):
         return Job.open([source])
-    name = source.removeprefix(BASELINE)
-    return Job.open([str(_existing_baseline(name))])
+    return Job.open([str(_existing_baseline(source.removeprefix(BASELINE)))])
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:

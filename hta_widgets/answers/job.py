@@ -96,8 +96,7 @@ def on_view_clock(traces: TraceSet) -> TraceSet:
     path = _path_of_fit(traces)
     fit = None if path is None else _read_fit(path, len(traces))
     if fit is None:
-        # This import is slow.
-        from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets
+        from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets  # slow
 
         fit = fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
         if path is not None:

@@ -170,9 +170,11 @@ def _narrow_lines(
     lines = list(text_lines(fitted, is_number[:shown]))
     if shown == total:
         return lines, []
-    remark = f"{shown} of {total} columns fit. `table` --columns chooses others; --json, --csv and"
-    remark += " --markdown have all. Left out: "
-    return lines, wrap(remark + ", ".join(rows[0][shown:]), max_width)
+    remark = (
+        f"{shown} of {total} columns fit. `table` --columns chooses others; --json, --csv and"
+        f" --markdown have all. Left out: {', '.join(rows[0][shown:])}"
+    )
+    return lines, wrap(remark, max_width)
 
 
 def _fit_width(
@@ -183,17 +185,17 @@ def _fit_width(
     Numbers and column names are never cut.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shortened = [
-        width if number else max(len(name), min(width, _MIN_TEXT))
-        for width, number, name in zip(widths, is_number, rows[0], strict=True)
+    min_widths = [
+        width if is_uncut else max(len(name), min(width, _MIN_TEXT))
+        for width, is_uncut, name in zip(widths, is_number, rows[0], strict=True)
     ]
-    line_widths = list(accumulate(shortened, lambda line, width: line + len(_GAP) + width))
+    line_widths = list(accumulate(min_widths, lambda line, width: line + len(_GAP) + width))
     shown = max(1, bisect_right(line_widths, max_width))
     spare = max(0, max_width - line_widths[shown - 1])
     limits = []
-    for width, least in zip(widths[:shown], shortened, strict=False):
-        limits.append(min(width, least + spare))
-        spare -= limits[-1] - least
+    for width, min_width in zip(widths[:shown], min_widths[:shown], strict=True):
+        limits.append(min(width, min_width + spare))
+        spare -= limits[-1] - min_width
     return [list(map(cut_text, row[:shown], limits)) for row in rows]
 
 
@@ -263,9 +265,9 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
     if len(problems) <= MAX_PROBLEMS:
         return problems
     shown, others = problems[: MAX_PROBLEMS - 1], problems[MAX_PROBLEMS - 1 :]
-    count = sum(problem["count"] for problem in others)
+    records = sum(problem["count"] for problem in others)
     detail = f"{len(others)} more kinds: hw.load(…).problems lists them"
-    last = {"rank": None, "file": None, "files": 0, "kind": "others", "count": count}
+    last = {"rank": None, "file": None, "files": 0, "kind": "others", "count": records}
     return [*shown, last | {"detail": detail}]
 
 

@@ -52,7 +52,7 @@ _SPENT = (
     "idle_ns",
 )
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: Counts of collectives with events on all of their ranks, and on only some of them.
+#: Counts of collectives: with events on all of their ranks, on only some of these ranks.
 _MATCHED = ("matched", "partly_matched")
 
 
@@ -77,14 +77,14 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return the columns `_FILE`, `_SPENT` and `_LATE` of each rank, as far as it has them."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
-    parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
-        (stragglers[stragglers["collectives"] > 0], _LATE)
-    ]
+    parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = []
     if "breakdown" in offered_panels(traces.formats):
-        parts.insert(0, (PanelEngine(traces).frame("breakdown"), _SPENT))
+        parts.append((PanelEngine(traces).frame("breakdown"), _SPENT))
+    parts.append((stragglers[stragglers["collectives"] > 0], _LATE))
     for frame, names in parts:
         row_of_rank = frame.set_index("rank").to_dict("index")
         for rank in ranks:
@@ -116,18 +116,19 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
 def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
     """Yield a `job_summary` as text: headline, ranks, stragglers, problems."""
     ranks = {rank["rank"]: rank for rank in summary_data["ranks"]}
+    has_scores = any("score" in rank for rank in ranks.values())
     if summary_data["headline"]:
         yield ""
         yield from summary_data["headline"]
     yield ""
     yield from text_lines(list(_rank_rows(summary_data["ranks"])))
-    if any("score" in rank for rank in ranks.values()):
+    if has_scores:
         yield _last_at_note(summary_data)
     late = [
         _straggler_line(ranks[straggler["rank"]], straggler["cause"])
         for straggler in summary_data["stragglers"]
     ]
-    if not late and any("score" in rank for rank in ranks.values()):
+    if has_scores and not late:
         late = ["no straggler is named"]
     if late:
         yield ""
@@ -173,8 +174,8 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             rank["file"],
         ]
     if "compute_ns" in columns and len(ranks) > 1:
-        blanks = [""] * len(span_titles)
-        yield ["mean", *blanks, *_mean_row(ranks, columns), *["" for _ in last_titles], ""]
+        spans, last = [""] * len(span_titles), [""] * len(last_titles)
+        yield ["mean", *spans, *_mean_row(ranks, columns), *last, ""]
 
 
 def _span_texts(rank: Mapping[str, Any]) -> list[str]:

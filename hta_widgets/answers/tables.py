@@ -55,14 +55,15 @@ _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 
 def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
     """Return the analyses that apply to the formats of a job, by name."""
-    formats = formats_named(traces.formats)
-    references = [name for format_ in formats for name in format_.analyses.functions]
-    added = {reference.rpartition(":")[2] for reference in references}
+    added = {
+        reference.rpartition(":")[2]
+        for format_ in formats_named(traces.formats)
+        for reference in format_.analyses.functions
+    }
     names = [
         name for name in dir(analysis) if name in added or not name.startswith(("byteps_", "mpi_"))
     ]
-    functions = {name: table_function(name) for name in names}
-    return {name: function for name, function in functions.items() if function is not None}
+    return {name: function for name in names if (function := table_function(name))}
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
@@ -132,7 +133,7 @@ def _reason_without_data(
     elif "ranks" in parameters and len(traces) > 1:
         scopes = [{"ranks": traces.ranks[:1]}, {}]
     reason = ""
-    for scope in scopes:
+    for scope in scopes:  # a single rank with data is enough
         try:
             frame = function(traces, **scope)
         except TraceError as error:  # e.g. the job lacks the requested step
@@ -174,9 +175,9 @@ def run_table(
     default all. Unknown tables, columns and options raise a `TraceError`, as do a window, ranks or
     a query that the table does not accept.
     """
-    window = None if window is None else as_window(window)
-    scope = {"ranks": ranks, "query": query, "window": window}
-    scope = {key: value for key, value in scope.items() if value is not None}
+    window_ns = None if window is None else as_window(window)
+    limits: dict[str, Any] = {"ranks": ranks, "query": query, "window": window_ns}
+    scope = {key: value for key, value in limits.items() if value is not None}
     make_table = _plain_table if name in _PLAIN else _run_analysis
     frame, call = make_table(job, name, scope, dict(options or {}))
     rows, code = _sort_and_limit(frame, sort, limit, descending=descending)
@@ -217,6 +218,7 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
+    """Return the result of an analysis and its code; a single rank in `scope` is its `rank`."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -278,6 +280,8 @@ def _require_options(name: str, options: Iterable[str], accepted: Iterable[str])
 def _sort_and_limit(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
+    if limit < 0:
+        raise TraceError(f"--limit must be 0 or more, not {limit}", remedy="0 means all rows.")
     code = ""
     if sort:
         _require_column(frame, sort, " to sort by")
@@ -291,8 +295,6 @@ def _sort_and_limit(
             key=lambda values: values.astype(str) if is_text else values,
         )
         code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
-    if limit < 0:
-        raise TraceError(f"--limit must be 0 or more, not {limit}", remedy="0 means all rows.")
     if limit and limit < len(frame):
         frame = frame.head(limit)
         code += f".head({limit})"

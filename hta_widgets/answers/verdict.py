@@ -91,12 +91,12 @@ class Verdict:
         if self.before is None or self.after is None or self.change_share is None:
             return f"{head}; {self.reason}."
         value_text = duration if self.unit == "ns" else share
-        values = [value_text(self.before), value_text(self.after)]
         parts = [share_delta(self.change_share), f"limit {share(self.limit_share)}"]
         if self.noise_share is not None:
             parts.append(f"noise {share(self.noise_share)}")
         reason = f"; {self.reason}" if self.reason else ""
-        return f"{head} {values[0]} → {values[1]} ({', '.join(parts)}){reason}."
+        change = f"{value_text(self.before)} → {value_text(self.after)}"
+        return f"{head} {change} ({', '.join(parts)}){reason}."
 
 
 def parse_limit(text: str) -> float:
@@ -184,7 +184,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
         return f"the runs differ: {plural(counts[0], 'rank')} → {counts[1]}, of unknown world size"
     if not (diff.before.has_steps or (metric == "step" and len(before) and len(after))):
         return "the runs have no steps to compare"
-    if other_work := "" if metric == "mfu" else _other_work(diff, before, after, metric):
+    if metric != "mfu" and (other_work := _other_work(diff, before, after, metric)):
         return other_work
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return f"{metric} is unknown in a step"
@@ -214,9 +214,8 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
-    """Return the p-value and the smallest change that would be significant."""
-    # Steps of the second run, scaled to the mean of the first. A change multiplies them by a
-    # factor.
+    """Return the p-value and the smallest significant change as a share; None if unknown."""
+    # Steps of the second run, scaled to the mean of the first.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -227,7 +226,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     if np.isnan(p_value):
         return None, None
     low, high = 0.0, _MAX_NOISE
-    if p_value_of(1 + high) >= _ALPHA:  # no change is significant with so few steps
+    if p_value_of(1 + high) >= _ALPHA:
         return p_value, None
     for _ in range(_ROUNDS):
         middle = (low + high) / 2

@@ -38,7 +38,7 @@ _PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 on errors, or that of `diff --fail-above`."""
+    """Run a command and return its exit code: 0, 2 on errors, or a verdict's (`--fail-above`)."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The output encoding may lack characters that occur in names and units.
         codecs.register_error("spell-out", _spell_out)
@@ -155,11 +155,12 @@ def parse_ranks(text: str) -> list[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         match = _RANKS.fullmatch(part.strip())
-        if match is None or int(match[2] or match[1]) < int(match[1]):
+        part_ranks = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not part_ranks:
             raise argparse.ArgumentTypeError(
                 f"{text!r} does not name ranks; write numbers and ranges, for example 0-3,5"
             )
-        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        ranks.update(part_ranks)
     return sorted(ranks)
 
 
@@ -176,7 +177,7 @@ class _Command(argparse.ArgumentParser):
 
     #: The command-line arguments.
     words: Sequence[str] = ()
-    #: Adds the arguments of the command when it is parsed; adding those of all commands is slow.
+    #: Adds the command's arguments when it is parsed; it would be slow to do so for all commands.
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
     def error(self, message: str) -> NoReturn:
@@ -429,6 +430,10 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     }
     for flag, words in flags.items():
         add(flag, action="store_true", help=words)
+    _add_demo_kinds(command)
+
+
+def _add_demo_kinds(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--kind",
         choices=(

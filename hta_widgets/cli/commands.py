@@ -18,6 +18,7 @@ from hta_widgets.demo.exact_jobs import ExactJob, write_exact_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
+from hta_widgets.export import ExportReport
 from hta_widgets.export.traces.files import ExportClock, export_trace, require_fitted_clock
 from hta_widgets.export.traces.perfetto import export_perfetto
 from hta_widgets.export.workbook import save_workbook
@@ -62,20 +63,21 @@ def export(options: argparse.Namespace) -> None:
     else:
         clock: ExportClock = "set" if options.fitted_clock else "recorded"
         report = export_trace(traces, options.out, selection, clock=clock, **parameters)
-    counts = {"event": report.events, "flow": report.flows, "rank": len(report.ranks)}
-    events, flows, ranks = (plural(number, noun) for noun, number in counts.items())
-    is_fitted = report.clock == "fitted"
-    on_clock = f", on the fitted clock{_drift_text(traces)}" if is_fitted else ""
-    say(f"{report.path}: {events} and {flows} of {ranks}, {size(report.bytes)}{on_clock}")
+    _print_export(report, traces)
+
+
+def _print_export(report: ExportReport, traces: TraceSet) -> None:
+    events, flows = plural(report.events, "event"), plural(report.flows, "flow")
+    ranks, clock = plural(len(report.ranks), "rank"), ""
+    if report.clock == "fitted":
+        clock = ", on the fitted clock"
+        if drift_ns := drift_error_ns(traces):
+            clock += f" (clocks drift: ranks differ by up to {duration(drift_ns)})"
+    say(f"{report.path}: {events} and {flows} of {ranks}, {size(report.bytes)}{clock}")
     if report.left_out:
         left_out = report.left_out.items()
         parts = [plural(number, nouns.removesuffix("s")) for nouns, number in left_out]
         say(f"left out: {', '.join(parts)}")
-
-
-def _drift_text(traces: TraceSet) -> str:
-    drift_ns = drift_error_ns(traces)
-    return f" (clocks drift: ranks differ by up to {duration(drift_ns)})" if drift_ns else ""
 
 
 def report(options: argparse.Namespace) -> None:
@@ -145,8 +147,7 @@ def _write_byteps(options: argparse.Namespace) -> _WrittenJob:
         seed=options.seed,
         slow_worker=None if options.healthy else 1,
     )
-    workers = f"{plural(truth['workers'], 'worker')} of "
-    workers += plural(truth["local_ranks"], "GPU")
+    workers = f"{plural(truth['workers'], 'worker')} of {plural(truth['local_ranks'], 'GPU')}"
     steps = plural(truth["steps"], "step")
     slow = _slow_text("worker", truth["slow_worker"])
     return truth, [workers, plural(truth["servers"], "server"), steps, slow]
@@ -185,10 +186,8 @@ def _write_training(options: argparse.Namespace) -> _WrittenJob:
 
 
 def _sizes_of_ranks(ranks: int, truth: Mapping[str, Any], slow: int | None) -> list[str]:
-    steps, events = truth["steps"], int(np.sum(truth["events"]))
-    counts = {"rank": ranks, "step": steps, "event": events}
-    texts = [plural(number, noun) for noun, number in counts.items()]
-    return [*texts, _slow_text("rank", slow)]
+    steps, events = plural(truth["steps"], "step"), plural(int(np.sum(truth["events"])), "event")
+    return [plural(ranks, "rank"), steps, events, _slow_text("rank", slow)]
 
 
 def _slow_text(role: str, slow: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from hta_widgets.answers.comparison import (
     BASELINE,
@@ -14,7 +15,6 @@ from hta_widgets.answers.comparison import (
     remove_baseline,
     save_baseline,
 )
-from hta_widgets.answers.job import Job
 from hta_widgets.answers.verdict import parse_limit
 from hta_widgets.cli import print_page, say
 from hta_widgets.diff.compare import compare
@@ -28,11 +28,13 @@ def diff(options: argparse.Namespace) -> int:
     limit = None if options.fail_above is None else parse_limit(options.fail_above)
     has_page = options.out is not None or (options.form == "text" and limit is None)
     before, after = open_run(options.before), open_run(options.after)
+    ranks, after_ranks = options.ranks, options.after_ranks or options.ranks
+    sides = before.traces.select(ranks=ranks), after.traces.select(ranks=after_ranks)
     reply = compare_jobs(
         before,
         after,
-        ranks=options.ranks,
-        after_ranks=options.after_ranks,
+        ranks=ranks,
+        after_ranks=after_ranks,
         limit_share=limit,
         metric=options.metric,
     )
@@ -42,28 +44,22 @@ def diff(options: argparse.Namespace) -> int:
         notes = [f"{text[0].upper()}{text[1:]}." for text in sentences if text]
         say(*([verdict["text"]] if verdict else []), *reply.frame["text"], *notes)
         if options.efficiency:
-            changes = efficiency_diff(compare(*_sides(before, after, options)))
-            say(*efficiency_change_lines(changes))
+            say(*efficiency_change_lines(efficiency_diff(compare(*sides))))
     elif options.form == "markdown":
         print("\n".join(comment_lines(reply)))
     else:
         print(reply.format(options.form))
     if has_page or options.svg:
-        _write_comparison(before, after, options, has_page=has_page)
+        _write_comparison(sides, options, has_page=has_page)
     return verdict["exit_code"] if verdict else 0
 
 
-def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selection]:
-    before_ranks, after_ranks = options.ranks, options.after_ranks or options.ranks
-    return [before.traces.select(ranks=before_ranks), after.traces.select(ranks=after_ranks)]
-
-
 def _write_comparison(
-    before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
+    sides: Sequence[Selection], options: argparse.Namespace, *, has_page: bool
 ) -> None:
     from hta_widgets.widgets.trace_diff import TraceDiff  # slow to import
 
-    view = TraceDiff(*_sides(before, after, options))
+    view = TraceDiff(*sides)
     if options.svg:
         view.to_svg(options.svg)
     if not has_page:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pandas as pd
@@ -97,8 +97,7 @@ def _table(traces: TraceSet, name: str) -> pd.DataFrame:
 def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
     sheet.freeze_panes = "A2"
     sheet.append(_cells(sheet, map(str, frame.columns)))
-    columns: Sequence[list[Any]] = [frame[name].tolist() for name in frame.columns]
-    for row in zip(*columns, strict=True):
+    for row in zip(*(frame[name].tolist() for name in frame.columns), strict=True):
         sheet.append(_cells(sheet, row))
 
 

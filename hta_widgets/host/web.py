@@ -153,22 +153,22 @@ class Folder:
         return states
 
     def _format(self, path: str, state: _State) -> str | None:
-        cached = self._formats.get(path)
-        if cached is None or cached[0] != state:
-            try:
-                sniffed = sniff(path)
-                is_trace = not sniffed.aside and (sniffed.format != "kineto" or _has_events(path))
-                cached = state, sniffed.format if is_trace else None
-            except TraceError:
-                cached = state, None
-            self._formats[path] = cached
-        return cached[1]
+        if path not in self._formats or self._formats[path][0] != state:
+            self._formats[path] = state, _trace_format(path)
+        return self._formats[path][1]
 
 
-def _has_events(path: str) -> bool:
-    """Return whether a JSON file begins like a trace, since `sniff` accepts any JSON file."""
-    with open_stream(path) as stream:
-        return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
+def _trace_format(path: str) -> str | None:
+    try:
+        sniffed = sniff(path)
+        is_trace = not sniffed.aside
+        if is_trace and sniffed.format == "kineto":
+            # `sniff` accepts any JSON file.
+            with open_stream(path) as stream:
+                is_trace = _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
+    except TraceError:
+        return None
+    return sniffed.format if is_trace else None
 
 
 def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
@@ -195,12 +195,14 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
+    """Return the folder of the job to which a file belongs."""
     folder = file.path.parent
     is_byteps = file.format.startswith("byteps")
     parts = folder.relative_to(root).parts
-    # Ascend writes a folder for each rank; BytePS one for each machine.
     for index, part in enumerate(parts):
-        if MACHINE.fullmatch(part) if is_byteps else part.endswith(RANK_FOLDER_END):
+        # BytePS writes a folder for each machine, Ascend one for each rank.
+        is_machine, is_rank = MACHINE.fullmatch(part), part.endswith(RANK_FOLDER_END)
+        if is_machine if is_byteps else is_rank:
             return root.joinpath(*parts[:index])
     if not is_byteps:
         return folder
@@ -211,15 +213,14 @@ def _job_of(file: _FolderFile, root: Path) -> Path:
 
 
 def _folder_entry(root: Path, path: Path, files: list[_FolderFile]) -> FolderEntry:
-    labels = sorted({format_named(file.format).label for file in files})
     shown = path.parent if path.name == MANIFEST else path
     return FolderEntry(
         path=str(shown.relative_to(root)) if shown != root else ".",
         source=str(shown),
         files=len(files),
-        bytes=sum(_size(file) for file in files),
+        bytes=sum(map(_size, files)),
         changed_ns=max(file.state[0] for file in files),
-        formats=labels,
+        formats=sorted({format_named(file.format).label for file in files}),
     )
 
 
@@ -241,7 +242,9 @@ class AllowedPaths:
         self.paths, self.compare = paths, compare
         self.all_paths = [*paths, *([compare] if compare is not None else [])]
         for path in self.all_paths:
-            require_exists(path)
+            is_pattern = is_remote(path) or glob.has_magic(path)
+            if not is_pattern and not expand_home(path).exists():
+                raise TraceError("does not exist", path=path, remedy="Check the path.")
         #: Names of the paths in pages; secrets of URLs are removed.
         self._names = _unique_names(self.all_paths)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
@@ -283,14 +286,6 @@ def _unique_names(paths: list[str]) -> dict[str, str]:
         counts[name] += 1
         names[path] = name if counts[name] == 1 else f"{name} ({counts[name]})"
     return names
-
-
-def require_exists(path: str) -> None:
-    """Raise a `TraceError` if a path from the command line does not exist."""
-    if is_remote(path) or glob.has_magic(path):
-        return
-    if not expand_home(path).exists():
-        raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 
 #: Allowed Host headers, to prevent DNS rebinding. Any port is allowed, since `ssh -L` may change
@@ -393,7 +388,7 @@ class Site:
 
         self.session.join(page.name, send)
         if self.folder is not None:
-            write(self._folder_frame())
+            write(self._folder_frame(self.folder))
         self._watch_idle()
 
     def leave(self, page: SocketHandler) -> None:
@@ -409,9 +404,8 @@ class Site:
         if self._idle_s and not self.pages:
             self._timer = self._loop.call_later(self._idle_s, self.session.stop)
 
-    def _folder_frame(self) -> bytes:
-        entries = [] if self.folder is None else self.folder.to_json()
-        return pack({"type": "folder", "title": self.title, "entries": entries})
+    def _folder_frame(self, folder: Folder) -> bytes:
+        return pack({"type": "folder", "title": self.title, "entries": folder.to_json()})
 
     async def _watch_folder(self, folder: Folder) -> None:
         while True:
@@ -420,7 +414,7 @@ class Site:
                 continue
             try:
                 if await asyncio.to_thread(folder.refresh):
-                    self._show_folder()
+                    self._show_folder(folder)
             except Exception:  # noqa: BLE001 - the next refresh may succeed
                 traceback.print_exc(file=sys.stderr)
 
@@ -428,16 +422,32 @@ class Site:
         while True:
             await asyncio.sleep(_REFRESH_EVERY_S)
             while self.pages and (entry := folder.next_unread()) is not None:
-                source = entry.source
-                paths = [source] if isinstance(source, str) else source
+                paths = [entry.source] if isinstance(entry.source, str) else entry.source
                 folder.verdicts[entry.key] = await read_verdict(paths)
-                self._show_folder()
+                self._show_folder(folder)
 
-    def _show_folder(self) -> None:
+    def _show_folder(self, folder: Folder) -> None:
+        frame = self._folder_frame(folder)
         for page in self.pages.values():
-            page.write_message(self._folder_frame(), binary=True)
+            page.write_message(frame, binary=True)
 
     async def _serve(self, listening: socket.socket) -> None:
+        server = self._make_server()
+        server.add_socket(listening)
+        self._watch_idle()
+        tasks = []
+        if self.folder is not None:
+            loops = (self._watch_folder(self.folder), self._read_verdicts(self.folder))
+            tasks = [asyncio.ensure_future(loop) for loop in loops]
+        await self._ended.wait()
+        for task in tasks:
+            task.cancel()
+        server.stop()
+        for page in list(self.pages.values()):
+            page.close(_GOING_AWAY, "The host was ended.")
+        await asyncio.sleep(0.1)  # time to send the last messages
+
+    def _make_server(self) -> HTTPServer:
         arguments = {"site": self}
         application = Application(
             [
@@ -454,25 +464,12 @@ class Site:
             log_function=lambda _handler: None,
         )
         # Bodies are received before `prepare` checks the client.
-        server = HTTPServer(
+        return HTTPServer(
             application,
             max_body_size=_MAX_BODY_BYTES,
             body_timeout=_TIMEOUT_S,
             idle_connection_timeout=_TIMEOUT_S,
         )
-        server.add_socket(listening)
-        self._watch_idle()
-        tasks = []
-        if self.folder is not None:
-            loops = (self._watch_folder(self.folder), self._read_verdicts(self.folder))
-            tasks = [asyncio.ensure_future(loop) for loop in loops]
-        await self._ended.wait()
-        for task in tasks:
-            task.cancel()
-        server.stop()
-        for page in list(self.pages.values()):
-            page.close(_GOING_AWAY, "The host was ended.")
-        await asyncio.sleep(0.1)  # time to send the last messages
 
 
 class _AuthorizedHandler(RequestHandler):

@@ -132,7 +132,7 @@ def _has_result(future: Future[Any]) -> bool:
 class TaskCache:
     """A cache of tasks for the latest requests to an engine, finished or still running."""
 
-    def __init__(self, max_tasks: int = 16) -> None:
+    def __init__(self, max_tasks: int) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
             max_tasks, on_evict=BackgroundTask.cancel
         )

@@ -34,7 +34,7 @@ from hta_widgets.trace.names import short_name
 
 #: Tables for which the page has dedicated panels.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-#: Maximum numbers of names and waterfall parts, of call tree nodes, and of rows of other tables.
+#: Maximum row counts: names and waterfall parts, call tree nodes, other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
 #: Maximum number of events, on both sides together, for which a page requests everything at once.
 _FEW_EVENTS = 250_000
@@ -79,7 +79,7 @@ class DiffAnswers:
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
             "has_device": self.has_device,
-            "is_small": self.is_small,
+            "is_small": self.events <= _FEW_EVENTS,
             "tables": self.tables if not self.has_events or formats != {"kineto"} else [],
         }
 
@@ -111,11 +111,6 @@ class DiffAnswers:
         parts = (part for side in self.both.sides for part in side.parts.values())
         return sum(len(part.rows) for part in parts)
 
-    @property
-    def is_small(self) -> bool:
-        """Whether the runs are small enough for the page to request everything at once."""
-        return self.events <= _FEW_EVENTS
-
     def main_findings(self) -> list[str]:
         """Return the main findings as sentences; empty if computing them takes too long."""
         if self.events > _MAX_EVENTS or not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
@@ -129,9 +124,9 @@ class DiffAnswers:
 
     def frame(self, name: str) -> dict[str, Any]:
         """Return a frame as JSON for the page."""
-        name, _, pair = name.partition("@")
+        base_name, _, pair = name.partition("@")
         if pair:
-            return self.answers_of_pair(int(pair)).frame(name)
+            return self.answers_of_pair(int(pair)).frame(base_name)
         return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -232,7 +227,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the device work, or of the host events if there is no device work."""
+        """The call paths of the device work or, without any, of the host events."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 
@@ -338,12 +333,13 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add a column of short names for each column of names; a cell may list several names."""
     short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
-    shorts = {}
-    for column, short in short_columns.items():
-        if column in frame:
-            names_of_rows = (text.split("; ") for text in frame[column])
-            shorts[short] = ["; ".join(map(short_name, names)) for names in names_of_rows]
+    shorts = {
+        short: ["; ".join(map(short_name, text.split("; "))) for text in frame[column]]
+        for column, short in short_columns.items()
+        if column in frame
+    }
     return frame.assign(**shorts)
 
 

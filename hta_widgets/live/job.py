@@ -96,6 +96,7 @@ def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
+    """Return how far recorded clocks are apart; None if fewer than two can be compared."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -182,6 +183,7 @@ class PanelEngine:
         return self._frames.get_or_compute(key, lambda: self._result_by(deadline, key, compute))
 
     def _result_by(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T:
+        """Return a result. Without a deadline, it is computed in this thread."""
         if deadline == math.inf:
             return make()
         task = self._tasks.get(key, make)
@@ -219,14 +221,17 @@ class PanelEngine:
         _, selection = panel_task("heatmap", Selection.from_json(request.selection))
 
         def compute_bins() -> pd.DataFrame:
-            scope: Any = {"selection": selection, "window": (start, end)}
             return analysis.rank_time_heatmap(
-                self.traces, metric=metric, bins=bins, clock=CLOCK, **scope
+                self.traces,
+                metric=metric,
+                bins=bins,
+                clock=CLOCK,
+                selection=selection,
+                window=(start, end),
             )
 
         key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
         frame = self._result_by(request.deadline, key, compute_bins)
-        values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
         names = ("matched", "note", "span_ns")
         reply = {
             "ranks": frame["rank"].to_numpy()[::bins].tolist(),
@@ -236,7 +241,7 @@ class PanelEngine:
             "exact": True,
             "attrs": {name: frame.attrs[name] for name in names if name in frame.attrs},
         }
-        return reply, values.tobytes()
+        return reply, frame["value_ns"].to_numpy("<f8").tobytes()
 
 
 class TileEngine:
@@ -279,6 +284,7 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
+        """Return why events cannot be colored by what limits them; empty if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
@@ -312,11 +318,12 @@ class TileEngine:
         return cell_details(self._index_of_lane(lane), lane, request.start, request.end), None
 
     def _on_gap(self, request: operations.GapRequest) -> Answer:
+        lane_gap = None
+        if request.lane is not None:
+            index = self._index_of_lane(request.lane)
+            lane_gap = lane_gap_of(index, request.lane, request.time)
         index = self._indices[self.job.of_rank(request.rank).rank]
-        gap, lane_gap, lane = gap_of(index, request.time), None, request.lane
-        if lane is not None:
-            lane_gap = lane_gap_of(self._index_of_lane(lane), lane, request.time)
-        return {"gap": gap, "lane_gap": lane_gap}, None
+        return {"gap": gap_of(index, request.time), "lane_gap": lane_gap}, None
 
     def _on_launches(self, request: operations.LaunchesRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
@@ -484,13 +491,13 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
         is_in_lane = is_communication == (ref.role == "comm")
     else:
         return None
-    start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
-    has_begun = start <= time - rank.shift_ns
+    start, end, time_ns = table.start_ns[rows], table.end_ns[rows], time - rank.shift_ns
+    has_begun = start <= time_ns
     earlier_ends, later_starts = end[is_in_lane & has_begun], start[is_in_lane & ~has_begun]
     if not len(earlier_ends) or not len(later_starts):
         return None
     low, high = int(earlier_ends.max()), int(later_starts.min())
-    if low > time - rank.shift_ns:
+    if low > time_ns:
         return None
     time_in_gap = np.minimum(end, high) - np.maximum(start, low)
     others = np.flatnonzero(~is_in_lane & (time_in_gap > 0))
@@ -524,9 +531,8 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     The thread is the one whose call ended the gap. Without such a call, or if that thread was idle,
     the busiest thread is used.
     """
-    rank = index.rank
-    table = rank.table
-    end = table.start_ns + table.dur_ns
+    rank, table = index.rank, index.rank.table
+    end = table.end_ns
     is_host = np.isin(index.events.kind, _HOST_KINDS) & (table.stream < 0)
     rows = np.flatnonzero(
         is_host & (table.start_ns < gap.end) & (end > gap.start) & (table.dur_ns > 0)

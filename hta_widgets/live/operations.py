@@ -78,6 +78,13 @@ class _Window(Request, kw_only=True):
     end: Time
 
 
+class _Event(Request, kw_only=True):
+    """A request about the event `id` of a rank."""
+
+    rank: Count
+    id: Count
+
+
 class _Write(Request, kw_only=True):
     """A request that writes a file to `options.export_dir`."""
 
@@ -117,11 +124,9 @@ class MinimapRequest(Request, tag="minimap", kw_only=True):
     bins: Bins
 
 
-class EventRequest(Request, tag="event", kw_only=True):
+class EventRequest(_Event, tag="event", kw_only=True):
     """All details of an event."""
 
-    rank: Count
-    id: Count
     table: TableName = "events"
 
 
@@ -139,11 +144,8 @@ class GapRequest(Request, tag="gap", kw_only=True):
     lane: Count | None = None
 
 
-class LaunchesRequest(Request, tag="launches", kw_only=True):
+class LaunchesRequest(_Event, tag="launches", kw_only=True):
     """The call that launched an event, and the work launched during the event."""
-
-    rank: Count
-    id: Count
 
 
 class SearchTextRequest(Request, tag="search", kw_only=True):
@@ -193,18 +195,12 @@ class LatenessRequest(_Window, tag="lateness", kw_only=True):
     """The waiting time and late arrivals of each rank in a window."""
 
 
-class CollectiveRequest(Request, tag="collective", kw_only=True):
+class CollectiveRequest(_Event, tag="collective", kw_only=True):
     """A collective call, with its events on all ranks."""
 
-    rank: Count
-    id: Count
 
-
-class EfficiencyRequest(Request, tag="efficiency", kw_only=True):
+class EfficiencyRequest(_Event, tag="efficiency", kw_only=True):
     """The FLOPs, bytes and rates of the operator call to which an event belongs."""
-
-    rank: Count
-    id: Count
 
 
 class RibbonRequest(_Window, tag="ribbon", kw_only=True):
@@ -354,10 +350,11 @@ def error_reply(failure: BaseException) -> ErrorReply:
         message = f"{type(failure).__name__}: {failure}"
         return {"code": "internal_error", "message": message, "detail": detail}
     code = failure.code if isinstance(failure, RequestError) else "no_answer"
-    message, remedy = str(failure), failure.remedy if isinstance(failure, TraceError) else ""
-    if not remedy:
+    message = str(failure)
+    if not isinstance(failure, TraceError) or not failure.remedy:
         return {"code": code, "message": message}
-    return {"code": code, "message": message.removesuffix(f" {remedy}"), "remedy": remedy}
+    message = message.removesuffix(f" {failure.remedy}")
+    return {"code": code, "message": message, "remedy": failure.remedy}
 
 
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:

@@ -107,7 +107,7 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair: that of the largest change to which it belongs."""
+    """Return the class of each pair, which follows from the largest change that contains it."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
     # Changes are sorted by size in descending order, so the largest one must be written last.
     for row in reversed(range(len(changes))):
@@ -151,6 +151,7 @@ def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
 def _device_time_by_class(
     side: RunSide, rank: int, codes: Codes | None
 ) -> tuple[Ints, Ints, Codes]:
+    """Return the starts, ends and class codes of a rank's device work."""
     part = side.parts[rank]
     rows = np.flatnonzero(np.isin(part.table.kind, _DEVICE_CODES))
     start = part.table.start_ns[rows] + part.trace.shift_ns

@@ -30,7 +30,7 @@ from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.background import NotReadyError, deadline_after
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.live.operations import Answer, answer
+from hta_widgets.live.operations import Answer
 from hta_widgets.panels.added import (
     WHOLE_JOB_FRAMES,
     is_kept_in_pages,
@@ -303,13 +303,11 @@ class Dashboard(LinkedView):
             self._headline = self.panel_engine.headline()
         saved = {name: getattr(self, name) for name in _SAVED}
         shown = [name for row in self.panels for name in ([row] if isinstance(row, str) else row)]
-        frames = {
-            name: small_frame_to_json(whole_job_frame(self.traces, name))
-            if is_kept_in_pages(name, self.traces, shown)
-            else None
-            for name in WHOLE_JOB_FRAMES
-            if name in self._filled or name in shown or name in GROUPED_FRAMES
-        }
+        offered = {*self._filled, *shown, *GROUPED_FRAMES}
+        frames: dict[str, Any] = {name: None for name in WHOLE_JOB_FRAMES if name in offered}
+        for name in frames:
+            if is_kept_in_pages(name, self.traces, shown):
+                frames[name] = small_frame_to_json(whole_job_frame(self.traces, name))
         return {**saved, "_tables": {**self._tables, **frames}}
 
     def _fallback(self) -> Fallback:
@@ -388,11 +386,8 @@ class Dashboard(LinkedView):
             )
         return metric
 
-    def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer a request described in docs/protocol-requests.md."""
-        for trace in self.traces.values():
-            trace.require_whole()
-        return answer(request, self, self.panel_engine, self.engine)
+    def _answerers(self) -> Sequence[object]:
+        return self, self.panel_engine, self.engine
 
     def _on_offline(self, request: operations.OfflineRequest) -> Answer:
         return self._offline.chunk(request.chunk)

@@ -393,7 +393,7 @@ class TraceDiff(anywidget.AnyWidget):
         return export_pair(chosen[0], chosen[1], Path(path), labels=labels, **options)
 
     def undo(self) -> bool:
-        """Undo the last change of window or selection, on the side where it was made."""
+        """Undo the last change of window or selection on the side that was changed."""
         return self._history.undo()
 
     def redo(self) -> bool:

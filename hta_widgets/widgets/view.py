@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -327,7 +327,10 @@ class LinkedView(anywidget.AnyWidget):
         """Answer a request described in docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
-        return answer(request, self, self.engine)
+        return answer(request, *self._answerers())
+
+    def _answerers(self) -> Sequence[object]:
+        return self, self.engine
 
     def zoom_to(self, start_ns: Time, end_ns: Time) -> None:
         """Show a window.

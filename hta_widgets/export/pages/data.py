@@ -65,7 +65,7 @@ class PagePart:
 
     header: dict[str, Any]
     blocks: list[Block]
-    #: Whether an overview includes all lanes, rather than only those of a folded rank.
+    #: Whether an overview includes all lanes, rather than only the lanes of a folded rank.
     has_all_lanes: bool = True
 
     @property
@@ -111,12 +111,12 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
-    side = len(table) + np.arange(len(asyncs) + len(instants))
+    later_rows = len(table) + np.arange(len(asyncs) + len(instants))
     records = np.concatenate([table.record, ends[:, 1], asyncs.record, instants.record])
-    places = np.concatenate([np.arange(len(table)), ends[:, 0], side])
-    has_record = records >= 0
-    order = np.argsort(records[has_record], kind="stable")
-    return records[has_record][order].astype(np.int64), places[has_record][order].astype(np.int64)
+    places = np.concatenate([np.arange(len(table)), ends[:, 0], later_rows])
+    order = np.argsort(records, kind="stable")
+    order = order[records[order] >= 0]
+    return records[order].astype(np.int64), places[order].astype(np.int64)
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
@@ -203,8 +203,8 @@ _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 def full_rank(
     index: RankIndex,
     names: NameTables,
-    phases: RankPhases | None = None,
-    steps_on_device: Sequence[tuple[int, int, int]] = (),
+    phases: RankPhases,
+    steps_on_device: Sequence[tuple[int, int, int]],
 ) -> PagePart:
     """Return a part with all events of a rank; `steps_on_device` is its entry of `device_steps`."""
     rank = index.rank
@@ -215,8 +215,7 @@ def full_rank(
     _write_rows(writer, index, types, "instants")
     _write_flows(writer, rank)
     series = _write_counters(writer, rank)
-    if phases is not None:
-        _write_phases(writer, phases)
+    _write_phases(writer, phases)
     operators = _write_operators(writer, rank)
     activities = _write_activities(writer, rank)
     signatures = _write_call_figures(writer, rank.trace)
@@ -247,10 +246,14 @@ def _write_operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
     Return the rows of all operators. The page finds them by event type.
     """
     tree, call = operator_tree(rank.trace), rank.trace.launch_of
-    places, above = np.arange(len(tree.rows)), tree.forest.parent
-    writer.ints("operator_above", np.where(above < 0, 0, places - above))
+    writer.ints("operator_above", _rows_above(tree.forest.parent))
     writer.ints("launched_operator", tree.innermost[call[call >= 0]] + 1, delta=True)
     return tree.rows
+
+
+def _rows_above(parent: Array) -> Ints:
+    """Return the distance of each row from its parent; 0 without a parent."""
+    return np.where(parent < 0, 0, np.arange(len(parent)) - parent)
 
 
 def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
@@ -346,7 +349,7 @@ def _write_rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name:
 def _write_events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
     rank, table = index.rank, index.rank.table
     _write_rows(writer, index, types, "events")
-    writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
+    writer.ints("parent", _rows_above(table.parent))
     _write_ids(writer, "stream", table.stream, table.stream)
     writer.ints("step", _by_track(table.step, table.track))
     packed = _by_track(table.correlation, table.track, none=-1)
@@ -384,7 +387,8 @@ def _write_flows(writer: ColumnWriter, rank: RankLayout) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     writer.ints("flow_kind", flows.kind)
-    writer.ints("flow_stated", stated if len(stated) == len(flows) else np.zeros(len(flows)))
+    # Flows of traces without records lack these columns.
+    writer.ints("flow_stated", stated if len(stated) else np.zeros(len(flows)))
     writer.ints("flow_source", flows.source, delta=True)
     writer.ints("flow_target", flows.target - flows.source)
 
@@ -396,7 +400,7 @@ def _write_phases(writer: ColumnWriter, phases: RankPhases) -> None:
 
 
 def _write_counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
-    """Write the samples of all counters; return the number of samples of each counter track."""
+    """Write the samples of all counters; return the sample count of each counter track."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
@@ -512,18 +516,17 @@ def _write_calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
     codes_of: dict[str, Ints] = {}
-    for column, plural in (("name", "names"), ("group", "groups")):
+    for column in ("name", "group"):
         # sorted as in replies to ``ribbon``
         codes, texts = pd.factorize(frame[column].astype(str), sort=True)
         codes_of[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", codes_of[column][row_of_call])
-        header[plural] = [str(text) for text in texts]
+        header[f"{column}s"] = texts.tolist()
     # Ranks may use different names for a call. They rarely do, so most differences are 0.
     shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
     writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]
     writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
-    factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]
-    of_call = factor.groupby(frame["call"]).max()
-    writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DECIMALS))
+    factor = (frame["busbw_gb_s"] / frame["algbw_gb_s"]).groupby(frame["call"]).max()
+    writer.floats("call_bus_factor", np.round(factor.to_numpy(np.float64), _DECIMALS))
     return header

@@ -47,7 +47,6 @@ _MAX_PAIRS = 64
 _MAX_NAMES = 100
 #: Number of waterfall parts per kind that the page draws (see `js/src/compare/waterfall.ts`).
 _MAX_PARTS = 8
-_SIDES = ("before", "after")
 #: The engine, the scene and the view state of a run.
 Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
 
@@ -100,26 +99,31 @@ def comparison_content(
     pairs = PairBlocks(answers, left_bytes * _PAIRS_SHARE)
     left_bytes -= steps.size_bytes + pairs.size_bytes
     document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
-    sizes: list[tuple[str, int]] = []
-    words: list[str] = []
-    blocks: list[Block] = []
-    for number, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        # Divide the remaining space equally among the remaining sides.
-        content = embed(*side, left_bytes / (len(sides) - number), saved_at, widget="timeline")
-        side_blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
-        side_blocks = [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
-        left_bytes -= total_size(side_blocks)
-        blocks += side_blocks
-        sizes += [(f"{word}: {name}", size) for name, size in content.sizes]
-        words.append(f"{word.capitalize()}: {content.words}")
-    sizes += [
+    # The second side gets what the first leaves of its half.
+    before = _side_content("before", sides[0], left_bytes / 2, saved_at)
+    after = _side_content("after", sides[1], left_bytes - total_size(before.blocks), saved_at)
+    sizes = [
+        *before.sizes,
+        *after.sizes,
         ("frames and pairs", total_size(comparison_blocks)),
         ("individual steps", steps.size_bytes),
         ("individual pairs of ranks", pairs.size_bytes),
     ]
-    words += [text for text in (steps.words, pairs.words) if text]
-    blocks = [*comparison_blocks, *steps.blocks, *pairs.blocks, *blocks]
+    words = filter(None, (before.words, after.words, steps.words, pairs.words))
+    blocks = [*comparison_blocks, *steps.blocks, *pairs.blocks, *before.blocks, *after.blocks]
     return PageContent(document, blocks, sizes, " ".join(words))
+
+
+def _side_content(word: str, side: Side, limit_bytes: float, saved_at: datetime) -> PageContent:
+    """Return the timeline of a side as blocks whose names begin with `word`."""
+    content = embed(*side, limit_bytes, saved_at, widget="timeline")
+    blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
+    return PageContent(
+        document={},
+        blocks=[replace(block, name=f"{word}-{block.name}") for block in blocks],
+        sizes=[(f"{word}: {name}", size) for name, size in content.sizes],
+        words=f"{word.capitalize()}: {content.words}",
+    )
 
 
 def _frame_names(answers: DiffAnswers) -> list[str]:

@@ -57,8 +57,7 @@ class Block:
 def pack_block(name: str, content: bytes) -> Block:
     """Compress data into a block."""
     raise_if_cancelled()
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    compressed = packer.compress(content) + packer.flush()
+    compressed = zlib.compress(content, _LEVEL, wbits=_GZIP)
     return Block(name, base64.b64encode(compressed).decode("ascii"))
 
 
@@ -144,27 +143,23 @@ class EventTypes:
 
     def __init__(self, index: RankIndex, names: NameTables) -> None:
         tables = [index.rows(name) for name in TABLES]
-        kinds, categories = len(KINDS), max(len(index.rank.table.categories), 1)
-        keys = np.concatenate(
-            [
-                (table.name.astype(np.int64) * kinds + table.kind) * categories + table.category
-                for table in tables
-            ]
+        texts, categories = index.rank.table.names, index.rank.table.categories
+        shape = (max(len(texts), 1), len(KINDS), max(len(categories), 1))
+        keys = [
+            np.ravel_multi_index((table.name, table.kind, table.category), shape)
+            for table in tables
+        ]
+        distinct_keys, codes, counts = np.unique(
+            np.concatenate(keys), return_inverse=True, return_counts=True
         )
-        distinct_keys, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        table = index.rank.table
+        fields = np.stack(np.unravel_index(distinct_keys, shape), axis=1)
         self.listed = [
-            [
-                names.names.add(table.names[key // categories // kinds]),
-                names.categories.add(table.categories[key % categories]),
-                key // categories % kinds,
-            ]
-            for key in distinct_keys.tolist()
+            [names.names.add(texts[name]), names.categories.add(categories[category]), kind]
+            for name, kind, category in fields.tolist()
         ]
         self.counts: list[int] = counts.tolist()
         ends = np.cumsum([len(table.name) for table in tables])
-        parts = np.split(codes.ravel(), ends[:-1])
-        self.codes = dict(zip(TABLES, parts, strict=True))
+        self.codes = dict(zip(TABLES, np.split(codes, ends[:-1]), strict=True))
 
 
 _STATIC = Path(__file__).parents[2] / "static"

@@ -68,7 +68,7 @@ _Columns = defaultdict[str, list[Array]]
 
 
 def _add_spans(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
-    """Add the columns of a set of events; return the covered time and event count of each cell."""
+    """Add the columns of a set of events; return each cell's covered time and event count."""
     covered, count = spans.measure(edges)
     starts, points = spans.sorted_starts.searchsorted(edges), spans.points.searchsorted(edges)
     columns["covered"].append(covered)
@@ -92,15 +92,15 @@ def overview(
     grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], max_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
-    for lane_index, (number, ref, lane) in enumerate(lanes):
+    for place, (number, ref, lane) in enumerate(lanes):
         kinds: list[int] = []
         if isinstance(lane, CounterLane):
             smallest, largest = lane.measure(edges)
             columns["low"].append(smallest)
             columns["high"].append(largest)
         else:
-            kinds = _add_lane(columns, index, ref, lane, lane_index, edges)
-            columns["slice"].append(_slices(index, types, ref, lane, lane_index, grid))
+            kinds = _add_lane(columns, index, ref, lane, place, edges)
+            columns["slice"].append(_slices(index, types, ref, lane, place, grid))
         kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
     writer = ColumnWriter()
     _write_columns(writer, columns)
@@ -151,41 +151,41 @@ def _grid_of_lanes(
 
 
 def _add_lane(
-    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
+    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, place: int, edges: Ints
 ) -> list[int]:
     """Add the events of a lane and, if there are several kinds, of each kind; return the kinds."""
-    _add_spans(columns, lane.spans, edges)
+    covered, _ = _add_spans(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
     table, rows = index.table_of(ref), index.rows_of_lane(ref)
     kind = table.kind[rows]
     codes: list[int] = np.unique(kind).tolist()
-    covered = np.zeros(len(edges) - 1, np.int64)
-    lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
+    lowest_kind = np.full(len(edges) - 1, NO_KIND, np.int64)
     for code in codes:
         of_kind = rows[kind == code]
         spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
-        covered_by_kind, count = _add_spans(columns, spans, edges)
-        np.maximum(covered, covered_by_kind, out=covered)
-        lowest[(count > 0) & (lowest == NO_KIND)] = code
+        _, count = _add_spans(columns, spans, edges)
+        lowest_kind[(count > 0) & (lowest_kind == NO_KIND)] = code
     # Cells with only instants have the kind of the first instant, not necessarily the lowest kind.
-    first = measure_cells(lane, edges).kind
-    cells = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
-    columns["instant"].append(np.stack([np.full(len(cells), number), cells, first[cells]]))
+    first_kind = measure_cells(lane, edges).kind
+    is_other_kind = (first_kind != NO_KIND) & (first_kind != lowest_kind)
+    cells = np.flatnonzero((covered == 0) & is_other_kind)
+    columns["instant"].append(np.stack([np.full(len(cells), place), cells, first_kind[cells]]))
     return codes
 
 
 def _slices(
-    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, number: int, grid: CellGrid
+    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, place: int, grid: CellGrid
 ) -> Ints:
+    """Return the fields of the ``slice`` columns for the events of two cells or more."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
-    if not len(positions):
+    if not len(positions):  # also if the lane keeps no rows
         return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
     flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED
     return np.stack(
         [
-            np.full(len(rows), number, np.int64),
+            np.full(len(rows), place, np.int64),
             table.start_ns[rows] + index.rank.shift_ns,
             table.dur_ns[rows],
             rows.astype(np.int64),

@@ -45,13 +45,10 @@ from hta_widgets.text import rank_list
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 from hta_widgets.trace.memo import ComputationCancelled
 
-_TIMELINE = ("timeline.js", "state.js", "widgets.css")
-_DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
 #: Size of a page without code and events: its HTML, the names of a small job, tags of blocks.
 _FRAME_BYTES = 4000
 #: Maximum size of a reply; larger messages would delay those that follow.
 CHUNK_BYTES = 4_000_000
-_MAX_MB = 25
 #: Characters per byte of a block, due to base64.
 _TEXT_PER_BYTE = 4 / 3
 
@@ -66,21 +63,17 @@ def save_html(
     dashboard: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a timeline, or a dashboard with the given traits, to a self-contained page."""
+    widget = "timeline" if dashboard is None else "dashboard"
+    more_code = [] if dashboard is None else [pack_block(widget, ascii_json(dashboard))]
 
-    def make(limit_bytes: float, saved_at: datetime) -> PageContent:
-        limit_bytes -= _FRAME_BYTES
-        files = source_files(engine)
+    def make(max_bytes: float, saved_at: datetime) -> PageContent:
+        limit_bytes, files = max_bytes - _FRAME_BYTES, source_files(engine)
         return embed(engine, scene, state, limit_bytes, saved_at, files, widget=widget)
 
-    if dashboard is None:
-        widget, code, more_code = "timeline", _TIMELINE, []
-    else:
-        widget, code = "dashboard", _DASHBOARD
-        more_code = [pack_block("dashboard", ascii_json(dashboard))]
     return save_page(
         path,
         str(scene.get("title") or widget),
-        code,
+        (f"{widget}.js", "state.js", "widgets.css"),
         [engine],
         make,
         max_mb=max_mb,
@@ -96,7 +89,7 @@ class OfflineData:
     `make` is called with the maximum number of characters and returns the content.
     """
 
-    def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
+    def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = 25) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
         self._thread = threading.Thread(
@@ -214,9 +207,8 @@ class PagePlan:
         self.device_steps = device_steps(engine.traces)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
-        fixed = _fixed_bytes(self.indices.values(), [scene, self.clusters])
-        fixed += self.collectives.size_bytes
-        self.limit = limit_bytes - fixed
+        fixed_bytes = _fixed_bytes(self.indices.values(), [scene, self.clusters])
+        self.limit = limit_bytes - fixed_bytes - self.collectives.size_bytes
 
     def execute(self) -> PageContent:
         """Return the content, with as many ranks and arguments as fit."""
@@ -282,10 +274,10 @@ class PagePlan:
         for cells, all_lanes in _LADDER:
             if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
-            is_needed = not full and (cells, all_lanes) == _LADDER[-1]
-            # Try the largest rank first, to avoid computing overviews that do not fit.
+            is_last_resort = not full and (cells, all_lanes) == _LADDER[-1]
+            # Estimate the size from the largest rank. The others may take less.
             size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
-            if size_bytes > 1.5 * budget_bytes and not is_needed:
+            if size_bytes > 1.5 * budget_bytes and not is_last_resort:
                 continue
             overviews = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
             if total_size(overviews.values()) <= budget_bytes:
@@ -300,6 +292,7 @@ class PagePlan:
         )
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
+        """Return the arguments of the `full` ranks, and add their headers to these ranks."""
         args_of: dict[int, PagePart] = {}
         for rank, part in full.items():
             give_way()

@@ -6,6 +6,7 @@ Bokeh needs a browser to export SVG, but notebook outputs are saved without one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from hta_widgets.charts.figure import FigureStyle
 from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
+from hta_widgets.trace.arrays import Floats
 
 #: Heights in px of a row, a bar, the area above the rows, and a line of small text.
 _PITCH, _BAR, _ABOVE, _LINE = 20, 14, 64, 14
@@ -29,46 +31,41 @@ def bars_svg(
 
     Each mark has a single color. Names of `late_ranks` are red.
     """
-    rows, theme, drawing = min(len(content.names), _MAX_ROWS), style.theme, Drawing()
-    names = [str(name) for name in content.names[:rows]]
-    marks = [mark for mark in content.marks if isinstance(mark, Bars)]
-    columns = [[column.head, *map(str, column.texts[:rows])] for column in content.columns]
+    theme, drawing = style.theme, Drawing()
+    names = [str(name) for name in content.names[:_MAX_ROWS]]
+    columns = [[column.head, *map(str, column.texts[: len(names)])] for column in content.columns]
     widths = [max(map(text_width, column)) for column in columns]
     left = _PAD + max((text_width(name, bold=True) for name in names), default=0) + _GAP
     right = width - _PAD - sum(widths) - _GAP * len(widths)
-    hidden_rows = len(content.names) - rows
     max_width = width - 2 * _PAD
+    bars = [mark for mark in content.marks if isinstance(mark, Bars)]
+    whiskers = [mark for mark in content.marks if isinstance(mark, Whiskers)]
+    legend = _legend_lines(bars, max_width)
     notes = _wrapped_lines(style.subtitle, max_width)
-    legend = _legend_lines(marks, max_width)
+    hidden_rows = len(content.names) - len(names)
     top = _ABOVE + _LINE * max(len(legend) - 1, 0)
-    rows_end = top + rows * _PITCH + (_PITCH if hidden_rows else 0)
+    rows_end = top + len(names) * _PITCH + (_PITCH if hidden_rows else 0)
     height = rows_end + _PAD + _LINE * len(notes)
     drawing.rect(0, 0, width, height, theme.bg)
     drawing.text(_PAD, 20, fit_text(style.title, max_width, bold=True), theme.ink, bold=True)
     for number, line in enumerate(legend):
         _draw_legend(drawing, line, theme, 29 + _LINE * number)
     scale = (right - left) / ((content.scale.end - content.scale.start) or 1)
-    origin = left - content.scale.start * scale
-    for mark in marks:
-        _draw_bars(drawing, mark, content.data, theme, (origin, top), scale)
-    for spread in content.marks:
-        if isinstance(spread, Whiskers):
-            _draw_whiskers(drawing, spread, content.data, (origin, top), scale)
-    late_names = {f"rank {rank}" for rank in late_ranks}
-    _draw_texts(drawing, names, (left - _GAP, top), theme, late_names)
+    rows = _Rows(drawing, theme, content.data, left - content.scale.start * scale, top, scale)
+    for mark in bars:
+        rows.draw_bars(mark)
+    for spread in whiskers:
+        rows.draw_whiskers(spread)
+    rows.draw_texts(names, left - _GAP, {f"rank {rank}" for rank in late_ranks})
     column_ends = right + np.cumsum(np.array(widths, float) + _GAP)
     for (head, *texts), x in zip(columns, column_ends.tolist(), strict=True):
         drawing.text(x, top - 10, head, theme.ink3, anchor="end")
-        _draw_texts(drawing, texts, (x, top), theme)
+        rows.draw_texts(texts, x)
     if hidden_rows:
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
     for number, note in enumerate(notes):
         drawing.text(_PAD, rows_end + _LINE * (number + 1), note, theme.ink3)
-    patterns = [
-        hatch(_pattern_name(mark), fill_color(mark, theme), mark.hatch_color or theme.ink3)
-        for mark in marks
-        if mark.hatch
-    ]
+    patterns = [_pattern(mark, theme) for mark in bars if mark.hatch]
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
@@ -115,66 +112,61 @@ def _baseline(row: int) -> float:
     return row * _PITCH + _BAR - 3
 
 
-def _draw_texts(
-    drawing: Drawing,
-    texts: Sequence[str],
-    end: tuple[float, float],
-    theme: Theme,
-    late: Collection[str] = (),
-) -> None:
-    """Draw one text per row, in red if it is in `late`; `end` is the top right of the column."""
-    x, top = end
-    for row, text in enumerate(texts):
-        color = theme.late if text in late else theme.ink2
-        drawing.text(x, top + _baseline(row), text, color, anchor="end", bold=text in late)
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a chart. `origin` is the x coordinate of the value 0, `scale` is in px."""
 
+    drawing: Drawing
+    theme: Theme
+    data: pd.DataFrame
+    origin: float
+    top: float
+    scale: float
 
-def _draw_bars(
-    drawing: Drawing,
-    mark: Bars,
-    data: pd.DataFrame,
-    theme: Theme,
-    origin: tuple[float, float],
-    scale: float,
-) -> None:
-    rows, (left, top) = data[mark.row].to_numpy(), origin
-    lefts = np.broadcast_to(_column(mark.left, data), len(data)) * scale + left
-    rights = np.broadcast_to(_column(mark.right, data), len(data)) * scale + left
-    is_drawn = (rows < _MAX_ROWS) & (rights > lefts)
-    if mark.only is not None:
-        is_drawn &= (data[mark.only[0]] == mark.only[1]).to_numpy()
-    texts = data[mark.text] if mark.text else None
-    for index in np.flatnonzero(is_drawn):
-        x, y = lefts[index], top + float(rows[index]) * _PITCH
-        bar_width = rights[index] - x
-        drawing.rect(x, y, bar_width, _BAR, _paint(mark, theme))
-        if mark.line:
-            drawing.frame(x, y, bar_width, _BAR, mark.line)
-        if texts is not None and text_width(str(texts.iloc[index])) + 6 < bar_width:
-            baseline = top + _baseline(int(rows[index]))
-            drawing.text(x + 4, baseline, str(texts.iloc[index]), mark.text_color)
+    def draw_texts(self, texts: Sequence[str], x: float, late: Collection[str] = ()) -> None:
+        """Draw one text per row that ends at `x`, in red if it is in `late`."""
+        for row, text in enumerate(texts):
+            color = self.theme.late if text in late else self.theme.ink2
+            y = self.top + _baseline(row)
+            self.drawing.text(x, y, text, color, anchor="end", bold=text in late)
 
+    def draw_bars(self, mark: Bars) -> None:
+        """Draw bars, with their texts if these fit."""
+        data, drawing, rows = self.data, self.drawing, self.data[mark.row].to_numpy()
+        lefts, rights = self._xs(mark.left), self._xs(mark.right)
+        is_drawn = (rows < _MAX_ROWS) & (rights > lefts)
+        if mark.only is not None:
+            is_drawn &= (data[mark.only[0]] == mark.only[1]).to_numpy()
+        texts = data[mark.text] if mark.text else None
+        for index in np.flatnonzero(is_drawn):
+            x, y = lefts[index], self.top + float(rows[index]) * _PITCH
+            bar_width = rights[index] - x
+            drawing.rect(x, y, bar_width, _BAR, _paint(mark, self.theme))
+            if mark.line:
+                drawing.frame(x, y, bar_width, _BAR, mark.line)
+            if texts is not None and text_width(str(texts.iloc[index])) + 6 < bar_width:
+                baseline = self.top + _baseline(int(rows[index]))
+                drawing.text(x + 4, baseline, str(texts.iloc[index]), mark.text_color)
 
-def _draw_whiskers(
-    drawing: Drawing,
-    mark: Whiskers,
-    data: pd.DataFrame,
-    origin: tuple[float, float],
-    scale: float,
-) -> None:
-    left, top = origin
-    lefts, rights = (_column(name, data) * scale + left for name in (mark.left, mark.right))
-    for row, x0, x1 in zip(data["row"], lefts, rights, strict=True):
-        if row < _MAX_ROWS and x1 > x0:
-            drawing.horizontal(top + row * _PITCH + _BAR / 2, x0, x1, mark.color)
+    def draw_whiskers(self, mark: Whiskers) -> None:
+        """Draw a horizontal line through the middle of each bar."""
+        lefts, rights = self._xs(mark.left), self._xs(mark.right)
+        for row, x0, x1 in zip(self.data["row"], lefts, rights, strict=True):
+            if row < _MAX_ROWS and x1 > x0:
+                self.drawing.horizontal(self.top + row * _PITCH + _BAR / 2, x0, x1, mark.color)
 
-
-def _column(value: str | float, data: pd.DataFrame) -> np.ndarray:
-    return np.asarray(data[value] if isinstance(value, str) else value, float)
+    def _xs(self, value: str | float) -> Floats:
+        """Return the x coordinate of each row for the name of a column, or for one value."""
+        column = self.data[value] if isinstance(value, str) else value
+        return np.broadcast_to(np.asarray(column, float), len(self.data)) * self.scale + self.origin
 
 
 def _pattern_name(mark: Bars) -> str:
     return f"hta-bars-{str(mark.hatch_color).strip('#')}"
+
+
+def _pattern(mark: Bars, theme: Theme) -> str:
+    return hatch(_pattern_name(mark), fill_color(mark, theme), mark.hatch_color or theme.ink3)
 
 
 def _paint(mark: Bars, theme: Theme) -> str:

@@ -100,6 +100,12 @@ def numbers(values: Floats) -> list[str]:
     return [number(value) for value in values.tolist()]
 
 
+def _boxes_path(left: Floats, widths: Floats, y: float, height: float) -> str:
+    top, down = number(y), number(height)
+    boxes = zip(numbers(left), numbers(widths), strict=True)
+    return "".join(f"M{x} {top}h{width}v{down}h-{width}z" for x, width in boxes)
+
+
 #: (left, top, width, height) of a rectangle.
 Box = tuple[float, float, float, float]
 #: (left, baseline, text) of a label.
@@ -135,12 +141,7 @@ class Drawing:
 
     def rects(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
         """Fill rectangles of equal height."""
-        top, down = number(y), number(height)
-        data = [
-            f"M{x} {top}h{w}v{down}h-{w}z"
-            for x, w in zip(numbers(left), numbers(right - left), strict=True)
-        ]
-        self.path("".join(data), color)
+        self.path(_boxes_path(left, right - left, y, height), color)
 
     def frame(
         self, x: float, y: float, width: float, height: float, color: str, line: float = 1
@@ -160,13 +161,9 @@ class Drawing:
         if not len(left):
             return
         self._flush_paths()
-        inside = np.maximum(right - left - 1, 0.01)
-        down = number(height - 1)
-        data = [
-            f"M{x} {number(y + 0.5)}h{w}v{down}h-{w}z"
-            for x, w in zip(numbers(left + 0.5), numbers(inside), strict=True)
-        ]
-        self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{color}"/>')
+        inner_widths = np.maximum(right - left - 1, 0.01)
+        data = _boxes_path(left + 0.5, inner_widths, y + 0.5, height - 1)
+        self._parts.append(f'<path d="{data}" fill="none" stroke="{color}"/>')
 
     def horizontal(self, y: float, x0: float, x1: float, color: str) -> None:
         """Draw a horizontal 1 px line with its top edge at `y`."""
@@ -332,13 +329,13 @@ class PictureColors:
         color: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
         is_annotation, pale = kind == "annotation", kind in _PALE_KINDS
         tint = tokens["annotationTint" if is_annotation else "cpuTint"]
-        device = _PALE_COLUMN if pale else 1
+        on_device = _PALE_COLUMN if pale else 1
         return Paint(
             color=color,
             fill=color,
             tint=blend(color, theme.bg, tint),
             text=self._text_color_on(color) if shade else theme.on_kind[kind],
-            columns={"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
+            columns={"bar": _BAR, "pale": _PALE_COLUMN, "solid": on_device, "counter": on_device},
             pale=pale,
             edge_px=2 if is_annotation else 1.5,
         )
@@ -574,11 +571,7 @@ def side_width(width: float) -> float:
 
 def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
     """Combine SVG pictures vertically or side by side."""
-    sizes = [
-        [float(group) for group in match.groups()]
-        for text in pictures
-        if (match := _SIZE.search(text))
-    ]
+    sizes = [list(map(float, match.groups())) for svg in pictures if (match := _SIZE.search(svg))]
     widths, heights = zip(*sizes, strict=True)
     axis, lengths = ("x", widths) if side_by_side else ("y", heights)
     total_length = sum(lengths) + _GAP_PX * (len(lengths) - 1)

@@ -23,6 +23,8 @@ from hta_widgets.export.pictures.drawing import (
 from hta_widgets.text import axis_time, duration
 from hta_widgets.trace.arrays import Array
 
+#: Height in px of a strip above the rows.
+STRIP_ROW = 16
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
@@ -32,7 +34,6 @@ _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
 #: Symbols for steps that begin before the window or end after it.
 _BEFORE, _AFTER = "\u2039", "\u203a"
-Step = Mapping[str, Any]
 
 
 class _VisibleStep(NamedTuple):
@@ -78,15 +79,10 @@ class HeaderPainter(Painter):
     scene: Mapping[str, Any]
     late: frozenset[int]
 
-    def draw_minimap(
-        self,
-        reply: Mapping[str, Any],
-        columns: Mapping[str, Any],
-        y: float,
-        classed: EventClassing | None = None,
-    ) -> None:
+    def draw_minimap(self, answered: Answered, y: float, classed: EventClassing | None) -> None:
         """Draw the whole job, by kind or by class, and mark the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
+        reply, columns = answered
         start, end = self.scene["range"]
         length = duration(end - start)
         drawing.text(area.left - 10, y + 17, length, theme.ink2, anchor="end")
@@ -96,7 +92,7 @@ class HeaderPainter(Painter):
         bins = int(reply["bins"])
         x = area.left + np.arange(bins + 1) / bins * area.across
         total = np.zeros(bins)
-        layers = []
+        layers = []  # top and color of each stacked layer, lowest first
         is_host = "exposed" not in columns
         for name, shares in columns.items():
             total = total + shares
@@ -107,7 +103,11 @@ class HeaderPainter(Painter):
         for heights, color in reversed(layers):
             drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), color)
         job = PlotArea(area.width, start, max(end, start + 1), has_totals=area.margin > 0)
-        x0, x1 = job.x(area.start), job.x(area.end)
+        self._mark_window(job.x(area.start), job.x(area.end), y)
+
+    def _mark_window(self, x0: float, x1: float, y: float) -> None:
+        """Frame the visible window in the minimap and dim the rest, unless it is the whole job."""
+        area, theme, drawing = self.area, self.theme, self.drawing
         if x1 - x0 > area.across - 1:
             return
         drawing.rect(area.left, y, x0 - area.left, _MINIMAP, theme.bg, _VEIL)
@@ -119,7 +119,7 @@ class HeaderPainter(Painter):
     def _class_layers(
         self, busy: Any, job: tuple[int, int], parts: ClassParts
     ) -> list[tuple[Any, str]]:
-        """Split the busy time by event class, in proportion to the device work."""
+        """Return layers that split the busy share by event class, in proportion to device work."""
         bins = len(busy)
         start, end = job
         times = start + (np.arange(bins) + 0.5) / bins * (end - start)
@@ -152,14 +152,14 @@ class HeaderPainter(Painter):
             names.append("steps, median rank" if several else "steps")
             self._draw_steps(y)
         if scene["phases"]:
-            self._draw_phases(y + 16 * len(names))
+            self._draw_phases(y + STRIP_ROW * len(names))
             names.append("phases")
         if ribbon is not None:
-            self._draw_job_ribbon(*ribbon, y + 16 * len(names))
+            self._draw_job_ribbon(*ribbon, y + STRIP_ROW * len(names))
             names.append("comes last" if area.narrow else "who comes last")
         for index, name in enumerate(names):
-            max_width = area.left - 20
-            self.drawing.text(12, y + 16 * index + 11, fit_text(name, max_width), theme.ink3)
+            shown_name = fit_text(name, area.left - 20)
+            self.drawing.text(12, y + STRIP_ROW * index + 11, shown_name, theme.ink3)
 
     def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw grid lines at ticks and step boundaries across all rows."""
@@ -187,7 +187,7 @@ class HeaderPainter(Painter):
         drawing.rect(x + width - 1, y - 3, 1, 8, theme.ink)
         drawing.text(x + width + 6, y + 5, duration(length_ns), theme.ink)
 
-    def _in_view(self, steps: Sequence[Step]) -> Iterator[_VisibleStep]:
+    def _in_view(self, steps: Sequence[Mapping[str, Any]]) -> Iterator[_VisibleStep]:
         area = self.area
         for step in steps:
             start, dur = step["start"], step["dur"]
@@ -250,20 +250,28 @@ class HeaderPainter(Painter):
             opacity = _WEAKEST + (1 - _WEAKEST) * strength
             color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        # Ranks that cause the most waiting are labeled first, with one label per gap between marks.
-        used_gaps: set[int] = set()
-        for mark in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
-            rank, x0, x1 = ranks[mark], float(left[mark]), float(left[mark] + width[mark])
-            before = float(left[mark - 1]) + _MARK_PX if mark else area.left
-            # Gap k follows mark k.
-            gaps: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
-                (mark, x1 + 2, float(following[mark]) - x1 - 6, "start"),
-                (mark - 1, x0 - 2, x0 - 6 - before, "end"),
+        gap_starts, right = np.append(area.left, left + _MARK_PX), left + width
+        # Ranks that cause the most waiting are labeled first.
+        order = drawn[np.argsort(-wait[drawn], kind="stable")].tolist()
+        xs = {mark: (gap_starts[mark], left[mark], right[mark], following[mark]) for mark in order}
+        self._label_marks({mark: (ranks[mark], xs[mark]) for mark in order}, y + 11)
+
+    def _label_marks(self, marks: Mapping[int, tuple[int, Sequence[float]]], y: float) -> None:
+        """Label marks with their ranks, beside the mark, with one label per gap between marks.
+
+        `marks` has each mark's rank, and its x coordinates: the start of the gap on its left, its
+        left and right edge, and the end of the gap on its right.
+        """
+        used_gaps: set[int] = set()  # gap k follows mark k
+        for mark, (rank, (gap_start, left, right, gap_end)) in marks.items():
+            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
+                (mark, right + 2, gap_end - right - 6, "start"),
+                (mark - 1, left - 2, left - 6 - gap_start, "end"),
             )
-            for gap, text_x, max_width, anchor in gaps:
+            for gap, text_x, max_width, anchor in places:
                 label = first_text_that_fits([f"rank {rank}", str(rank)], max_width)
                 if label and rank >= 0 and gap not in used_gaps:
-                    drawing.text(text_x, y + 11, label, self._rank_color(rank), anchor=anchor)
+                    self.drawing.text(text_x, y, label, self._rank_color(rank), anchor=anchor)
                     used_gaps.add(gap)
                     break
 

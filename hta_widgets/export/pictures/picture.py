@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -34,7 +34,7 @@ from hta_widgets.export.pictures.drawing import (
     stacked_svg,
     text_width,
 )
-from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_name
+from hta_widgets.export.pictures.header import STRIP_ROW, Answered, HeaderPainter, whole_name
 from hta_widgets.export.pictures.rows import LanePainter, Row, has_waits, layout_rows
 from hta_widgets.export.pictures.side_columns import SideColumnPainter, WindowTotals, totals_by_rank
 from hta_widgets.facts import facts
@@ -47,8 +47,10 @@ _MIN_WIDTH = 320
 #: Opacity of the overlay that dims everything outside the selection.
 _VEIL = 0.66
 _LANE_BYTES = 256 << 20
-#: Heights on screen of the minimap with the axis, and of each strip above the rows.
-_SCREEN_HEAD, _STRIP_ROW = 58, 16
+#: Height on screen of the minimap with the axis.
+_SCREEN_HEAD = 58
+#: Width in px of the marks in a ribbon, and the number of their colors.
+_MARK_PX, _RIBBON_COLORS = 2, 48
 #: Top and bottom of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
 
@@ -90,7 +92,7 @@ def timeline_svg(
     clusters = engine.answer({"op": "clusters"})[0] if folded else None
     rows = layout_rows(
         scene,
-        height - _SCREEN_HEAD - _STRIP_ROW * _strip_rows(scene),
+        height - _SCREEN_HEAD - STRIP_ROW * _strip_rows(scene),
         pinned=state.get("pinned") or (),
         opened=opened,
         only=only,
@@ -116,13 +118,13 @@ class _Picture(Painter):
         super().__post_init__()
         self.window = {"start": self.area.start, "end": self.area.end}
         stats = self.engine.answer({"op": "stats", **self.window})[0]
+        totals = totals_by_rank(stats)
         self.shares: dict[str, float] = stats["kinds"]
-        self.figures = WindowTotals(totals_by_rank(stats))
+        self.figures = WindowTotals(totals)
         if has_waits(self.scene):
             lateness = self.engine.answer({"op": "lateness", **self.window})[0]
-            self.figures = WindowTotals(
-                totals_by_rank(stats), totals_by_rank(lateness), frozenset(lateness["late"])
-            )
+            late = frozenset(lateness["late"])
+            self.figures = WindowTotals(totals, totals_by_rank(lateness), late)
             if total_span := sum(stats["span"]):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
@@ -131,7 +133,7 @@ class _Picture(Painter):
         area, theme, drawing = self.area, self.theme, self.drawing
         axis = _MINIMAP_BOTTOM + 24
         strip_rows = _strip_rows(self.scene)
-        first = axis + _STRIP_ROW * strip_rows + 2
+        first = axis + STRIP_ROW * strip_rows + 2
         bottom = first + sum(row.height for row in self.rows)
         height = bottom + 34
         drawing.rect(0, 0, area.width, height, theme.bg)
@@ -139,7 +141,7 @@ class _Picture(Painter):
         self._draw_legend(_MINIMAP_TOP - 10)
         head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
         bins = min(max(2, int(area.across)), 4096)
-        head.draw_minimap(*self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
+        head.draw_minimap(self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
         drawing.horizontal(_MINIMAP_BOTTOM, 0, area.width, theme.rule)
         tick_xs = head.draw_axis(axis)
         ribbon = None
@@ -217,6 +219,7 @@ class _Picture(Painter):
             x += 14 + text_width(label) + 14
 
     def _draw_class_legend(self, y: float) -> float:
+        """Draw each group of classes as swatches and a name; return the x after the last one."""
         drawing, x = self.drawing, self.area.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
@@ -283,10 +286,11 @@ class _Picture(Painter):
             if row.ribbon is not None and ribbon is not None:
                 self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
-                lanes.draw_lane(index, band, y + band.top, is_late=is_late)
+                lanes.draw_lane(index, replace(band, top=y + band.top), is_late=is_late)
         return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
+        """Draw the late arrivals of a rank. A mark ends before the next, but has at least 1 px."""
         area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
@@ -296,12 +300,12 @@ class _Picture(Painter):
         x = area.left + np.floor((columns["bin"][is_shown] + 0.5) / reply["bins"] * area.across)
         shares = np.sqrt(np.minimum(1, columns["late"][is_shown] / max(reply["most"], 1)))
         following = np.append(x[1:], area.right)
-        right = np.maximum(np.minimum(x + 2, following), x + 1)
-        steps = np.ceil(shares * 48).astype(np.int64)
-        for step in np.unique(steps).tolist():
-            in_step = steps == step
-            color = self.colors.waiting(step / 48)
-            drawing.rects(x[in_step], right[in_step], y + top, height, color)
+        right = np.maximum(np.minimum(x + _MARK_PX, following), x + 1)
+        color_codes = np.ceil(shares * _RIBBON_COLORS).astype(np.int64)
+        for code in np.unique(color_codes).tolist():
+            has_color = color_codes == code
+            color = self.colors.waiting(code / _RIBBON_COLORS)
+            drawing.rects(x[has_color], right[has_color], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
         """Hatch times for which a rank has no data, to distinguish them from idle time."""

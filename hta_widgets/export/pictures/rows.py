@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Literal, cast
@@ -75,6 +76,11 @@ class Band:
     #: Minimum and maximum of a counter.
     range: tuple[float, float] | None = None
 
+    @property
+    def bottom(self) -> float:
+        """The lower edge of the lane."""
+        return self.top + self.height
+
 
 @dataclass(frozen=True)
 class Row:
@@ -131,7 +137,7 @@ def layout_rows(
         if rank["rank"] not in hidden and (only is None or rank["rank"] in only)
     ]
     if opened is None:
-        opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
+        opened = {ranks[0]["rank"]} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
     fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
     place_of_pin = {key: pinned.index(key) for key in pinned}
@@ -195,16 +201,8 @@ def _folded_sizes(
     max_bars = min(threads, _MAX_BARS)
     if is_many and not has_gpu:
         return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=max_bars)
-
-    def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
-        cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
-        ribbon_height = ribbon + _GAP if ribbon else 0
-        min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
-        content_height = _PAD + device_height + ribbon_height + cpu_height + _BELOW
-        return _FoldedSizes(
-            "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
-        )
-
+    min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
+    full_sizes = partial(_full_sizes, min_height, device_height)
     # To save height, bars are removed first: all of them with many ranks, otherwise all but a few.
     bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
@@ -216,6 +214,13 @@ def _folded_sizes(
         keeps_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
         sizes = full_sizes(0, _RIBBON) if keeps_ribbon else full_sizes(bars)
     return _grow_lanes(sizes, row_height)
+
+
+def _full_sizes(min_height: int, device_height: int, bars: int, ribbon: int = 0) -> _FoldedSizes:
+    cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
+    ribbon_height = ribbon + _GAP if ribbon else 0
+    content_height = _PAD + device_height + ribbon_height + cpu_height + _BELOW
+    return _FoldedSizes("full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon)
 
 
 def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
@@ -286,10 +291,9 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 def _thread_bars(
     threads: list[Mapping[str, Any]], top: float, height: float, first_label: str
 ) -> list[Band]:
+    labels = [first_label, *[""] * len(threads)]
     return [
-        Band(
-            thread["lane"], top + index * (height + 1), height, "bar", "" if index else first_label
-        )
+        Band(thread["lane"], top + index * (height + 1), height, "bar", labels[index])
         for index, thread in enumerate(threads)
     ]
 
@@ -336,11 +340,12 @@ def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
         )
         for depth in range(lanes)
     )
-    height = pitch * max(1, track["lanes"]) + below
+    height = pitch * max(1, lanes) + below
     return Row(rank, track, (name,), height, bands, open=True, like=(rank["rank"],))
 
 
 def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
+    """Return a track's label after its device or process; two spaces separate them."""
     label: str = track["label"]
     match track["role"]:
         case "stream":
@@ -387,31 +392,35 @@ class LanePainter(Painter):
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
-    def draw_lane(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
-        """Draw a lane and its background; `is_late` marks a rank for which others wait."""
+    def draw_lane(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
+        """Draw a lane and its background. The top of the band is relative to the picture.
+
+        `is_late` marks a rank for which others wait.
+        """
         low, high = map(self.area.x, index.rank.range_ns)
-        self.drawing.rect(low, y, high - low, band.height, self.colors.ground(band.form))
+        self.drawing.rect(low, band.top, high - low, band.height, self.colors.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
-            self._draw_counter(lane, index.rank.shift_ns, band, y)
+            self._draw_counter(lane, index.rank.shift_ns, band)
             return
         has_waits = self.waits and band.wait >= 0
         if has_waits:
-            self._draw_late(index, band, y, is_late=is_late)
+            self._draw_late(index, band, is_late=is_late)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
-        self._draw_columns(cells, slices, band, y)
+        self._draw_columns(cells, slices, band)
         table = index.table_of(ref)
         codes = self._codes(index, ref.role, band.form, table, slices.row)
-        self._draw_rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
-        waits = self._draw_waits(index, band.wait, y, band.height) if has_waits else None
+        self._draw_rects(slices, codes, band, disjoint=lane.spans.is_disjoint)
+        waits = self._draw_waits(index, band) if has_waits else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
-            self._draw_labels(slices, codes, waits, table, band, y)
+            self._draw_labels(slices, codes, waits, table, band)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
+        """Return the visible events of a lane that are at least `_RECT_PX` wide."""
         min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
         positions = lane.long_events(self.area.start - shift, self.area.end - shift, min_ns)
-        if not len(positions):
+        if not len(positions):  # also if the lane keeps no rows
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
         return _Slices(
@@ -421,6 +430,7 @@ class LanePainter(Painter):
         )
 
     def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
+        """Return the cells of a lane by kind or class. Lanes without classes get the last class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)
@@ -449,7 +459,7 @@ class LanePainter(Painter):
             shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
         return kinds * 16 + shades
 
-    def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
+    def _draw_columns(self, cells: Cells, slices: _Slices, band: Band) -> None:
         """Draw events too short for rectangles as columns whose height is the busy share."""
         long_ns, long_count = slices.measure(self.edges)
         count = cells.count - long_count
@@ -458,10 +468,9 @@ class LanePainter(Painter):
         height = np.round(np.minimum(height, band.height) * _STEPS) / _STEPS
         height[(count <= 0) | (cells.kind == NO_KIND)] = 0
         for code in np.unique(cells.kind[height > 0]).tolist():
-            of_kind = np.where(cells.kind == code, height, 0)
-            self.drawing.path(
-                self._column_outline(of_kind, y + band.height), self.colors.column(code, band.form)
-            )
+            heights_px = np.where(cells.kind == code, height, 0)
+            outline = self._column_outline(heights_px, band.bottom)
+            self.drawing.path(outline, self.colors.column(code, band.form))
 
     def _column_outline(self, heights_px: Floats, base: float) -> str:
         """Return the outline of columns above `base`, merging adjacent columns of equal height."""
@@ -481,9 +490,8 @@ class LanePainter(Painter):
                 parts.append(f"V{base_text}z")
         return "".join(parts)
 
-    def _draw_rects(
-        self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool
-    ) -> None:
+    def _draw_rects(self, slices: _Slices, codes: Ints, band: Band, *, disjoint: bool) -> None:
+        """Draw rectangles, pale ones with an edge where the event begins, if that is visible."""
         if not len(slices.start):
             return
         lefts, ends = self.area.xs(slices.start), self.area.xs(slices.end)
@@ -493,14 +501,14 @@ class LanePainter(Painter):
             paint = self.colors.paint(*divmod(code, 16))
             left, right = lefts[indices], rights[indices]
             if band.form != "pale" and not paint.pale:
-                self.drawing.rects(left, right, y, band.height, paint.fill)
+                self.drawing.rects(left, right, band.top, band.height, paint.fill)
                 continue
             begins_before = slices.start[indices] < self.area.start
             edge_px = np.where(ends[indices] - left <= 8, 1.0, paint.edge_px)
             edge_end = left + np.where(begins_before, 0, np.minimum(edge_px, right - left))
-            self.drawing.rects(edge_end, right, y, band.height, paint.tint)
-            has_edge = ~begins_before
-            self.drawing.rects(left[has_edge], edge_end[has_edge], y, band.height, paint.fill)
+            self.drawing.rects(edge_end, right, band.top, band.height, paint.tint)
+            edges = left[~begins_before], edge_end[~begins_before]
+            self.drawing.rects(*edges, band.top, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
@@ -509,16 +517,11 @@ class LanePainter(Painter):
         return np.array(shades, np.int64)[inverse]
 
     def _draw_labels(
-        self,
-        slices: _Slices,
-        codes: Ints,
-        waits: _Slices | None,
-        table: TableRows,
-        band: Band,
-        y: float,
+        self, slices: _Slices, codes: Ints, waits: _Slices | None, table: TableRows, band: Band
     ) -> None:
+        """Draw the names of wide slices into their longest part not covered by later slices."""
         area = self.area
-        baseline = round(y + band.height / 2 + 4)
+        baseline = round(band.top + band.height / 2 + 4)
         min_ns = _LABEL_FROM_PX * area.ns_per_px
         for index in np.flatnonzero(slices.dur >= min_ns).tolist():
             low = max(int(slices.start[index]), area.start)
@@ -547,43 +550,43 @@ class LanePainter(Painter):
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
-    def _draw_waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
+    def _draw_waits(self, index: RankIndex, band: Band) -> _Slices:
+        """Draw the waits of a lane, short ones as columns; return the others."""
         pattern = self.colors.wait_pattern
-        slices, short = self._overlay_slices(index, lane)
-        columns = np.round(np.minimum(short, 1) * height)
-        self.drawing.path(self._column_outline(columns, y + height), pattern)
+        slices, short = self._overlay_slices(index, band.wait)
+        heights_px = np.round(np.minimum(short, 1) * band.height)
+        self.drawing.path(self._column_outline(heights_px, band.bottom), pattern)
         left, right = self.area.xs(slices.start), self.area.xs(slices.end)
-        self.drawing.rects(left, right, y, height, pattern)
-        self.drawing.frames(left, right, y, height, self.theme.wait_line)
+        self.drawing.rects(left, right, band.top, band.height, pattern)
+        self.drawing.frames(left, right, band.top, band.height, self.theme.wait_line)
         return slices
 
-    def _draw_late(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
+    def _draw_late(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
         """Draw a dotted line before each late kernel, beginning when the other ranks arrived."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
         left = np.r_[self.x[cells], self.area.xs(slices.start)]
         right = np.r_[self.x[cells + 1], self.area.xs(slices.end)]
         color = self.theme.late if is_late else self.theme.ink3
-        self.drawing.dotted_lines(left, right, y + band.height / 2, color)
+        self.drawing.dotted_lines(left, right, band.top + band.height / 2, color)
 
-    def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+    def _draw_counter(self, lane: CounterLane, shift: int, band: Band) -> None:
+        """Draw columns up to each cell's minimum, then its range up to the maximum, and a line."""
         if not len(lane.times):
             return
         smallest, largest = lane.measure(self.edges - shift)  # of each cell; NaN if empty
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
-        has_value = ~np.isnan(largest)
-        top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
-        bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
-        base = y + band.height
-        below = (top - 1).clip(0)
+        range_top = np.nan_to_num(np.round((largest - floor) * scale))
+        range_bottom = np.nan_to_num(np.round((smallest - floor) * scale))
+        line_top = np.where(np.isnan(largest), 0, range_top + 1)
         for height, color in (
-            (top, self.colors.counter_line),
-            (below, self.colors.counter_range),
-            (np.minimum(bottom, below), self.colors.counter_fill),
+            (line_top, self.colors.counter_line),
+            (range_top, self.colors.counter_range),
+            (range_bottom, self.colors.counter_fill),
         ):
-            self.drawing.path(self._column_outline(height, base), color)
+            self.drawing.path(self._column_outline(height, band.bottom), color)
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:

@@ -93,18 +93,17 @@ class SideColumnPainter(Painter):
         right = area.left - 8
         bands = [] if area.narrow else [band for band in row.bands if band.label]
         lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
-        # The long label of the communication lane leaves no space for a fact.
-        last_line = row.height - _LOWEST_NAME
-        has_last_line = last_line >= _SECOND_LINE + _LINE
-        is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
-        fact_line = last_line if is_beside_long_name and has_last_line else _SECOND_LINE
-        is_group = len(row.like) > 1 or row.why != ""
         name_line = _Line(_FIRST_LINE, row.names, theme.ink, bold=True, can_remove=True)
-        lanes = self._draw_line(row, y, name_line, lanes)
-        can_remove = is_group or not has_last_line
-        is_late = fact.style == "late"
-        fact_text = _Line(fact_line, fact.texts, ink, bold=is_late, can_remove=can_remove)
-        lanes = self._draw_line(row, y, fact_text, lanes)
+        # The long label of the communication lane leaves no space for a fact on its line.
+        last_baseline = row.height - _LOWEST_NAME
+        has_third_line = last_baseline >= _SECOND_LINE + _LINE
+        is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
+        baseline = last_baseline if is_beside_long_name and has_third_line else _SECOND_LINE
+        is_group, is_late = len(row.like) > 1 or row.why != "", fact.style == "late"
+        can_remove = is_group or not has_third_line
+        fact_line = _Line(baseline, fact.texts, ink, bold=is_late, can_remove=can_remove)
+        for line in (name_line, fact_line):
+            lanes = self._draw_line(row, y, line, lanes)
         for lane_baseline, name in lanes:
             drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
 
@@ -159,9 +158,10 @@ class SideColumnPainter(Painter):
                 drawing.text(right, baseline, band.label, theme.ink3, anchor="end")
 
     def _main_fact(self, row: Row) -> _RankFact:
+        """Return why the rank is an outlier, else its main fact; a warning precedes both."""
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
-        if len(row.like) > 1:
+        if len(row.like) > 1:  # state which rank of the group has the figures
             subject = f"rank {row.rank['rank']} "
             texts = (subject + text if re.search(r"\d", text) else text for text in fact.texts)
             fact = _RankFact(tuple(texts), fact.style)
@@ -262,6 +262,7 @@ class SideColumnPainter(Painter):
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
+        """Draw how the span is divided; the rest of the frame is idle."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -282,22 +283,22 @@ class SideColumnPainter(Painter):
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
+        """Draw the share of waiting, or else of communication, and the idle or unrecorded share."""
         span_ns, is_mpi = stats["span"], _is_mpi(row.rank)
-        word, exposed_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
+        word, shown_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
         if self.figures.lateness is not None:
-            word, exposed_ns = "waiting", wait_ns
-        exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
-        label = f"{word} {exposed_share}" if exposed_share else ""
+            word, shown_ns = "waiting", wait_ns
+        shown_share = share(shown_ns / span_ns) if shown_ns > 0 else ""
+        label = f"{word} {shown_share}" if shown_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
         rest_word = "idle" if is_idle else "unrecorded"
         if is_mpi:
             rest_word = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
         rest_label = f"{rest_word} {rest_share}"
-        # If the column title explains the numbers, they need no labels.
         shorter = [(label, "")]
         if self.is_named and is_idle:
-            shorter = [(exposed_share, rest_label), (exposed_share, rest_share)]
+            shorter = [(shown_share, rest_label), (shown_share, rest_share)]
         self._draw_pair(baseline, [(label, rest_label), *shorter])
 
     def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:

@@ -19,6 +19,7 @@ from hta_widgets.analysis.operator_diff import DiffSource
 from hta_widgets.analysis.scope import rank_part
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.members import (
     ASK,
@@ -197,11 +198,13 @@ def choose_ranks(
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    ranks = _members_of_ranks(traces.values(), selection, options)
-    for members in ranks:
-        members.fitted = bool(moves_ns)
-        members.move_ns = (moves_ns or {}).get(members.trace.rank, 0)
-        members.part = _part_of_export(members, selection, len(traces))
+    ranks: list[Members] = []
+    for rank, trace in traces.items():
+        if members := choose_members(trace, selection, options):
+            members.fitted = bool(moves_ns)
+            members.move_ns = (moves_ns or {}).get(rank, 0)
+            members.part = _part_of_export(members, selection, len(traces))
+            ranks.append(members)
     if not ranks:
         raise TraceError(
             "nothing to export: the selection contains no events",
@@ -313,6 +316,7 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
+    """Return the ns to add to each rank's times; empty if these are written as recorded."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
@@ -358,43 +362,37 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
     `move_ns` is the shift by this export. `metadata` may describe an earlier shift.
     """
     earlier = metadata.get(MARK_KEY)
-    before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
-    if not isinstance(before, int):
+    earlier_ns = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
+    if not isinstance(earlier_ns, int):
         return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
-    return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
-
-
-def _members_of_ranks(
-    traces: Iterable[Trace], selection: Selection, options: ExportOptions
-) -> list[Members]:
-    return [members for trace in traces if (members := choose_members(trace, selection, options))]
+    return {"clock": "fitted", "offset_ns": earlier_ns - (move_ns or 0)}
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+    """Return the part of the job in a rank's file; None for a whole job or no events."""
     trace, table, rows = members.trace, members.trace.table, members.rows
-    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
-    if not len(rows) or (members.whole and chosen >= job_ranks):
+    selected_ranks = job_ranks if selection.ranks is None else len(set(selection.ranks))
+    if not len(rows) or (members.whole and selected_ranks >= job_ranks):
         return None
     earlier = stated_export_part(trace.metadata)
-    # absolute recorded times
-    first_ns, last_ns = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
-    low_ns, high_ns = first_ns, last_ns
+    # Bounds of the part in ns since `Trace.zero_ns`
+    low_ns, high_ns = table.first_ns, table.last_ns
     if earlier is not None:
-        low_ns, high_ns = earlier.start_ns, earlier.end_ns
+        low_ns, high_ns = earlier.start_ns - trace.zero_ns, earlier.end_ns - trace.zero_ns
     if members.start_ns is not None:
-        low_ns = max(low_ns, members.start_ns + trace.zero_ns)
+        low_ns = max(low_ns, members.start_ns)
     if members.end_ns is not None:
-        high_ns = min(high_ns, members.end_ns + trace.zero_ns)
-    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
+        high_ns = min(high_ns, members.end_ns)
+    is_cut = (table.start_ns[rows] < low_ns) | (table.end_ns[rows] > high_ns)
     work_ns = rank_part(trace, Selection()).edges
-    moved_ns = trace.zero_ns + members.move_ns
-    has_all_time = low_ns <= first_ns and high_ns >= last_ns
+    written_zero_ns = trace.zero_ns + members.move_ns
+    has_all_time = low_ns <= table.first_ns and high_ns >= table.last_ns
     return ExportPart(
-        start_ns=low_ns + members.move_ns,
-        end_ns=high_ns + members.move_ns,
-        work_start_ns=0 if work_ns is None else work_ns[0] + moved_ns,
-        work_end_ns=0 if work_ns is None else work_ns[1] + moved_ns,
-        cut_events=int(((start_ns < low_ns) | (end_ns > high_ns)).sum()),
+        start_ns=low_ns + written_zero_ns,
+        end_ns=high_ns + written_zero_ns,
+        work_start_ns=0 if work_ns is None else work_ns[0] + written_zero_ns,
+        work_end_ns=0 if work_ns is None else work_ns[1] + written_zero_ns,
+        cut_events=int(is_cut.sum()),
         all_time=has_all_time and (earlier is None or earlier.all_time),
         all_events=is_by_time(selection) and (earlier is None or earlier.all_events),
         job_ranks=max(job_ranks, 0 if earlier is None else earlier.job_ranks),
@@ -441,15 +439,15 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
             earlier = scrub.value(earlier)
         texts[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = texts.get("distributedInfo", b"{}")
-    states_rank = b'"rank"' in info
-    if states_rank and not _RANK_WITH_SPACE.search(info):
+    if b'"rank"' not in info:
+        if state_rank:
+            fields = decode_json(info)
+            fields = fields if isinstance(fields, dict) else {}
+            texts["distributedInfo"] = json_text({**fields, "rank": trace.rank})
+    elif not _RANK_WITH_SPACE.search(info):
         # HTA requires a space after the colon of "rank".
         texts["distributedInfo"] = json_text(decode_json(info))
-    elif state_rank and not states_rank:
-        fields = decode_json(info)
-        fields = fields if isinstance(fields, dict) else {}
-        texts["distributedInfo"] = json_text({**fields, "rank": trace.rank})
-    first = {key: texts.pop(key) for key in _FIRST if key in texts}
+    first = {key: texts[key] for key in _FIRST if key in texts}
     return first | texts
 
 
@@ -527,17 +525,19 @@ def _rank_offset(before: DiffSource) -> int:
     return offset
 
 
+def _first_step_ns(side: RunSide) -> int:
+    """Return the recorded start of a side's earliest step."""
+    start_ns, rank = min((int(windows[0, 0]), rank) for rank, windows in side.windows.items())
+    trace = side.parts[rank].trace
+    return start_ns - trace.shift_ns + trace.zero_ns
+
+
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
     """Return the shift of each side, in ns, that aligns the starts of their first steps.
 
     The first run is shifted only if a time would become negative.
     """
-    starts_ns = []
-    for side in diff.sides:
-        rank, windows = min(side.windows.items(), key=lambda item: int(item[1][0, 0]))
-        trace = side.parts[rank].trace
-        starts_ns.append(int(windows[0, 0]) - trace.shift_ns + trace.zero_ns)
-    move_ns = starts_ns[0] - starts_ns[1]
+    move_ns = _first_step_ns(diff.before) - _first_step_ns(diff.after)
     earliest_ns = min(
         part.trace.zero_ns + (move_ns if side is diff.after else 0)
         for side in diff.sides
@@ -552,9 +552,12 @@ def _side_ranks(
 ) -> list[Members]:
     """Return the ranks of one side of a pair, with `offset` added to their numbers."""
     side_title = side if label == side else f"{side} {label}"
-    ranks = _members_of_ranks(*_traces_and_selection(source), options)
-    for members in ranks:
-        trace = members.trace
+    ranks: list[Members] = []
+    traces, selection = _traces_and_selection(source)
+    for trace in traces:
+        if not (members := choose_members(trace, selection, options)):
+            continue
+        ranks.append(members)
         base_ns = base_time_ns(trace.metadata) + move_ns
         note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
         members.stated[MARK_KEY] = note

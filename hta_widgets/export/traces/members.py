@@ -95,10 +95,10 @@ class Members:
             return self._leave_out("counters")
         if self.whole:
             return True
-        time_ns = nanoseconds(bytes(record.ts))
-        if time_ns is None:
+        recorded_ns = nanoseconds(bytes(record.ts))
+        if recorded_ns is None:
             return False
-        time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
+        time_ns = recorded_ns - (self.trace.zero_ns - base_time_ns(self.trace.metadata))
         if record.ph in "eF":  # may be later than the window in which the interval begins
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
@@ -134,11 +134,11 @@ class ExportOptions:
 
 def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -> Members | None:
     """Choose the records of a rank to export; return None if none of its events is selected."""
+    if selection.ranks is not None and trace.rank not in selection.ranks:
+        return None
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
     is_whole = replace(selection, ranks=None).is_everything and not trace.part
-    if selection.ranks is not None and trace.rank not in selection.ranks:
-        return None
     chosen = selection.mask(trace)
     may_have_asyncs = is_by_time(selection) and not len(table) and bool(records)
     if not (chosen.any() or may_have_asyncs or (is_whole and records)):
@@ -173,6 +173,7 @@ def is_by_time(selection: Selection) -> bool:
 
 
 def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
+    """Add the calls in a window that launched chosen events to `chosen`."""
     calls = trace.launch_of[chosen]
     is_launch = np.zeros_like(chosen)
     is_launch[calls[calls >= 0]] = True
@@ -184,7 +185,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
-    if (not is_by_time(selection) or trace.part) and len(rows):
+    if len(rows) and (trace.part or not is_by_time(selection)):
         if low is None:
             low = int(trace.table.start_ns[rows].min())
         if high is None:
@@ -193,6 +194,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
 
 
 def _choose_events(members: Members, chosen: Bools) -> None:
+    """Keep the records of chosen events. An event may have a second record for its end."""
     table, fate = members.trace.table, members.fate
     fate[table.record] = DROP
     fate[table.record[chosen]] = KEEP
@@ -226,6 +228,7 @@ def _choose_instants(members: Members) -> None:
 
 
 def _choose_asyncs(members: Members) -> None:
+    """Keep the first records of async intervals; `Members.accepts` decides on the others."""
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
     stated = table.record >= 0  # derived intervals have no record
@@ -243,9 +246,11 @@ def _choose_asyncs(members: Members) -> None:
 
 
 def _choose_counters(members: Members) -> None:
+    """Keep or count the counter records, and choose the samples that have no record."""
     table = members.trace.counter_table
-    stated = (table.record >= 0) & bool(len(members.fate))
-    stored, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
+    has_record = (table.record >= 0) & bool(len(members.fate))
+    stored, derived = np.flatnonzero(has_record), np.flatnonzero(~has_record)
+    # A record has a sample of each of its series.
     record, first = np.unique(table.record[stored], return_index=True)
     time_ns = table.time_ns[stored[first]]
     members.fate[record] = DROP
@@ -273,6 +278,7 @@ def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     if members.whole:
         return is_within
     if members.start_ns is not None:
+        # The second test is for intervals without duration.
         is_within &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
     if members.end_ns is not None:
         is_within &= start_ns < members.end_ns
@@ -360,7 +366,7 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 class _CutEvent(NamedTuple):
     start_ns: int
     end_ns: int
-    stated_ns: int  # the time in the record: `start_ns` or `end_ns`
+    stated_ns: int  # time in the record: `start_ns`, or `end_ns` if the end has its own record
 
 
 class RecordClipper:
@@ -468,18 +474,13 @@ class FlowThreads:
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record with its ids in the form used by its event."""
         event_ids = self._ids_of_track.get(self._track_of_record.get(number, -1))
-        fields = None if event_ids is None else decode_fields(text)
-        if event_ids is None or fields is None:
+        if event_ids is None or (fields := decode_fields(text)) is None:
             return text
         flow_ids = {key: fields.get(key, b"") for key in event_ids}
         # Ids of a different thread stay the same, since a flow may begin outside its event.
         is_same_thread = all(
-            _plain_id(flow_ids[key]) == _plain_id(event_ids[key]) for key in event_ids
+            flow_ids[key].strip(b'"') == event_ids[key].strip(b'"') for key in event_ids
         )
         if flow_ids == event_ids or not is_same_thread:
             return text
         return encode_fields({**fields, **event_ids})
-
-
-def _plain_id(raw: bytes) -> bytes:
-    return raw.strip(b'"')

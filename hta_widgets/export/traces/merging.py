@@ -32,7 +32,7 @@ class MergeScope:
         self._rank_title = members.title or f"rank {self.rank}"
         #: First sort index of the rank, so that viewers list its processes together.
         self._first_sort = 1000 * position
-        #: New process ids by original id, as raw JSON (`_pids`) and as text (`_numbers`).
+        #: New process ids by original id: as raw JSON (`_pids`), and as text (`_numbers`).
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._processes = _StatedProcesses.of(members)
@@ -52,22 +52,23 @@ class MergeScope:
             if name in fields:
                 fields[name] = scoped_id(fields[name], self.rank)
         if "id2" in fields:
-            self._scope_members(fields, "id2", ("local", "global"))
+            self._scope_ids_within(fields, "id2", ("local", "global"))
         if "args" in fields:
-            self._scope_members(fields, "args", ID_ARGS)
+            self._scope_ids_within(fields, "args", ID_ARGS)
         if self.shift_ns and "ts" in fields:
             fields["ts"] = shift_time(fields["ts"], self.shift_ns)
         if fields.get("ph") == b'"M"':
             self._name_process(fields, _process_key(stated_pid))
         return introduction + encode_fields(fields)
 
-    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
-        members = decode_fields(fields[name])
-        if members is None:
+    def _scope_ids_within(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
+        """Make the ids in the object `name` of a record unique to the rank."""
+        inner = decode_fields(fields[name])
+        if inner is None:
             return
-        scoped = {key: scoped_id(members[key], self.rank) for key in ids if key in members}
+        scoped = {key: scoped_id(inner[key], self.rank) for key in ids if key in inner}
         if scoped:
-            fields[name] = encode_fields({**members, **scoped})
+            fields[name] = encode_fields({**inner, **scoped})
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
         """Add the rank to the name or sort index of a process; keep the original arguments."""
@@ -105,8 +106,8 @@ class MergeScope:
             name = self._title(key, key or "process")
             records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
         if key not in self._sort_places:
-            last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
-            records.append(_metadata("process_sort_index", pid, last))
+            args = {"sort_index": self._first_sort + 999, MARK_KEY: None}  # the rank's last
+            records.append(_metadata("process_sort_index", pid, args))
         return b"".join(record + b",\n" for record in records)
 
 
@@ -125,12 +126,13 @@ class _StatedProcesses:
             return processes
         for _, text in members.trace.source.records(np.flatnonzero(members.fate == ASK)):
             if b'"M"' in text:
-                processes.add(decode_fields(members.scrub.record(text) if members.scrub else text))
+                record = members.scrub.record(text) if members.scrub else text
+                processes.add(decode_fields(record) or {})
         return processes
 
-    def add(self, fields: Fields | None) -> None:
-        args = None if fields is None else decode_fields(fields.get("args", b""))
-        if fields is None or args is None:
+    def add(self, fields: Fields) -> None:
+        args = decode_fields(fields.get("args", b""))
+        if args is None:
             return
         key = _process_key(fields.get("pid", b""))
         record = fields.get("name")

@@ -151,7 +151,7 @@ class _Overlay:
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: Records of events on the path, and of events at either end of a flow.
+        #: Records of events on the path (`_critical`), and of events with a flow (`_arrow_ends`).
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
@@ -178,18 +178,17 @@ class _Overlay:
 
     def _flows_within(self) -> frozenset[int]:
         """Return the records of the file's own flows between events that are kept."""
-        trace = self._graph.trace
-        table, flows = trace.table, trace.flow_table
-        is_frame = np.array(
-            [name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool
-        )
-        is_within = is_frame[table.category] if len(is_frame) else np.zeros(len(table), dtype=bool)
+        table, flows = self._graph.trace.table, self._graph.trace.flow_table
+        categories = enumerate(table.categories.values)
+        frame_codes = [code for code, name in categories if name in _FRAME_OF_PATH]
+        is_within = np.isin(table.category, frame_codes)
         is_within[self._graph.path_events] = True
         both = is_within[flows.source] & is_within[flows.target] & (flows.source_record >= 0)
         ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
         return frozenset(ends.tolist())
 
     def _all_records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each record with its number, -1 for names of tracks without a file."""
         trace = self._graph.trace
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
@@ -201,6 +200,7 @@ class _Overlay:
         yield from zip(numbers, records_of(members), strict=True)
 
     def _mark_record(self, number: int, text: bytes) -> bytes:
+        """Return a record, marked if it is on the path; store the thread of a flow's end."""
         if number not in self._critical and number not in self._arrow_ends:
             return text
         fields = decode_fields(text) or {}
@@ -208,11 +208,13 @@ class _Overlay:
         if number not in self._critical:
             return text
         args = fields.get("args", b"{}").strip()
+        # The args are copied as they are; a value that is not an object becomes one of them.
         inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
         fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
         return encode_fields(fields)
 
     def arrows(self) -> Iterator[bytes]:
+        """Yield two records per drawn edge, and count the edges. `records` must be used up."""
         graph = self._graph
         edges = graph.edges
         on_path = np.zeros(len(edges), dtype=bool)
@@ -320,6 +322,7 @@ def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
 
 
 def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
+    """Return the marks of events by record: their pattern and its count as JSON."""
     texts = [
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
@@ -365,7 +368,7 @@ class _MarkedRecords(RecordSource):
 
 
 class _NameCompressor:
-    """Removes the args of events and replaces their names with numbers."""
+    """Removes args and replaces names with numbers, which the profiler's own event explains."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}
@@ -373,6 +376,7 @@ class _NameCompressor:
         self._legend = json_text({number: name for name, number in numbers.items()})
 
     def __call__(self, fields: dict[str, bytes]) -> bool:
+        """Compress a record in place; return False if it is not an event."""
         if fields.get("ph") != b'"X"' or "name" not in fields:
             return False
         name = json.loads(fields["name"])

@@ -89,7 +89,10 @@ def export_perfetto(
         write_atomically(target) as file,
         tarfile.open(fileobj=file, mode="w") as archive,
     ):
-        _add_file(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
+        content = json.dumps(manifest, indent=1).encode()
+        entry = tarfile.TarInfo(MANIFEST)
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
         for members in ranks:
             name = _file_name(members.trace)
             rank_file = Target.of(f"{folder}/{name}")
@@ -121,12 +124,6 @@ def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) ->
         files.append(entry)
     attributes = {"hta_widgets.clock": clock}
     return {"perfetto_manifest": {"version": 1, "files": files, "attributes": attributes}}
-
-
-def _add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    archive.addfile(member, io.BytesIO(content))
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:

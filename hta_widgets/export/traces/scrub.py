@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data. Records without any of them are not decoded.
+#: Signs of private data. Records without any of them are not decoded. A key's ends are quotes here.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -107,15 +107,9 @@ _SUSPECT = re.compile(
 )
 
 
-class _NumberText:
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-_decode = msgspec.json.Decoder(float_hook=_NumberText).decode
-_encode = msgspec.json.Encoder(enc_hook=lambda number: msgspec.Raw(number.text.encode())).encode
+# Floats stay as they are written in the file, so that no digit changes.
+_decode = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class Scrubber:
@@ -158,12 +152,8 @@ class Scrubber:
         """Return a JSON text without private data."""
         if raw.lstrip()[:1] not in (b'"', b"{", b"["):
             return raw
-        encode: Callable[[Any], bytes] = _encode
         try:
-            try:
-                value = _decode(raw)
-            except msgspec.DecodeError:  # lone surrogates, which are valid JSON
-                value, encode = json.loads(raw), lambda item: json.dumps(item).encode()
+            value, encode = _decode_json(raw)
             clean = self.value(value)
             return raw if clean == value else encode(clean)
         except (ValueError, RecursionError):
@@ -197,6 +187,14 @@ class Scrubber:
             return _REPLACEMENT
         parts = token[0].split(".")
         return ".".join(_REPLACEMENT if part.lower() in self._words else part for part in parts)
+
+
+def _decode_json(raw: bytes) -> tuple[Any, Callable[[Any], bytes]]:
+    """Return a JSON value, and the function that encodes values of this form."""
+    try:
+        return _decode(raw), _encode
+    except msgspec.DecodeError:  # lone surrogates, which are valid JSON
+        return json.loads(raw), lambda value: json.dumps(value).encode()
 
 
 _TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")

@@ -135,7 +135,7 @@ def test_an_interrupt_of_work_in_this_thread_leaves_it_to_be_made_again():
 
 
 def test_what_is_no_longer_asked_for_is_cancelled():
-    works, begun = TaskCache(), threading.Event()
+    works, begun = TaskCache(16), threading.Event()
     assert not works.get("old", endless(begun)).wait_until(0)
     assert begun.wait(60)
     for _ in range(40):
