@@ -340,9 +340,9 @@ export function subtractSlices(
     const lastCell = Math.min(cells, Math.ceil(to));
     const uncoveredFrom = Math.max(from, reached);
     for (let k = Math.max(0, Math.floor(from)); k < lastCell; k += 1) {
-      count[k] = count[k]! - 1;
+      count[k]! -= 1;
       const covered = Math.min(to, k + 1) - Math.max(uncoveredFrom, k);
-      if (covered > 0) share[k] = share[k]! - covered;
+      if (covered > 0) share[k]! -= covered;
     }
     if (to > reached) reached = to;
   }
