@@ -45,10 +45,15 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   const titles = [title, title.replace("whole ", "")];
   pen.drawFirstFit(titles, x + PAD, y, availableWidth, FONT.label, theme.ink3);
   if (geometry.stripRows < 2) return;
-  let keys = hasWaits(frame) ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
-  if (device === "MPI") keys = [hasWaits(frame) ? "waiting · other" : "in MPI · other"];
-  if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) keys = ["idle"];
+  const keys = columnKeys(ranks, hasWaits(frame));
   pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
+}
+
+/** Return names of the two numbers of each rank, from long to short. */
+function columnKeys(ranks: readonly SceneRank[], hasWaits: boolean): string[] {
+  if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) return ["idle"];
+  if (ranks.every(isMpi)) return [hasWaits ? "waiting · other" : "in MPI · other"];
+  return hasWaits ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
 }
 
 function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number): void {
@@ -139,17 +144,17 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/** Draw the shares of idle time and of waiting (or communication), or why they are missing. */
+/** Draw the shares of a rank, or the reason why they are missing. */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,
   rank: SceneRank,
-  { span, data, exposed, wait, idle, unrecorded }: RowTimes,
+  times: RowTimes,
   { left, baseline }: { left: number; baseline: number },
 ): void {
   const { geometry, theme } = frame;
-  if (span <= 0) {
-    const text = data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
+  if (times.span <= 0) {
+    const text = times.data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
     pen.drawText(text, left, baseline, FONT.label, theme.ink3);
   } else if (rank.truncated !== null) {
     // This time may lie in the missing part of the file, so it may not have been idle.
@@ -157,21 +162,31 @@ function drawNumbers(
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
   } else {
-    const exposedName = isMpi(rank) ? "in MPI" : "exposed";
-    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
-    const share = ns > 0 ? formatShare(ns / span) : "";
-    const text = share && `${name} ${share}`;
-    // The heading does not mention unrecorded time.
-    const isIdle = idle >= unrecorded;
-    const otherName = isIdle ? "idle" : "unrecorded";
-    const restShare = formatShare(Math.max(idle, unrecorded) / span);
-    const rest = `${isMpi(rank) ? "other" : otherName} ${restShare}`;
-    const pairs: TextPair[] = [[text, rest]];
-    // If the heading has the words, they are dropped first. Otherwise, the second part is dropped.
-    if (geometry.stripRows > 1 && isIdle) pairs.push([share, rest], [share, restShare]);
-    else pairs.push([text, ""]);
-    drawFirstPair(pen, theme, pairs, left, left + geometry.margin - 2 * PAD, baseline);
+    const shares = shareTexts(frame, rank, times);
+    drawFirstPair(pen, theme, shares, left, left + geometry.margin - 2 * PAD, baseline);
   }
+}
+
+/** Return the shares of waiting (or communication) and of idle time as text, long ones first. */
+function shareTexts(frame: StageFrame, rank: SceneRank, times: RowTimes): TextPair[] {
+  const { span, exposed, wait, idle, unrecorded } = times;
+  const exposedName = isMpi(rank) ? "in MPI" : "exposed";
+  const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
+  const share = ns > 0 ? formatShare(ns / span) : "";
+  const text = share && `${name} ${share}`;
+  const isIdle = idle >= unrecorded;
+  const restName = isIdle ? "idle" : "unrecorded";
+  const restShare = formatShare(Math.max(idle, unrecorded) / span);
+  const rest = `${isMpi(rank) ? "other" : restName} ${restShare}`;
+  // The heading does not mention unrecorded time. If it has the words, they are dropped first.
+  const hasHeading = frame.geometry.stripRows > 1 && isIdle;
+  const shorter: TextPair[] = hasHeading
+    ? [
+        [share, rest],
+        [share, restShare],
+      ]
+    : [[text, ""]];
+  return [[text, rest], ...shorter];
 }
 
 /** Return whether waits are known for the window of the totals. */

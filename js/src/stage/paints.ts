@@ -7,7 +7,7 @@ import type { BandForm } from "./bands";
 
 /** Number of steps between the color of a lane and the full color, for partly covered pixels. */
 export const STEPS = 16;
-const SHADES = 3;
+export const SHADES = 3;
 /** Alpha of cells from another level, drawn until the right level is loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;

@@ -12,6 +12,7 @@ import {
   naturalHeight,
   type PlacedRow,
   placeRows,
+  rowsBelow,
   type StageRow,
   makeRowInfo,
 } from "./rows";
@@ -202,21 +203,23 @@ export class VisibleLanes {
   readonly bottom: number;
 
   constructor(readonly placed: readonly PlacedRow[]) {
-    let bottom = 0;
-    for (const row of placed) {
-      bottom = Math.max(bottom, Math.min(row.y + row.row.height, row.clipBottom));
-      if (row.row.track === null) this.heads.set(row.row.rank.rank, row);
-      for (const band of row.row.bands()) {
-        const y = row.y + band.top;
-        const top = Math.max(y, row.clipTop);
-        const bottom = Math.min(y + band.height, row.clipBottom);
+    this.bottom = Math.max(
+      0,
+      ...placed.map(({ row, y, clipBottom }) => Math.min(y + row.height, clipBottom)),
+    );
+    for (const placedRow of placed) {
+      const { row, clipTop, clipBottom } = placedRow;
+      if (row.track === null) this.heads.set(row.rank.rank, placedRow);
+      for (const band of row.bands()) {
+        const y = placedRow.y + band.top;
+        const top = Math.max(y, clipTop);
+        const bottom = Math.min(y + band.height, clipBottom);
         if (bottom <= top) continue;
-        const visibleLane = { band, placed: row, y, top, bottom };
+        const visibleLane = { band, placed: placedRow, y, top, bottom };
         this.lanes.push(visibleLane);
         this.byLane.set(band.lane, visibleLane);
       }
     }
-    this.bottom = bottom;
   }
 
   findLane(lane: number): VisibleLane | null {
@@ -234,14 +237,11 @@ export class VisibleLanes {
     if (row === undefined) return null;
     const { tracks, summary } = row.rank;
     const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
-    if (track === undefined) return null;
     const deviceRole = kind === "communication" ? "comm" : "gpu";
-    const role = track.role === "stream" ? deviceRole : "cpu";
-    if (role === "cpu" ? track.role !== "thread" : kind === "sync") return null;
-    const summaryLane = summary.find(
-      (summaryBand) =>
-        summaryBand.role === role && (role !== "cpu" || summaryBand.label === track.label),
-    );
+    const summaryLane = summary.find(({ role, label }) => {
+      if (track?.role === "stream") return kind !== "sync" && role === deviceRole;
+      return track?.role === "thread" && role === "cpu" && label === track.label;
+    });
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
@@ -282,23 +282,18 @@ export function clampScroll(layout: RowLayout, viewportHeight: number, scroll: n
   return Math.min(Math.max(0, scroll), Math.max(0, layout.height - viewportHeight));
 }
 
-/** Return the first scrolling row of a rank; null if all its rows are fixed. */
-function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
-  return (
-    layout.rows.find((row, i) => i >= layout.stickyCount && row.rank.rank === rank.rank) ?? null
-  );
+/** Return the first scrolling row of a rank. */
+function firstRowOf({ rows, stickyCount }: RowLayout, { rank }: SceneRank): StageRow | undefined {
+  return rows.find((row, i) => i >= stickyCount && row.rank.rank === rank);
 }
 
 /** Return the scroll position that keeps the topmost rank of `before` in place in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
-  const top = scroll + before.stickyHeight;
-  const topRow = before.rows.find(
-    (row, i) => i >= before.stickyCount && row.top + row.height > top,
-  );
+  const [topRow] = rowsBelow(before, scroll + before.stickyHeight);
   if (topRow === undefined || scroll === 0) return scroll;
-  const rowBefore = firstRowOf(before, topRow.rank);
+  const rowBefore = firstRowOf(before, topRow.rank)!;
   const rowAfter = firstRowOf(after, topRow.rank);
-  if (rowBefore === null || rowAfter === null) return scroll;
+  if (rowAfter === undefined) return scroll;
   return scroll + rowAfter.top - rowBefore.top - after.stickyHeight + before.stickyHeight;
 }
 
@@ -307,7 +302,7 @@ function showsLane(row: StageRow, lane: number): boolean {
   if (track !== null) return lane >= track.lane0 && lane < track.lane0 + track.lanes;
   return (
     rank.summary.some((summary) => summary.lane === lane) &&
-    row.bands().some((b) => b.lane === lane)
+    row.bands().some((band) => band.lane === lane)
   );
 }
 

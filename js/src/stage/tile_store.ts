@@ -5,6 +5,7 @@
  * · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from a missing tile.
  */
 
+import { countUpTo } from "../engine/columns";
 import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
@@ -163,20 +164,22 @@ export class TileStore {
     this.versions[lane]! += 1;
   }
 
+  /** Evict the least recently used tiles, about 1/16 of all at a time. */
   private evict(): void {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
-    // Tiles that were last read at the same time are evicted together: a view needs all its tiles.
-    let index = 0;
-    while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
-      const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
+    let evicted = 0;
+    while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && evicted < stamps.length) {
+      const stamp = stamps[Math.min(evicted + (stamps.length >> 4), stamps.length - 1)]!;
+      // The tiles of the current view remain.
       if (stamp >= this.clock) break;
       this.evictUntil(stamp);
-      while (index < stamps.length && stamps[index]! <= stamp) index += 1;
+      evicted = countUpTo(stamps, stamp);
     }
   }
 
+  /** Evict all tiles last read at `stamp` or before: a view needs all its tiles. */
   private evictUntil(stamp: number): void {
     for (const [lane, levels] of this.lanes) {
       for (const [level, row] of levels) {
@@ -303,7 +306,8 @@ export function missingTiles(
   maxTiles: number = REQUEST_TILES,
 ): TileRequest | null {
   const { first, last } = tileRange(window, level, range);
-  const groups = new Map<string, TileBlock>();
+  /** By their range. Lanes that miss the same range share a block. */
+  const blocks = new Map<string, TileBlock>();
   let tiles = 0;
   for (const lane of lanes) {
     let index = first;
@@ -315,13 +319,12 @@ export function missingTiles(
       }
       if (index === from) break;
       tiles += index - from;
-      const key = `${from}:${index}`;
-      const part = (): TileBlock => ({ lanes: [], first: from, last: index });
-      getOrMake(groups, key, part).lanes.push(lane);
+      const emptyBlock: TileBlock = { lanes: [], first: from, last: index };
+      getOrMake(blocks, `${from}:${index}`, () => emptyBlock).lanes.push(lane);
     }
     if (tiles >= maxTiles) break;
   }
-  return tiles === 0 ? null : { level, parts: [...groups.values()], tiles };
+  return tiles === 0 ? null : { level, parts: [...blocks.values()], tiles };
 }
 
 /** Return the tiles that are missing from the viewport; null if there are none. */
