@@ -20,10 +20,7 @@ const STEP_LINES_FROM_PX = 16;
 /** Minimum height of a bar with work, as a share. The frame of the view would hide lower bars. */
 const MIN_BAR_SHARE = 1 / 10;
 
-/**
- * Draw the bars of the minimap as a bitmap. `parts` returns the colors and their shares of the
- * busy time at a given time; null colors by kind.
- */
+/** Draw the bars of the minimap. `parts`: shares of the busy time by color; null: by kind. */
 export function drawMinimapImage(
   data: Minimap,
   theme: Theme,
@@ -250,7 +247,6 @@ function drawPhases(pen: CanvasPen, frame: StageFrame, y: number): void {
   }
 }
 
-/** Draw vertical lines through all rows at the start of each step. */
 export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number): void {
   const { geometry, theme, scene, view } = frame;
   let last = Number.NEGATIVE_INFINITY;

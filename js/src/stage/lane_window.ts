@@ -8,7 +8,7 @@
  */
 
 import { countUpTo } from "../engine/columns";
-import { allIndices } from "../expressions/numbers";
+import { allIndices, gather, type NumberColumn } from "../expressions/numbers";
 import { MAX_LEVEL, MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
@@ -251,13 +251,7 @@ export class LaneWindow {
     const order = allIndices(this.slices).sort(
       (a, b) => this.sliceStart[a]! - this.sliceStart[b]! || this.sliceDur[b]! - this.sliceDur[a]!,
     );
-    this.sliceStart = Float64Array.from(order, (i) => this.sliceStart[i]!);
-    this.sliceDur = Float64Array.from(order, (i) => this.sliceDur[i]!);
-    this.sliceId = Uint32Array.from(order, (i) => this.sliceId[i]!);
-    this.sliceName = Uint32Array.from(order, (i) => this.sliceName[i]!);
-    this.sliceKind = Uint8Array.from(order, (i) => this.sliceKind[i]!);
-    this.sliceFlags = Uint8Array.from(order, (i) => this.sliceFlags[i]!);
-    this.sliceClass = Uint8Array.from(order, (i) => this.sliceClass[i]!);
+    this.replaceSlices((column) => gather(column, order));
   }
 
   private reserveCells(cells: number): void {
@@ -273,19 +267,22 @@ export class LaneWindow {
   private reserveSlices(requested: number): void {
     if (this.sliceStart.length >= requested) return;
     const size = Math.max(64, 2 ** Math.ceil(Math.log2(requested)));
-    this.sliceStart = growArray(this.sliceStart, new Float64Array(size));
-    this.sliceDur = growArray(this.sliceDur, new Float64Array(size));
-    this.sliceId = growArray(this.sliceId, new Uint32Array(size));
-    this.sliceName = growArray(this.sliceName, new Uint32Array(size));
-    this.sliceKind = growArray(this.sliceKind, new Uint8Array(size));
-    this.sliceFlags = growArray(this.sliceFlags, new Uint8Array(size));
-    this.sliceClass = growArray(this.sliceClass, new Uint8Array(size));
+    this.replaceSlices((column) => {
+      const longer = new (column.constructor as new (length: number) => typeof column)(size);
+      longer.set(column);
+      return longer;
+    });
   }
-}
 
-function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
-  to.set(from);
-  return to;
+  private replaceSlices(replace: <T extends NumberColumn>(column: T) => T): void {
+    this.sliceStart = replace(this.sliceStart);
+    this.sliceDur = replace(this.sliceDur);
+    this.sliceId = replace(this.sliceId);
+    this.sliceName = replace(this.sliceName);
+    this.sliceKind = replace(this.sliceKind);
+    this.sliceFlags = replace(this.sliceFlags);
+    this.sliceClass = replace(this.sliceClass);
+  }
 }
 
 // Cells include all events. The time of long events, drawn as rectangles, is subtracted.

@@ -16,20 +16,15 @@ export function drawMargin(pen: CanvasPen, frame: StageFrame): void {
   const { placed } = frame.visible;
   if (geometry.margin === 0) return;
   const x = geometry.width - geometry.margin;
-  pen.fillRect(
-    x,
-    geometry.stripTop,
-    geometry.margin,
-    geometry.height - geometry.stripTop,
-    theme.bg,
-  );
+  const { stripTop, height } = geometry;
+  pen.fillRect(x, stripTop, geometry.margin, height - stripTop, theme.bg);
   drawTitle(pen, frame, x);
   pen.withClip(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
     for (const row of placed) drawRow(pen, frame, row, x);
   });
   const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
-  if (end < geometry.height) pen.horizontalLine(end, x, geometry.width, theme.rule);
-  pen.verticalLine(x, geometry.stripTop, geometry.height, theme.rule);
+  if (end < height) pen.horizontalLine(end, x, geometry.width, theme.rule);
+  pen.verticalLine(x, stripTop, height, theme.rule);
 }
 
 function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
@@ -75,12 +70,9 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const offset = isCompact ? Math.round((row.height - barHeight) / 2) : inset;
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
+  const baseline = top + barHeight + (isTall ? 14 : 12);
   // Figures of an earlier view would be wrong. A pale bar is at most a hint.
-  if (isCompact || frame.isStale) return;
-  drawNumbers(pen, frame, row.rank, times, {
-    left,
-    baseline: top + barHeight + (isTall ? 14 : 12),
-  });
+  if (!isCompact && !frame.isStale) drawNumbers(pen, frame, row.rank, times, { left, baseline });
 }
 
 /** Device time of a rank within the view, in ns. */
@@ -204,7 +196,6 @@ function exposedWait(frame: StageFrame, rank: number): number {
 
 type TextPair = readonly [left: string, right: string];
 
-/** Draw the first pair of texts that fits between two positions. */
 function drawFirstPair(
   pen: CanvasPen,
   theme: Theme,

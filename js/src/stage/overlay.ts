@@ -179,10 +179,24 @@ function drawHover(pen: CanvasPen, frame: OverlayFrame): void {
   const visibleLane = hover && frame.visible.findLane(hover.lane);
   if (hover === null || visibleLane === null) return;
   const [x0, x1] = eventExtent(pen, frame, hover.start, hover.dur);
-  const { ctx } = pen;
-  ctx.strokeStyle = frame.theme.hover;
-  ctx.lineWidth = 1.5;
-  ctx.strokeRect(x0 - 0.75, visibleLane.y - 0.75, x1 - x0 + 1.5, visibleLane.band.height + 1.5);
+  const { y, band } = visibleLane;
+  strokeBox(
+    pen.ctx,
+    [x0 - 0.75, y - 0.75, x1 - x0 + 1.5, band.height + 1.5],
+    frame.theme.hover,
+    1.5,
+  );
+}
+
+function strokeBox(
+  ctx: CanvasRenderingContext2D,
+  box: readonly [x: number, y: number, width: number, height: number],
+  color: string,
+  lineWidth: number,
+): void {
+  ctx.strokeStyle = color;
+  ctx.lineWidth = lineWidth;
+  ctx.strokeRect(...box);
 }
 
 function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
@@ -191,15 +205,10 @@ function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
   const visibleLane = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
   if (visibleLane === null) return;
   const [x0, x1] = eventExtent(pen, frame, event.start, event.dur);
-  const { ctx } = pen;
-  const { selection, selectionHalo } = frame.theme;
-  const box = [x0 - 2, visibleLane.y - 2, x1 - x0 + 4, visibleLane.band.height + 4] as const;
-  ctx.strokeStyle = selectionHalo;
-  ctx.lineWidth = 4;
-  ctx.strokeRect(...box);
-  ctx.strokeStyle = selection;
-  ctx.lineWidth = 2;
-  ctx.strokeRect(...box);
+  const { y, band } = visibleLane;
+  const box = [x0 - 2, y - 2, x1 - x0 + 4, band.height + 4] as const;
+  strokeBox(pen.ctx, box, frame.theme.selectionHalo, 4);
+  strokeBox(pen.ctx, box, frame.theme.selection, 2);
 }
 
 function drawRuler(pen: CanvasPen, frame: OverlayFrame): void {

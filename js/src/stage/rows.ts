@@ -91,7 +91,8 @@ export function compileRowFilter(filter: string): ((text: string) => boolean) | 
     try {
       return expression.test(candidate);
     } catch {
-      return false; // the test takes too long
+      // The test takes too long.
+      return false;
     }
   };
 }

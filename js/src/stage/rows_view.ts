@@ -54,9 +54,7 @@ export class RowsView {
     const { pairing } = this;
     if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
     else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
-    this.scroll = anchoredScroll(before, this.layout, this.scroll);
-    this.place();
-    pairing?.other.scrollAlong(this.scroll);
+    this.placeAt(anchoredScroll(before, this.layout, this.scroll));
   }
 
   /** Return the layout with the fewest thin lanes, the lowest ones, in which all rows fit. */
@@ -80,19 +78,16 @@ export class RowsView {
     return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);
   }
 
-  private scrollAlong(scroll: number): void {
-    this.scroll = scroll;
-    this.place();
-  }
-
   /** Scroll to a position. Return false if nothing changes. */
   scrollTo(scroll: number): boolean {
-    const before = this.scroll;
-    this.scroll = this.clampedScroll(scroll);
-    if (this.scroll === before) return false;
-    this.place();
-    this.pairing?.other.scrollAlong(this.scroll);
+    if (this.clampedScroll(scroll) === this.scroll) return false;
+    this.placeAt(scroll);
     return true;
+  }
+
+  /** Scroll this view, and the one that it is paired with. */
+  private placeAt(scroll: number): void {
+    for (const view of this.views) view.place(scroll);
   }
 
   /** Return the scroll position that brings `lane` into view; null if no row shows it. */
@@ -110,19 +105,19 @@ export class RowsView {
     });
   }
 
+  /** This view and the one that it is paired with, if any. */
+  private get views(): RowsView[] {
+    return this.pairing === null ? [this] : [this, this.pairing.other];
+  }
+
   /** Height of all rows without stretching, including paired rows. */
   get naturalHeight(): number {
-    const paired = this.pairing?.other;
-    return (
-      naturalHeight(this.scene, this.state) +
-      (paired === undefined ? 0 : naturalHeight(paired.scene, paired.state))
-    );
+    return sum(this.views.map(({ scene, state }) => naturalHeight(scene, state)));
   }
 
   /** Return the height of all rows within `maxHeight`, ignoring filter and selected ranks. */
   heightIn(maxHeight: number): number {
-    const paired = this.pairing === null ? [] : [this.pairing.other];
-    const heights = [this, ...paired].map(
+    const heights = this.views.map(
       (view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }).height,
     );
     return sum(heights);
@@ -159,10 +154,10 @@ export class RowsView {
     return clampScroll(this.layout, this.geometry.rowsHeight, scroll);
   }
 
-  private place(): void {
+  private place(scroll: number): void {
     const { layout, geometry } = this;
     const { rowsTop, rowsHeight } = geometry;
-    this.scroll = this.clampedScroll(this.scroll);
+    this.scroll = this.clampedScroll(scroll);
     this.visible = new VisibleLanes(placeRows(layout, this.scroll, rowsTop, rowsHeight));
     this.ribbonRanks = this.visible.placed.flatMap(({ row }) =>
       row.ribbon() === null ? [] : [row.rank.rank],
@@ -171,14 +166,11 @@ export class RowsView {
     this.overlayLanes = this.visible.lanes.flatMap(({ band: { over } }) =>
       over === undefined ? [] : [over.wait, over.late],
     );
-    const seen = new Set(this.lanes);
-    const nearby: number[] = [];
-    for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
-      for (const { row } of placeRows(layout, scroll, rowsTop, rowsHeight)) {
-        for (const { lane } of row.bands()) if (!seen.has(lane)) nearby.push(lane);
-      }
-    }
-    this.nearbyLanes = nearby;
+    const visibleLanes = new Set(this.lanes);
+    this.nearbyLanes = [this.scroll + rowsHeight, this.scroll - rowsHeight]
+      .flatMap((nearbyScroll) => placeRows(layout, nearbyScroll, rowsTop, rowsHeight))
+      .flatMap(({ row }) => row.bands().map(({ lane }) => lane))
+      .filter((lane) => !visibleLanes.has(lane));
   }
 }
 
@@ -282,7 +274,6 @@ export function clampScroll(layout: RowLayout, viewportHeight: number, scroll: n
   return Math.min(Math.max(0, scroll), Math.max(0, layout.height - viewportHeight));
 }
 
-/** Return the first scrolling row of a rank. */
 function firstRowOf({ rows, stickyCount }: RowLayout, { rank }: SceneRank): StageRow | undefined {
   return rows.find((row, i) => i >= stickyCount && row.rank.rank === rank);
 }

@@ -50,27 +50,21 @@ const EMPTY_BYTES = 80;
 const EVICT_TO_SHARE = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
-const NO_F64 = new Float64Array(0);
-const NO_U32 = new Uint32Array(0);
-const NO_U8 = new Uint8Array(0);
-const NO_F32 = new Float32Array(0);
-const NO_CELLS = new Uint16Array(TILE_CELLS);
-
 /** A tile that was requested and has no events. */
 export const EMPTY_TILE: Tile = {
-  busy: NO_CELLS,
-  count: NO_CELLS,
+  busy: new Uint16Array(TILE_CELLS),
+  count: new Uint16Array(TILE_CELLS),
   kind: new Uint8Array(TILE_CELLS).fill(NO_CODE),
-  sliceStart: NO_F64,
-  sliceDur: NO_F64,
-  sliceId: NO_U32,
-  sliceName: NO_U32,
-  sliceKind: NO_U8,
-  sliceFlags: NO_U8,
+  sliceStart: new Float64Array(0),
+  sliceDur: new Float64Array(0),
+  sliceId: new Uint32Array(0),
+  sliceName: new Uint32Array(0),
+  sliceKind: new Uint8Array(0),
+  sliceFlags: new Uint8Array(0),
   classes: new Uint8Array(TILE_CELLS).fill(NO_CODE),
-  sliceClass: NO_U8,
-  min: NO_F32,
-  max: NO_F32,
+  sliceClass: new Uint8Array(0),
+  min: new Float32Array(0),
+  max: new Float32Array(0),
   bytes: EMPTY_BYTES,
 };
 
@@ -203,6 +197,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const classed = reply.classes.length > 0;
   // Copy: a subarray would keep the whole reply in memory as long as any of its tiles.
   return {
+    ...EMPTY_TILE,
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
     kind: reply.kind.slice(from, to),
@@ -214,8 +209,6 @@ function eventTile(reply: TilesReply, i: number): Tile {
     sliceFlags: reply.sliceFlags.slice(first, last),
     classes: reply.classes.slice(from, to),
     sliceClass: reply.sliceClass.slice(first, last),
-    min: NO_F32,
-    max: NO_F32,
     bytes: OVERHEAD_BYTES + (classed ? 6 : 5) * TILE_CELLS + (classed ? 27 : 26) * (last - first),
   };
 }
