@@ -214,7 +214,6 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   return bands;
 }
 
-/** Return the threads with the most events, in scene order. */
 function busiestThreads(rank: SceneRank, threads: SceneRank["summary"], maxCount: number) {
   if (threads.length <= maxCount) return threads;
   const events = (label: string) =>

@@ -95,9 +95,7 @@ function drawMinimapBars(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, theme, job, view, minimap } = frame;
   const { lanesX, lanesWidth, minimapTop, minimapHeight } = geometry;
   pen.fillRect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
-  if (minimap !== null) {
-    pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
-  }
+  if (minimap !== null) pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   const xOfTime = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
     return lanesX + Math.min(1, Math.max(0, share)) * lanesWidth;
@@ -128,9 +126,7 @@ export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
     return drawRuler(pen, frame, ruler, rulerBottom);
   });
   pen.verticalLine(lanesX - 1, axisTop, bottom, theme.rule);
-  if (geometry.margin > 0) {
-    pen.verticalLine(lanesX + lanesWidth, axisTop, bottom, theme.rule);
-  }
+  if (geometry.margin > 0) pen.verticalLine(lanesX + lanesWidth, axisTop, bottom, theme.rule);
   return ticks[0]!;
 }
 
@@ -181,9 +177,7 @@ export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
     for (const [row, [, draw]] of rows.entries()) draw(pen, frame, yOf(row));
   });
   pen.verticalLine(lanesX - 1, stripTop, rowsTop, theme.rule);
-  if (geometry.margin > 0) {
-    pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
-  }
+  if (geometry.margin > 0) pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
 }
 
 function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {

@@ -7,7 +7,7 @@ import { SIZE } from "../ui/theme";
 import { timeAtX } from "./camera";
 import { type LaneWindow, SLOT_STATE } from "./lane_window";
 import type { StageFrame } from "./frame";
-import { badgeHitArea, makeRowInfo } from "./rows";
+import { badgeHitArea, makeRowInfo, type PlacedRow } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
 /** A point can hit events at least this wide. For narrower ones, the cell is hit. */
@@ -36,32 +36,25 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
     region === "minimap"
       ? job[0] + ((x - geometry.lanesX) / geometry.lanesWidth) * (job[1] - job[0])
       : timeAtX(geometry, view, x);
-  const hit: StageHit = {
-    region,
-    time,
-    row: null,
-    lane: null,
-    slice: null,
-    cell: null,
-    step: null,
-  };
+  const nothing = { row: null, lane: null, slice: null, cell: null, step: null };
+  const hit: StageHit = { region, time, ...nothing };
   if (region === "strip") hitStrip(hit, frame, y);
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
   const placed = frame.visible.rowAt(y);
   if (placed !== null) hit.row = makeRowInfo(placed.row, placed.y);
   if (region === "gutter") hitGutter(hit, frame, x, y);
   if (region !== "lanes") return hit;
-  const ribbon = placed?.row.ribbon() ?? null;
-  if (placed !== null && ribbon !== null && frame.ribbon !== null) {
-    const ribbonY = y - placed.y - ribbon.top;
-    if (ribbonY >= 0 && ribbonY < ribbon.height) {
-      hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
-      return hit;
-    }
-  }
   const lane = frame.visible.laneAt(y);
-  if (lane !== null) hitLane(hit, frame, lane, x);
+  if (placed !== null && frame.ribbon !== null && isOnRibbon(placed, y)) {
+    hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
+  } else if (lane !== null) hitLane(hit, frame, lane, x);
   return hit;
+}
+
+function isOnRibbon({ row, y: rowTop }: PlacedRow, y: number): boolean {
+  const ribbon = row.ribbon();
+  const ribbonY = y - rowTop - (ribbon?.top ?? 0);
+  return ribbon !== null && ribbonY >= 0 && ribbonY < ribbon.height;
 }
 
 function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {

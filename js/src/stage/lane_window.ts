@@ -51,7 +51,8 @@ export class LaneWindow {
   empty = true;
   /** Whether a tile is missing or stretched. */
   pending = true;
-  private version = -1;
+  /** Identifies the loaded tiles. */
+  private contents = "";
   private lastAddedTile: Tile | null = null;
 
   constructor(readonly lane: number) {}
@@ -73,13 +74,8 @@ export class LaneWindow {
 
   /** Load tiles `first` to `last - 1` of `level` from the store. Cheap if nothing has changed. */
   update(store: TileStore, level: number, first: number, last: number): void {
-    const version = store.versions[this.lane] ?? 0;
-    if (
-      level === this.level &&
-      first === this.first &&
-      last === this.last &&
-      version === this.version
-    ) {
+    const contents = [level, first, last, store.versions[this.lane]].join();
+    if (contents === this.contents) {
       if (this.pending) return;
       for (let index = first; index < last; index += 1) {
         store.get(this.lane, level, index);
@@ -91,7 +87,7 @@ export class LaneWindow {
     this.level = level;
     this.first = first;
     this.last = last;
-    this.version = version;
+    this.contents = contents;
     this.slices = 0;
     this.lastAddedTile = null;
     this.empty = true;

@@ -83,7 +83,6 @@ export function rampIndex(share: number, steps: number): number {
 
 export type NameShader = (name: number) => number;
 
-/** Draws lanes in memory: background, cells, events, counters, waits, missing data. */
 export class LanePainter {
   constructor(
     private readonly raster: LaneRaster,

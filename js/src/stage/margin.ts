@@ -58,9 +58,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const height = Math.min(row.height, placed.clipBottom - y);
   const isLate = isLateRank(frame, row.rank);
   pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, isLate));
-  if (y >= clipTop && row.isJoined !== true) {
-    pen.horizontalLine(y, x, geometry.width, theme.rule);
-  }
+  if (y >= clipTop && row.isJoined !== true) pen.horizontalLine(y, x, geometry.width, theme.rule);
   const times = rowTimes(frame, row.rank);
   if (times === null) return;
   const isCompact = row.height < 24;

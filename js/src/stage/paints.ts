@@ -73,7 +73,6 @@ function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
-/** Return the shade of events, given the hash of their name. */
 export function shadeIndex(hash: number): number {
   return hash % SHADES;
 }

@@ -251,13 +251,9 @@ export function layoutRows(
   const anyOpen = [...visibleRanks.values()].some((tracks) => tracks !== null);
   const ranksWithRows = scene.ranks.filter(({ rank }) => visibleRanks.has(rank));
   const tracksHeight = anyOpen ? 0 : pinnedTracksHeight(ranksWithRows, pins, state);
-  const foldSizes = computeFoldSizes(
-    scene.ranks,
-    visibleRanks.size,
-    availableHeight - tracksHeight,
-    anyOpen,
-    ribbons,
-  );
+  const ranksHeight = availableHeight - tracksHeight;
+  const foldedCount = visibleRanks.size;
+  const foldSizes = computeFoldSizes(scene.ranks, foldedCount, ranksHeight, anyOpen, ribbons);
   const plan = { scene, state, visibleRanks, pins, foldSizes, emptyLanes };
   const { pinned, unpinned } = collectRows(plan);
   const rows = [...pinned, ...unpinned];
@@ -344,11 +340,6 @@ function pinnedTracksHeight(
       .map((track) => trackHeight(track, foldedStacks(rank, track, state))),
   );
   return sum(heights);
-}
-
-/** Return the height of all rows without stretching. */
-export function naturalHeight(scene: Scene, state: RowState): number {
-  return layoutRows(scene, state, 0).height;
 }
 
 export interface PlacedRow {

@@ -9,7 +9,6 @@ import { interleaveRows, type RowPairing } from "./paired_rows";
 import {
   type RowLayout,
   layoutRows,
-  naturalHeight,
   type PlacedRow,
   placeRows,
   rowsBelow,
@@ -112,7 +111,7 @@ export class RowsView {
 
   /** Height of all rows without stretching, including paired rows. */
   get naturalHeight(): number {
-    return sum(this.views.map(({ scene, state }) => naturalHeight(scene, state)));
+    return sum(this.views.map(({ scene, state }) => layoutRows(scene, state, 0).height));
   }
 
   /** Return the height of all rows within `maxHeight`, ignoring filter and selected ranks. */

@@ -246,7 +246,6 @@ export class StageData {
     for (const query of this.queries) query.retry();
   }
 
-  /** Send no requests until the next `show`. */
   pause(): void {
     this.loader.pause();
   }

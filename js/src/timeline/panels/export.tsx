@@ -43,7 +43,6 @@ export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
 
-/** The members of a timeline that the form uses. */
 interface ExportHost {
   readonly ctx: TimelineContext;
   readonly copy: Copy;

@@ -136,7 +136,6 @@ function gapFacts(
   return rows;
 }
 
-/** Return the tooltip lines for a gap. */
 export function gapLines(gap: Gap, device: string): [string, string] {
   const [first] = gap.host;
   const host = first === undefined ? "" : `; host: ${first.longest.short}`;
