@@ -1,9 +1,10 @@
 /** Rates of operators and kernels, and their shares of the device limits, for tables. */
 
-import { getOrMake } from "../protocol/maps";
+import { addTo, getOrMake } from "../protocol/maps";
 import type { CellValue } from "../protocol/source";
 import { operatorTree } from "./operators";
-import { candidateRange, isSelected, overlaps, type RankSelection } from "./panel_rank";
+import { forEachInWindow, isSelected, type RankSelection } from "./panel_rank";
+import { overlaps } from "./spans";
 
 /**
  * Each figure summed over the calls for which it is known, with the total time of these calls.
@@ -18,7 +19,7 @@ interface NameSums {
 
 type RowsOf = (selection: RankSelection) => Iterable<number>;
 
-/** Yield the rows of selected device work that is the longest of its call. */
+/** Return the rows of selected device work that is the longest of its call. */
 export function selectedKernels(selection: RankSelection): Iterable<number> {
   const { low, high, analysis } = selection;
   const { start, dur } = analysis.trace.events;
@@ -27,14 +28,12 @@ export function selectedKernels(selection: RankSelection): Iterable<number> {
   return analysis.trace.longestWork().filter((row) => isSelected(selection, row) && inWindow(row));
 }
 
-export function* selectedOperators(selection: RankSelection): Iterable<number> {
+/** Return the rows of selected operators. */
+export function selectedOperators(selection: RankSelection): Iterable<number> {
   const tree = operatorTree(selection);
-  const [first, last] = candidateRange(tree, selection);
-  for (let i = first; i < last; i += 1) {
-    const row = tree.row[i]!;
-    if (isSelected(selection, row) && overlaps(tree.start[i]!, tree.end[i]!, selection.low))
-      yield row;
-  }
+  const rows: number[] = [];
+  forEachInWindow(tree, selection, (index) => rows.push(tree.row[index]!));
+  return rows.filter((row) => isSelected(selection, row));
 }
 
 /** Return columns of rates by name; none if no call of the job has figures. */
@@ -70,10 +69,10 @@ function addCalls(
   const callOfRow = trace.callIndices();
   const seen = new Set<string>();
   for (const row of rowsOf(selection)) {
-    if (callOfRow[row]! < 0) continue;
+    const call = callOfRow[row]!;
     const [name] = trace.typeOf(trace.events, row);
-    const key = `${name} ${callOfRow[row]!}`;
-    if (seen.has(key)) continue;
+    const key = `${name} ${call}`;
+    if (call < 0 || seen.has(key)) continue;
     seen.add(key);
     const sums = getOrMake(sumsOfName, name, (): NameSums => ({
       flops: [0, 0],
@@ -81,13 +80,13 @@ function addCalls(
       limit: [0, 0],
       timeByBound: new Map(),
     }));
-    const { flops, least_bytes: bytes, roofline_share: share, ...call } = trace.callFigures(row)!;
-    const time = call.device_ns;
-    addAmount(sums.flops, flops, time);
-    addAmount(sums.bytes, bytes, time);
-    addAmount(sums.limit, share === null ? null : share * time, time);
-    const { timeByBound } = sums;
-    if (share !== null) timeByBound.set(call.bound, (timeByBound.get(call.bound) ?? 0) + time);
+    const figures = trace.callFigures(row)!;
+    const { bound, device_ns: time, roofline_share: share } = figures;
+    addAmount(sums.flops, figures.flops, time);
+    addAmount(sums.bytes, figures.least_bytes, time);
+    if (share === null) continue;
+    addAmount(sums.limit, share * time, time);
+    addTo(sums.timeByBound, bound, time);
   }
 }
 

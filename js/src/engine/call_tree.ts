@@ -8,7 +8,7 @@ import type { NameTable } from "./columns";
 import { buildColumns, makeFrame } from "./frames";
 import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
-import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
+import { forEachInWindow, type RankSelection, withoutMask } from "./panel_rank";
 
 /** Bars narrower than this share of the chart's width are left out. */
 const MIN_SHARE = 0.002;
@@ -42,24 +42,18 @@ function addRank(selection: RankSelection, root: CallNode): void {
     const name = tree.names[paths.name[path]!]!;
     nodes.push(getOrMake(children, name, () => makeCallNode(name)));
   });
-  const { low, high } = selection;
-  let [first, last] = candidateRange(tree, selection);
-  for (let operator = first; operator < last; operator += 1) {
-    const [start, end] = [tree.start[operator]!, tree.end[operator]!];
-    if (!overlaps(start, end, low)) continue;
+  forEachInWindow(tree, selection, (operator, start, end) => {
     const node = nodes[paths.pathOfOperator[operator]!]!;
     node.count += 1;
-    node.host += Math.min(end, high) - Math.max(start, low);
-  }
-  [first, last] = candidateRange(work, selection);
-  for (let i = first; i < last; i += 1) {
-    const [start, end, operator] = [work.start[i]!, work.end[i]!, tree.ofWork[i]!];
-    if (operator < 0 || work.stream[i]! < 0 || !overlaps(start, end, low)) continue;
-    const time = Math.min(end, high) - Math.max(start, low);
+    node.host += end - start;
+  });
+  forEachInWindow(work, selection, (index, start, end) => {
+    const operator = tree.ofWork[index]!;
+    if (operator < 0 || work.stream[index]! < 0) return;
     for (let path = paths.pathOfOperator[operator]!; path >= 0; path = paths.parent[path]!) {
-      nodes[path]!.device += time;
+      nodes[path]!.device += end - start;
     }
-  }
+  });
 }
 
 export function callTreeFrame(

@@ -70,7 +70,7 @@ export class IndexedLane {
       const weight = weightOf(part.kind);
       for (let k = 0; k < cells; k += 1) {
         if (measured.count[k]! === 0) continue;
-        mask[k] = mask[k]! | (1 << part.kind);
+        mask[k]! |= 1 << part.kind;
         if (measured.covered[k]! * weight > maxCovered[k]!) {
           maxCovered[k] = measured.covered[k]! * weight;
           kind[k] = part.kind;
@@ -208,7 +208,7 @@ export interface CounterTile {
   max: Float32Array;
 }
 
-/** Return the tiles within an extent, without empty tiles. */
+/** Return the tiles within an extent that have events. A slice is in each tile that it overlaps. */
 export function buildCellTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -237,9 +237,9 @@ export function buildCellTiles(
   }
   const width = TILE_CELLS * 2 ** level;
   for (const slice of slices) {
-    const low = Math.max(Math.floor(slice.start / width), first);
-    const high = Math.min(Math.floor((slice.start + slice.dur - 1) / width), last - 1);
-    for (let index = low; index <= high; index += 1) tiles.get(index)?.slices.push(slice);
+    const from = Math.max(Math.floor(slice.start / width), first);
+    const to = Math.min(Math.floor((slice.start + slice.dur - 1) / width), last - 1);
+    for (let index = from; index <= to; index += 1) tiles.get(index)?.slices.push(slice);
   }
   return [...tiles.values()];
 }
@@ -264,7 +264,7 @@ export function classesOfTile(lane: IndexedLane, level: number, index: number): 
   return lane.measure(cellEdges(level, index, index + 1), weightOfClass).kind;
 }
 
-/** Return tiles of counter values within an extent, without tiles that have no value. */
+/** Return the tiles within an extent that have counter values. */
 export function buildValueTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -275,11 +275,11 @@ export function buildValueTiles(
   const extremes = measure(range);
   const [smallest, largest] = [new Float32Array(extremes.min), new Float32Array(extremes.max)];
   const tiles: CounterTile[] = [];
-  for (let { first: index } = range; index < range.last; index += 1) {
+  for (let index = range.first; index < range.last; index += 1) {
     const from = (index - range.first) * TILE_CELLS;
-    const low = smallest.subarray(from, from + TILE_CELLS);
-    if (low.every((value) => Number.isNaN(value))) continue;
-    tiles.push({ index, min: low, max: largest.subarray(from, from + TILE_CELLS) });
+    const min = smallest.subarray(from, from + TILE_CELLS);
+    if (min.every(Number.isNaN)) continue;
+    tiles.push({ index, min, max: largest.subarray(from, from + TILE_CELLS) });
   }
   return tiles;
 }

@@ -1,7 +1,7 @@
 /** Matched collectives of a saved page: waits, late arrivals, and the ribbon. */
 
 import { FLAGS } from "../facts/limits";
-import { sum } from "../expressions/numbers";
+import { allIndices, gather, indicesWhere, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { IndexedLane, type TileSlice } from "./cells";
@@ -134,25 +134,25 @@ export class Collectives {
     entries: CollectiveEntries,
     { role, track }: OverlayHeader,
   ): OverlayLane {
-    const piecesOfRank = role === "late" ? delayPieces : waitsWithoutTransfers;
-    const piecesOfTracks = role === "late" ? delayPieces : waitPieces;
-    const { start, dur, entry } =
-      track < 0
-        ? piecesOfRank(entries)
-        : piecesOnTrack(piecesOfTracks(entries), entries.track, track);
+    const isWholeRank = track < 0;
+    const waits = isWholeRank ? waitsWithoutTransfers : waitPieces;
+    const pieces = role === "late" ? delayPieces(entries) : waits(entries);
+    const { start, dur, entry } = isWholeRank
+      ? pieces
+      : piecesOnTrack(pieces, entries.track, track);
     const index = new IndexedLane({
       starts: start,
       durs: dur,
       kinds: new Uint8Array(start.length).fill(COMMUNICATION),
-      rows: Int32Array.from(start, (_, row) => row),
+      rows: allIndices(start.length),
     });
     const slice = (position: number): TileSlice => {
-      const row = index.rows[position]!;
+      const piece = index.rows[position]!;
       return {
-        start: start[row]!,
-        dur: dur[row]!,
-        id: row,
-        name: this.names.shortKey(entries.name[entry[row]!]!),
+        start: start[piece]!,
+        dur: dur[piece]!,
+        id: piece,
+        name: this.names.shortKey(entries.name[entry[piece]!]!),
         kind: COMMUNICATION,
         flags: index.overlapsEarlier(position) ? FLAGS.slice.trimmed : 0,
       };
@@ -227,11 +227,11 @@ function piecesOnTrack(
   trackOf: Int32Array,
   track: number,
 ): EventPieces {
-  const isOnTrack = (i: number): boolean => trackOf[entry[i]!] === track;
+  const onTrack = indicesWhere(entry.length, (i) => trackOf[entry[i]!] === track);
   return {
-    start: start.filter((_, i) => isOnTrack(i)),
-    dur: dur.filter((_, i) => isOnTrack(i)),
-    entry: entry.filter((_, i) => isOnTrack(i)),
+    start: gather(start, onTrack),
+    dur: gather(dur, onTrack),
+    entry: gather(entry, onTrack),
   };
 }
 
@@ -280,25 +280,25 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   const begins: number[] = [];
   const ends: number[] = [];
   const owners: number[] = [];
-  let reached = Number.NEGATIVE_INFINITY;
+  let reached = -Infinity;
   waits.start.forEach((start, i) => {
     const end = start + waits.dur[i]!;
-    if (end > reached) {
-      begins.push(Math.max(start, reached));
-      ends.push(end);
-      owners.push(waits.entry[i]!);
-      reached = end;
-    }
+    if (end <= reached) return;
+    begins.push(Math.max(start, reached));
+    ends.push(end);
+    owners.push(waits.entry[i]!);
+    reached = end;
   });
-  const remaining: [start: number, dur: number, entry: number][] = [];
-  const union = IntervalUnion.of(Float64Array.from(begins), Float64Array.from(ends));
+  // The parts do not overlap, so that each is a piece of the union.
+  const union = IntervalUnion.of(new Float64Array(begins), new Float64Array(ends));
+  const remaining: { start: number; dur: number; entry: number }[] = [];
   union.forEachDifference(transferUnion(events), (start, end, piece) => {
-    remaining.push([start, end - start, owners[piece]!]);
+    remaining.push({ start, dur: end - start, entry: owners[piece]! });
   });
   return {
-    start: Float64Array.from(remaining, ([start]) => start),
-    dur: Float64Array.from(remaining, ([, dur]) => dur),
-    entry: Int32Array.from(remaining, ([, , entry]) => entry),
+    start: Float64Array.from(remaining, ({ start }) => start),
+    dur: Float64Array.from(remaining, ({ dur }) => dur),
+    entry: Int32Array.from(remaining, ({ entry }) => entry),
   };
 }
 
@@ -318,16 +318,9 @@ function transferUnion({ start, dur, wait }: CollectiveEvents): IntervalUnion {
 
 /** Return the pieces that have a length, by start, longest first. */
 function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
-  const order: number[] = [];
-  dur.forEach((length, i) => {
-    if (length > 0) order.push(i);
-  });
+  const order = indicesWhere(dur.length, (i) => dur[i]! > 0);
   order.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
-  return {
-    start: Float64Array.from(order, (i) => start[i]!),
-    dur: Float64Array.from(order, (i) => dur[i]!),
-    entry: Int32Array.from(order),
-  };
+  return { start: gather(start, order), dur: gather(dur, order), entry: order };
 }
 
 /** The time in which a rank waits without computing. */
@@ -376,8 +369,8 @@ export class RankLateness {
   /** Return how long this rank waits in collectives at which one of `late` alone comes last. */
   waitForRanks(late: readonly number[], from: number, to: number): number {
     const cover = getOrMake(this.waitUnionByLateRanks, late.join(), () => {
-      const { start, wait, lastRank: last } = this.events;
-      const waitsForLate = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
+      const { start, wait, lastRank } = this.events;
+      const waitsForLate = wait.map((ns, i) => (late.includes(lastRank[i]!) ? ns : 0));
       const { start: begin, dur } = sortPieces(start, waitsForLate);
       return IntervalSet.of(begin, dur).cover;
     });
@@ -475,7 +468,7 @@ export class RibbonIndex {
     const members = groupMembers(this.ranks);
     members.forEach(setDelays);
     this.calls = members.map(summarizeCall);
-    this.maxDelay = this.ranks.reduce((maxDelay, { delay }) => maxOf(delay, maxDelay), 0);
+    this.maxDelay = this.ranks.reduce((max, { delay }) => delay.reduce(largerOf, max), 0);
     this.maxWait = this.calls.reduce((maxWait, { wait }) => Math.max(maxWait, wait), 0);
   }
 
@@ -554,8 +547,8 @@ function latestPerBin(
 }
 
 function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
-  const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
-  const members = Array.from({ length: calls }, (): CallMember[] => []);
+  const maxCall = ranks.reduce((max, { call }) => call.reduce(largerOf, max), -1);
+  const members = Array.from({ length: maxCall + 1 }, (): CallMember[] => []);
   for (const rankDelays of ranks) {
     const { start, clock } = rankDelays;
     rankDelays.call.forEach((call, index) => {
@@ -590,7 +583,4 @@ function summarizeCall(members: readonly CallMember[], callIndex: number): Colle
   };
 }
 
-function maxOf(values: ArrayLike<number>, max: number): number {
-  for (let i = 0; i < values.length; i += 1) max = Math.max(max, values[i]!);
-  return max;
-}
+const largerOf = (a: number, b: number): number => Math.max(a, b);

@@ -59,25 +59,24 @@ export class ColumnReader {
     if (offset + length * width > this.bytes.length) {
       throw new Error(`The column "${name}" of this page is truncated. Save the page again.`);
     }
-    const zigzag = (flags & ZIGZAG) !== 0;
-    const delta = (flags & DELTA) !== 0;
     const values = out instanceof Float64Array ? out : new Float64Array(length);
     for (let plane = 0; plane < width; plane += 1) {
       const bytes = this.bytes.subarray(offset + plane * length, offset + (plane + 1) * length);
       const weight = 256 ** plane;
-      for (let i = 0; i < length; i += 1) values[i] = values[i]! + bytes[i]! * weight;
+      for (let i = 0; i < length; i += 1) values[i]! += bytes[i]! * weight;
     }
-    let before = 0;
-    for (let i = 0; (zigzag || delta) && i < length; i += 1) {
-      let value = values[i]!;
-      if (zigzag) value = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
-      if (delta) value += before;
-      before = value;
-      values[i] = value;
+    if ((flags & ZIGZAG) !== 0) values.forEach((value, i) => (values[i] = fromZigzag(value)));
+    if ((flags & DELTA) !== 0) {
+      for (let i = 1; i < length; i += 1) values[i]! += values[i - 1]!;
     }
     if (values !== out) out.set(values);
     return out;
   }
+}
+
+/** Decode an integer from 0, 1, 2, 3, …, which stand for 0, -1, 1, -2, … */
+export function fromZigzag(code: number): number {
+  return code % 2 === 0 ? code / 2 : -(code + 1) / 2;
 }
 
 // Decode text in a page to bytes: base64 and gzip, using the functions of the browser.

@@ -2,19 +2,19 @@
 
 import { gather, indicesWhere, sum } from "../expressions/numbers";
 import type { Metric } from "../facts/panels";
+import { addTo } from "../protocol/maps";
 import {
-  candidateRange,
+  forEachInWindow,
   isSelected,
   matchedInWindow,
   memo,
   withOpenWindow,
-  overlaps,
   type RankSelection,
   type RankAnalysis,
   withoutMask,
 } from "./panel_rank";
 import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
-import { IntervalSet, timeOutside, type IntervalUnion } from "./spans";
+import { IntervalSet, overlaps, timeOutside, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
 /** Bits of a state. The bits of work are in the order of its kinds. */
@@ -87,18 +87,18 @@ export function workCount(selection: RankSelection): number {
  * Only time between work can be idle. Null if the window lies before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
-  const openTimes = deviceTimesOf(withOpenWindow(selection));
-  const { work } = selection.analysis.trace.header;
-  const headerSpan =
-    work && (workCount(withOpenWindow(selection)) > 0 || selection.mask === null)
-      ? work
-      : [Infinity, -Infinity];
-  const start = Math.max(Math.min(openTimes.start, headerSpan[0]!), selection.low);
-  const end = Math.min(Math.max(openTimes.end, headerSpan[1]!), selection.high);
+  const full = withOpenWindow(selection);
+  let { start, end } = deviceTimesOf(full);
+  // The work of an export extends beyond its window.
+  const jobSpan = selection.analysis.trace.header.work;
+  if (jobSpan && (workCount(full) > 0 || selection.mask === null)) {
+    [start, end] = [Math.min(start, jobSpan[0]), Math.max(end, jobSpan[1])];
+  }
+  [start, end] = [Math.max(start, selection.low), Math.min(end, selection.high)];
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
-/** Return, between recording windows, the times from the last to the next selected work. */
+/** Return the gaps between recording windows, from the last end to the next start of selected work. */
 export function unrecordedTimes(
   selection: RankSelection,
 ): readonly (readonly [start: number, end: number])[] {
@@ -108,13 +108,13 @@ export function unrecordedTimes(
     const { work } = full.analysis;
     const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
     return marks.flatMap((mark) => {
-      let [last, first] = [-Infinity, Infinity];
+      let [lastEnd, nextStart] = [-Infinity, Infinity];
       for (const i of selected) {
-        if (work.start[i]! < mark) last = Math.max(last, work.end[i]!);
-        else first = Math.min(first, work.start[i]!);
+        if (work.start[i]! < mark) lastEnd = Math.max(lastEnd, work.end[i]!);
+        else nextStart = Math.min(nextStart, work.start[i]!);
       }
-      const isBetween = last < first && Number.isFinite(first - last);
-      return isBetween ? [[last, first] as const] : [];
+      const hasGap = lastEnd < nextStart && Number.isFinite(nextStart - lastEnd);
+      return hasGap ? [[lastEnd, nextStart] as const] : [];
     });
   });
 }
@@ -148,11 +148,12 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
  */
 export function selectedTimes(selection: RankSelection) {
   if (selection.mask === null) return null;
-  // Bits of the last two sets.
+  // The bits of the last two sets, which contain all work, selected or not.
   const [allCompute, allCommunication] = [16, 32];
   const sweep = memo("selected times", withOpenWindow(selection), (full) => {
-    const [chosen, all] = [deviceSpansOf(full), deviceSpansOf(withoutMask(full))];
-    const sets = [...chosen.kinds, chosen.waited, all.kinds[0]!, all.kinds[1]!];
+    const { kinds, waited } = deviceSpansOf(full);
+    const [compute, communication] = deviceSpansOf(withoutMask(full)).kinds;
+    const sets = [...kinds, waited, compute!, communication!];
     return Sweep.of(sets.map(({ cover }) => cover));
   });
   const times = sweep.timesWithin(selection.low, selection.high);
@@ -216,7 +217,6 @@ export function heatmapValues(
   return out;
 }
 
-/** Return a function that gives the idle time before an instant. */
 function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
   const { sweep } = deviceSpansOf(selection);
   const [first, last] = deviceSpan(selection) ?? [0, 0];
@@ -227,29 +227,23 @@ function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
   };
 }
 
-/** Return counts and durations of selected device work, by position in the rank's `kernels`. */
+/** Return count, total, shortest and longest time of selected work, by index into `kernels`. */
 export function kernelSums(selection: RankSelection) {
-  return memo("kernels", selection, ({ analysis, mask, low, high }) => {
+  return memo("kernels", selection, ({ analysis }) => {
     const { work, kernels } = analysis;
-    const [first, last] = candidateRange(work, selection);
     const count = new Float64Array(kernels.length);
-    const sum = new Float64Array(kernels.length);
+    const total = new Float64Array(kernels.length);
     const min = new Float64Array(kernels.length).fill(Infinity);
     const max = new Float64Array(kernels.length);
-    for (let i = first; i < last; i += 1) {
-      if (mask !== null && mask[work.row[i]!] === 0) continue;
-      let [start, end] = [work.start[i]!, work.end[i]!];
-      if (!overlaps(start, end, low)) continue;
-      if (start < low) start = low;
-      if (end > high) end = high;
-      const time = end - start;
-      const kernel = work.kernel[i]!;
-      count[kernel] = count[kernel]! + 1;
-      sum[kernel] = sum[kernel]! + time;
-      if (time < min[kernel]!) min[kernel] = time;
-      if (time > max[kernel]!) max[kernel] = time;
-    }
-    return { count, sum, min, max };
+    forEachInWindow(work, selection, (index, start, end) => {
+      if (!isSelected(selection, work.row[index]!)) return;
+      const [kernel, time] = [work.kernel[index]!, end - start];
+      count[kernel]! += 1;
+      total[kernel]! += time;
+      min[kernel] = Math.min(min[kernel]!, time);
+      max[kernel] = Math.max(max[kernel]!, time);
+    });
+    return { count, total, min, max };
   });
 }
 
@@ -262,7 +256,7 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
       const from = start[i]!;
       const time = Math.min(Math.max(from + wait[i]!, low), high) - Math.max(from, low);
       const [name] = analysis.trace.typeOf(analysis.trace.events, id[i]!);
-      times.set(name, (times.get(name) ?? 0) + time);
+      addTo(times, name, time);
     }
     return times;
   });
@@ -274,7 +268,7 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
   const count = sum(early.map(([events]) => events));
   if (count === 0) return "";
   const earlyTime = sum(early.map(([, time]) => time));
-  const allTime = sum(selections.map((selection) => sum(kernelSums(selection).sum)));
+  const allTime = sum(selections.map((selection) => sum(kernelSums(selection).total)));
   const share = Math.floor((100 * earlyTime) / Math.max(allTime, 1) + 0.5);
   const period = selections.some(({ analysis }) => analysis.trace.header.work)
     ? "the exported window"
@@ -285,7 +279,6 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
   );
 }
 
-/** Return count and time of selected work that was launched before recording began. */
 function prelaunchedWork(selection: RankSelection): [count: number, time: number] {
   const { analysis, low, high } = selection;
   if (low === high) return [0, 0];

@@ -184,8 +184,8 @@ class TraceWriter {
     return [`${jsonString(MARKER)}: ${merged}`, ...fields];
   }
 
-  /** Return the field with the part of the rank and job in the file; "" if all is. */
-  private partMarker({ rank, rows }: RankExport, origin: bigint): string {
+  /** Return the field that states which part of the rank and job is in the file; "" for all. */
+  private partMarker({ rank, rows }: RankExport, originNs: bigint): string {
     const { start_ns: from, end_ns: to } = this.selection;
     const { range, ranks } = this.scene;
     const part = this.scene.part ?? null;
@@ -193,13 +193,13 @@ class TraceWriter {
     if (isWholeJob && !this.byEvent && from === null && to === null) return "";
     const { start, dur } = rank.events;
     const work = rank.header.work ?? rank.workExtent();
-    let [low, high] = this.exportWindow({ rank, rows });
-    const limits = part === null ? rank.header.range : range;
-    [low, high] = [Math.max(low, limits[0]), Math.min(high, limits[1])];
-    const cut = rows.filter((row) => start[row]! < low || start[row]! + dur[row]! > high).length;
     const [first, last] = rank.header.range;
+    const [minLow, maxHigh] = part === null ? [first, last] : range;
+    const window = this.exportWindow({ rank, rows });
+    const [low, high] = [Math.max(window[0], minLow), Math.min(window[1], maxHigh)];
+    const cut = rows.filter((row) => start[row]! < low || start[row]! + dur[row]! > high).length;
     const allTime = low <= first && high >= last && part?.all_time !== false;
-    const timeText = (time: number): string => String(origin + BigInt(time));
+    const timeText = (time: number): string => String(originNs + BigInt(time));
     const fields = [
       `"start_ns": ${timeText(low)}, "end_ns": ${timeText(high)}`,
       `"work_start_ns": ${work === null ? 0 : timeText(work[0])}`,
@@ -304,25 +304,25 @@ class TraceWriter {
     kind.forEach((code, flow) => {
       if (stated[flow] === 0) return;
       const [tail, head] = [source[flow]!, target[flow]!];
-      const ends = Number(selected.has(tail)) + Number(selected.has(head));
-      if (ends < 2) {
-        this.written.dropped += ends;
+      const endsInFile = Number(selected.has(tail)) + Number(selected.has(head));
+      if (endsInFile < 2) {
+        this.written.dropped += endsInFile;
         return;
       }
       this.flowId += 1;
-      const name = rank.header.flow_kinds[code] ?? "flow";
-      const category = name === "launch" ? "ac2g" : name;
-      const [from, to] = this.clipToSelection(start[tail]!, start[tail]! + dur[tail]!);
-      const write = (phase: string, row: number, time: number): void => {
+      const kindName = rank.header.flow_kinds[code] ?? "flow";
+      const name = jsonString(kindName === "launch" ? "ac2g" : kindName);
+      const timesOf = (row: number) => this.clipToSelection(start[row]!, start[row]! + dur[row]!);
+      const writeEnd = (phase: string, row: number, time: number): void => {
         const track = rank.trackAt(lane[row]!)!;
         this.records.push(
-          `{"ph": ${phase}, "id": ${this.flowId}, "cat": ${jsonString(category)}, "name": ${jsonString(category)}, ` +
+          `{"ph": ${phase}, "id": ${this.flowId}, "cat": ${name}, "name": ${name}, ` +
             `"pid": ${pids.get(track.pid)!}, "tid": ${idLiteral(track.tid)}, "ts": ${formatMicros(time)}}`,
         );
       };
-      write('"s"', tail, Math.min(from, to));
-      const [headStart] = this.clipToSelection(start[head]!, start[head]! + dur[head]!);
-      write('"f", "bp": "e"', head, headStart);
+      // An enclosing event may end before the window; then its clipped end precedes its start.
+      writeEnd('"s"', tail, Math.min(...timesOf(tail)));
+      writeEnd('"f", "bp": "e"', head, timesOf(head)[0]);
       this.written.flows += 1;
     });
   }
@@ -339,9 +339,11 @@ class TraceWriter {
           return;
         }
         const pid = pids.get(track.pid) ?? idLiteral(track.pid);
+        // Files have no gaps: a missing value (NaN) is written as 0.
+        const value = String(values[sample] || 0);
         this.records.push(
           `{"ph": "C", "name": ${jsonString(track.counter_name)}, "pid": ${pid}, "ts": ${formatMicros(time)}, ` +
-            `"args": {${jsonString(track.counter_series)}: ${String(values[sample] || 0)}}}`, // no gaps in files
+            `"args": {${jsonString(track.counter_series)}: ${value}}}`,
         );
       });
     }

@@ -10,14 +10,15 @@ import { DEVICE_KIND_COUNT } from "./rank";
 
 export type FrameColumns = Record<string, CellValue[]>;
 
+/** Return a frame with the notes that are not empty, joined; without notes, an empty frame says so. */
 export function makeFrame(
   columns: FrameColumns,
   attrs: Record<string, unknown>,
-  note = "",
+  ...notes: (string | undefined)[]
 ): PanelFrame {
   const rows = Object.values(columns)[0]?.length ?? 0;
-  const text = note || (rows === 0 ? "no events match" : "");
-  return { rows, columns, attrs: text === "" ? attrs : { ...attrs, note: text } };
+  const note = notes.filter(Boolean).join("; ") || (rows === 0 ? "no events match" : "");
+  return { rows, columns, attrs: note === "" ? attrs : { ...attrs, note } };
 }
 
 /** Build the columns from functions that return an item's value. */
@@ -38,9 +39,7 @@ export function rankNumbersOf(selections: readonly RankSelection[]): number[] {
 export function countByKind(selections: readonly RankSelection[]): number[] {
   const counts = new Array<number>(DEVICE_KIND_COUNT).fill(0);
   for (const selection of selections) {
-    deviceTimesOf(selection).counts.forEach(
-      (count, kind) => (counts[kind] = counts[kind]! + count),
-    );
+    deviceTimesOf(selection).counts.forEach((count, kind) => (counts[kind]! += count));
   }
   return counts;
 }

@@ -1,8 +1,9 @@
 /** The gap of a device at an instant: its causes, and what the host did during it. */
 
+import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { CAUSES } from "../facts/panels";
-import { getOrMake } from "../protocol/maps";
+import { addTo, getOrMake } from "../protocol/maps";
 import type { Gap, HostTime, LaneGap } from "../protocol/source";
 import { gapIndexOf, idleByCause } from "./idle";
 import type { RankAnalysis } from "./panel_rank";
@@ -10,9 +11,9 @@ import { COMMUNICATION, DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
-export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
+export function gapAt(analysis: RankAnalysis, instant: number): Gap | null {
   const { trace, work } = analysis;
-  const gap = gapIndexOf(analysis.fullSelection).find(time);
+  const gap = gapIndexOf(analysis.fullSelection).find(instant);
   if (gap === null) return null;
   const { start, end, next } = gap;
   const spent = idleByCause({ ...analysis.fullSelection, low: start, high: end }).time;
@@ -20,12 +21,9 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   const causes = CAUSES.map((cause, index) => ({ cause, time: spent[index]! }))
     .filter((share) => share.time > 0)
     .sort((a, b) => b.time - a.time);
+  const hostTimes = timesOfOneThread(trace, hostSelfTimes(trace, start, end), call);
   const byName = new TimeSums<number>();
-  let totalTime = 0;
-  for (const [row, selfTime] of timesOfOneThread(trace, hostSelfTimes(trace, start, end), call)) {
-    totalTime += selfTime;
-    byName.add(trace.typeOf(trace.events, row)[0], row, selfTime);
-  }
+  for (const [row, time] of hostTimes) byName.add(trace.typeOf(trace.events, row)[0], row, time);
   return {
     rank: trace.number,
     start,
@@ -34,7 +32,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     ends: trace.brief(trace.events, work.row[next]!),
     launch: call < 0 ? null : trace.brief(trace.events, call),
     host: byName.largest(trace),
-    host_time: totalTime,
+    host_time: sum(hostTimes.map(([, time]) => time)),
   };
 }
 
@@ -43,12 +41,13 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
   const { start, dur, lane: lanes } = trace.events;
   const streams = trace.streams();
   const track = trace.trackAt(lane);
-  const summaryRole = trace.header.summary.find((row) => row.lane === lane)?.role ?? "cpu";
-  if (track === null ? summaryRole === "cpu" : track.role !== "stream") return null;
+  const summaryRole = trace.header.summary.find((summary) => summary.lane === lane)?.role;
+  const isDeviceSummary = summaryRole === "gpu" || summaryRole === "comm";
+  if (!isDeviceSummary && track?.role !== "stream") return null;
   const isInLane = (row: number, kind: number): boolean =>
-    track !== null
-      ? trace.trackAt(lanes[row]!) === track
-      : (kind === COMMUNICATION) === (summaryRole === "comm");
+    isDeviceSummary
+      ? (kind === COMMUNICATION) === (summaryRole === "comm")
+      : trace.trackAt(lanes[row]!) === track;
   const rowsOfOtherLanes: number[] = [];
   let [low, high] = [-Infinity, Infinity];
   for (let row = 0; row < start.length; row += 1) {
@@ -102,7 +101,7 @@ function timesOfOneThread(
   const timeOfTrack = new Map<number, number>();
   for (const [row, time] of times) {
     const track = trackOf(row);
-    timeOfTrack.set(track, (timeOfTrack.get(track) ?? 0) + time);
+    addTo(timeOfTrack, track, time);
   }
   const byTime = [...timeOfTrack].sort(([a, timeA], [b, timeB]) => timeB - timeA || a - b);
   const trackOfCall = call < 0 ? -1 : trackOf(call);

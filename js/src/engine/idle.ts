@@ -44,8 +44,8 @@ function emptySums(): CauseSums {
 
 function addTime(sums: CauseSums, cause: number, time: number): void {
   if (!(time > 0)) return;
-  sums[cause] = sums[cause]! + time;
-  sums[CAUSES.length + cause] = sums[CAUSES.length + cause]! + 1;
+  sums[cause]! += time;
+  sums[CAUSES.length + cause]! += 1;
 }
 
 export function idleByCause(selection: RankSelection): { time: Float64Array; gaps: Float64Array } {
@@ -88,26 +88,25 @@ class GapIndex {
   constructor(selection: RankSelection) {
     this.analysis = selection.analysis;
     const { call, start: workStart } = selection.analysis.work;
+    // Backwards, so that the first start of each call remains.
     for (let i = workStart.length - 1; i >= 0; i -= 1) {
       this.firstStarts.set(call[i]!, workStart[i]!);
     }
-    // A gap ends at a piece of work or at the last end, so there are at most this many.
-    const maxGaps = selection.analysis.work.row.length + 1;
-    const [starts, ends] = [new Float64Array(maxGaps), new Float64Array(maxGaps)];
-    const next = new Int32Array(maxGaps);
-    let gaps = 0;
     const unrecorded = new Set(unrecordedTimes(selection).map(([start]) => start));
+    const starts: number[] = [];
+    const ends: number[] = [];
+    const next: number[] = [];
     forEachGap(selection, (start, end, work) => {
       if (unrecorded.has(start)) return;
-      starts[gaps] = start;
-      ends[gaps] = end;
-      next[gaps] = work;
-      gaps += 1;
+      starts.push(start);
+      ends.push(end);
+      next.push(work);
     });
-    this.start = starts.slice(0, gaps);
-    this.end = ends.slice(0, gaps);
-    this.next = next.slice(0, gaps);
+    this.start = new Float64Array(starts);
+    this.end = new Float64Array(ends);
+    this.next = new Int32Array(next);
     const soFar = emptySums();
+    const gaps = this.start.length;
     this.prefixSums = new Float64Array((Math.floor(gaps / STRIDE) + 1) * soFar.length);
     for (let gap = 0; gap <= gaps; gap += 1) {
       if (gap % STRIDE === 0) this.prefixSums.set(soFar, (gap / STRIDE) * soFar.length);
@@ -123,9 +122,7 @@ class GapIndex {
     return { start, end: this.end[gap]!, next: this.next[gap]! };
   }
 
-  /**
-   * Return the totals of a window. The cause of a gap does not depend on where the window cuts it.
-   */
+  /** Return the totals of a window. Where the window cuts a gap does not affect its cause. */
   sumsWithin({ low, high }: RankSelection): CauseSums {
     const sums = emptySums();
     const first = countUpTo(this.end, low);
@@ -153,14 +150,13 @@ class GapIndex {
     };
     this.next.forEach((next, gap) => {
       if (call[next]! < 0) return;
-      const [returned, end] = [callEnd[next]!, this.end[gap]!];
-      const begin = Math.max(returned, this.start[gap]!);
+      const [start, end, returned] = [this.start[gap]!, this.end[gap]!, callEnd[next]!];
+      const waitStart = Math.max(returned, start);
       const activity = this.threadActivity(call[next]!);
-      activity.forEachPiece(UNRECORDED_WAIT, this.start[gap]!, Math.min(begin, end), addPiece);
-      const cause = end - begin < SHORT_NS ? BLOCKED : this.waitCause(gap, call[next]!, returned);
-      if (cause === UNRECORDED) addPiece(begin, end);
+      activity.forEachPiece(UNRECORDED_WAIT, start, Math.min(waitStart, end), addPiece);
+      if (this.waitCause(gap, call[next]!, returned) === UNRECORDED) addPiece(waitStart, end);
     });
-    return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
+    return IntervalUnion.of(new Float64Array(starts), new Float64Array(ends));
   }
 
   private sumsBefore(gap: number): CauseSums {
@@ -216,10 +212,10 @@ class GapIndex {
   /** Return the cause of the time from the end of the launch call to the end of a gap. */
   private waitCause(gap: number, call: number, returned: number): number {
     const [start, end] = [this.start[gap]!, this.end[gap]!];
-    const begin = Math.max(returned, start);
-    const isLong = end - begin >= SHORT_NS;
+    const waitStart = Math.max(returned, start);
+    const isLong = end - waitStart >= SHORT_NS;
     if (isLong && this.firstStarts.get(call)! < start) return UNRECORDED;
-    if (this.isHostBlocked(call, begin, end)) return UNRECORDED;
+    if (this.isHostBlocked(call, waitStart, end)) return UNRECORDED;
     if (isLong && this.analysis.trace.behindWaits()[call] === 1) return STREAM_WAIT;
     if (returned > start) return LAUNCH_LATENCY;
     return isLong ? BLOCKED : KERNEL_WAIT;

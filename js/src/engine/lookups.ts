@@ -6,7 +6,7 @@ import { CounterSeries, type IndexedLane } from "./cells";
 import { countBelow, countUpTo, type NameTable, packReply } from "./columns";
 import { type RankData, RankOverview } from "./overview";
 import type { RankTrace, EventTable } from "./rank";
-import { neighbors } from "./spans";
+import { neighbors, overlaps } from "./spans";
 
 export function checkWindow(
   { start, end }: { start: number; end: number },
@@ -83,17 +83,13 @@ function kindTimesByName(
 /** Return the longest event in a window that has events. Ties go to the first event. */
 function longestEvent(rank: RankTrace, lane: number, start: number, end: number): Brief {
   const rows = rank.tableOfContent(rank.laneContent(lane));
-  let maxDur = -1;
-  let longestRow = -1;
+  let [longest, maxDur] = [-1, -1];
   for (const row of rank.laneRows(lane)) {
     const [from, dur] = [rows.start[row]!, rows.dur[row]!];
     if (from >= end) break;
-    if (dur > maxDur && (dur > 0 ? from + dur > start : from >= start)) {
-      maxDur = dur;
-      longestRow = row;
-    }
+    if (dur > maxDur && overlaps(from, from + dur, start)) [longest, maxDur] = [row, dur];
   }
-  return rank.brief(rows, longestRow);
+  return rank.brief(rows, longest);
 }
 
 /** Answer `neighbor`: the next or previous event of the same lane. */
@@ -155,27 +151,26 @@ export function marksReply(
   const indexOfLane = new Map(shownLanes.map((lane, index) => [lane, index]));
   let total = 0;
   let inView = 0;
-  for (const group of members) {
-    total += group.marked.length;
-    const { rank, rows } = group;
+  for (const markedRows of members) {
+    const { rank, rows, marked } = markedRows;
+    total += marked.length;
     // Events are drawn in their summary lane as well.
     const summaries = rows.table === "events" ? rank.header.summary : [];
     const shownSummaries = summaries
       .filter(({ lane }) => indexOfLane.has(lane))
       .map((summary) => ({ lane: summary.lane, includes: rank.summaryTest(summary) }));
-    for (const member of membersInWindow(group, view)) {
+    for (const row of membersInWindow(markedRows, view)) {
       inView += 1;
-      const start = rows.start[member]!;
+      const start = rows.start[row]!;
       const first = binOf(start);
-      const end = binOf(Math.max(start, start + rows.dur[member]! - 1)) + 1;
-      const mark = (lane: number): void => {
-        const offset = indexOfLane.get(lane)! * width;
-        changes[offset + first]! += 1;
-        changes[offset + end]! -= 1;
-      };
-      const lane = rows.lane[member]!;
-      if (indexOfLane.has(lane)) mark(lane);
-      for (const summary of shownSummaries) if (summary.includes(member)) mark(summary.lane);
+      const end = binOf(Math.max(start, start + rows.dur[row]! - 1)) + 1;
+      const rowSummaries = shownSummaries.filter(({ includes }) => includes(row));
+      for (const lane of [rows.lane[row]!, ...rowSummaries.map((summary) => summary.lane)]) {
+        const laneIndex = indexOfLane.get(lane);
+        if (laneIndex === undefined) continue;
+        changes[laneIndex * width + first]! += 1;
+        changes[laneIndex * width + end]! -= 1;
+      }
     }
   }
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));

@@ -8,6 +8,7 @@ import { getOrMake } from "../protocol/maps";
 import { countBelow, Pacer } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
+import { overlaps } from "./spans";
 
 /** Number of masks to cache per rank. */
 const MAX_MASKS = 6;
@@ -44,13 +45,13 @@ export class MaskCache {
     if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
     const mask = await this.maskOf(rank, selection, new Pacer());
     const { start, dur } = rank.events;
-    // Events are sorted by start: those from `last` on start after the window.
-    const last = to === null ? start.length : countBelow(start, to);
-    const begun = from === null ? 0 : countBelow(start, from);
+    // Events are sorted by start.
+    const startedBeforeEnd = countBelow(start, to ?? Infinity);
     return indicesWhere(
-      last,
+      startedBeforeEnd,
       (row) =>
-        (mask === null || mask[row] === 1) && (row >= begun || start[row]! + dur[row]! > from!),
+        (mask === null || mask[row] === 1) &&
+        overlaps(start[row]!, start[row]! + dur[row]!, from ?? -Infinity),
     );
   }
 
@@ -72,21 +73,18 @@ export class MaskCache {
   ): Promise<Uint8Array> {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
-    const mask = new Uint8Array(type.length);
+    const mask = new Uint8Array(type.length).fill(ids === null ? 1 : 0);
     const { ofType, ofRow } = compileEventTest(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
-    if (ids !== null) {
-      for (const [number, row] of ids) {
-        if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
-      }
-    }
     if (ids === null && onTrack === null && ofRow === null) {
-      for (let row = 0; row < mask.length; row += 1) mask[row] = ofType[type[row]!]!;
-      return mask;
+      return mask.map((_, row) => ofType[type[row]!]!);
+    }
+    for (const [number, row] of ids ?? []) {
+      if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
     }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % ROWS_PER_CHECK === 0) await pacer.yieldIfDue();
-      if (ids !== null && mask[row] === 0) continue;
+      if (mask[row] === 0) continue;
       const isMember =
         ofType[type[row]!] === 1 &&
         (onTrack === null || onTrack(lane[row]!)) &&

@@ -5,10 +5,10 @@ import { getOrMake } from "../protocol/maps";
 import { COMMUNICATION, MEMORY } from "./rank";
 import {
   candidateRange,
+  forEachInWindow,
   isSelected,
   memo,
   withOpenWindow,
-  overlaps,
   type RankSelection,
   latestEnds,
   type SortedIntervals,
@@ -65,7 +65,7 @@ function coveredByChildren(
     if (above < 0) return;
     const from = Math.max(start[index]!, reached[above]!);
     const until = Math.min(end[index]!, end[above]!);
-    if (until > from) covered[above] = covered[above]! + until - from;
+    if (until > from) covered[above]! += until - from;
     reached[above] = Math.max(reached[above]!, until);
   });
   return covered;
@@ -112,9 +112,12 @@ export function callPaths(selection: RankSelection): CallPaths | null {
   });
 }
 
-function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number, wanted: number) {
-  while (path >= 0 && !(isSelected[path]! && name[path] === wanted)) path = parent[path]!;
-  return path >= 0;
+/** Return whether a path or one above it ends with a selected operator of this name. */
+function hasSelectedAbove(paths: CallPaths, first: number, name: number): boolean {
+  for (let path = first; path >= 0; path = paths.parent[path]!) {
+    if (paths.isSelected[path] && paths.name[path] === name) return true;
+  }
+  return false;
 }
 
 // The cost of each operator of a rank, on the host and on the device.
@@ -165,32 +168,23 @@ function emptySums(size: number): OperatorSums {
 }
 
 function addHostTimes(selection: RankSelection, paths: CallPaths, sums: OperatorSums): void {
-  const { low, high } = selection;
   const tree = operatorTree(selection);
-  const [first, last] = candidateRange(tree, selection);
-  const covered = childCoverWithin(tree, first, last, low, high);
-  for (let index = first; index < last; index += 1) {
-    let [start, end] = [tree.start[index]!, tree.end[index]!];
+  const covered = childCoverWithin(tree, selection);
+  forEachInWindow(tree, selection, (index, start, end) => {
     const path = paths.pathOfOperator[index]!;
-    if (!paths.isSelected[path]! || !overlaps(start, end, low)) continue;
-    if (start < low) start = low;
-    if (end > high) end = high;
+    if (!paths.isSelected[path]) return;
     const name = tree.name[index]!;
-    sums.count[name] = sums.count[name]! + 1;
-    sums.cpuSelf[name] = sums.cpuSelf[name]! + end - start - covered[index]!;
-    if (paths.isOutermost[path]) sums.cpuTotal[name] = sums.cpuTotal[name]! + end - start;
-  }
+    sums.count[name]! += 1;
+    sums.cpuSelf[name]! += end - start - covered[index]!;
+    if (paths.isOutermost[path]) sums.cpuTotal[name]! += end - start;
+  });
 }
 
-/** Return how long the children of each operator run within a window. */
-function childCoverWithin(
-  tree: OperatorTree,
-  first: number,
-  last: number,
-  low: number,
-  high: number,
-): Float64Array {
+/** Return how long the children of each operator run within the window. */
+function childCoverWithin(tree: OperatorTree, selection: RankSelection): Float64Array {
+  const { low, high } = selection;
   const { start, end, parent } = tree;
+  const [first, last] = candidateRange(tree, selection);
   const isInside = (index: number): boolean => start[index]! >= low && end[index]! <= high;
   // Operators that cross an edge of the window, with the latest end among their children so far.
   const lastEnds = new Map<number, number>();
@@ -206,7 +200,7 @@ function childCoverWithin(
     const from = Math.max(start[index]!, lastEnds.get(above)!);
     const until = Math.min(end[index]!, end[above]!, high);
     if (until <= from) continue;
-    covered[above] = covered[above]! + until - from;
+    covered[above]! += until - from;
     lastEnds.set(above, until);
   }
   return covered;
@@ -218,39 +212,39 @@ function addDeviceTimes(
   paths: CallPaths | null,
   sums: OperatorSums,
 ): void {
-  const { low, high } = selection;
-  const { start, end, stream, call, kind } = selection.analysis.work;
+  const { work } = selection.analysis;
   const { ofWork } = operatorTree(selection);
-  const [first, last] = candidateRange(selection.analysis.work, selection);
-  const time = new Float64Array(paths?.name.length ?? 0);
-  const timeByKind = new Map(
-    [COMMUNICATION, MEMORY].map((code) => [code, new Float64Array(time.length)]),
-  );
-  for (let i = first; i < last; i += 1) {
-    let [from, to] = [start[i]!, end[i]!];
-    if (!overlaps(from, to, low) || stream[i]! < 0) continue;
+  const pathCount = paths?.name.length ?? 0;
+  // By path, without the paths below it.
+  const all = new Float64Array(pathCount);
+  const communication = new Float64Array(pathCount);
+  const memory = new Float64Array(pathCount);
+  forEachInWindow(work, selection, (index, start, end) => {
+    if (work.stream[index]! < 0) return;
+    const [operator, time] = [ofWork[index]!, end - start];
     sums.work += 1;
-    if (call[i]! >= 0) sums.linked += 1;
-    if (from < low) from = low;
-    if (to > high) to = high;
-    sums.workTime += to - from;
-    if (ofWork[i]! < 0) sums.outsideTime += to - from;
-    if (paths === null || ofWork[i]! < 0) continue;
-    const path = paths.pathOfOperator[ofWork[i]!]!;
-    time[path] = time[path]! + to - from;
-    const timeOfKind = timeByKind.get(kind[i]!);
-    if (timeOfKind !== undefined) timeOfKind[path] = timeOfKind[path]! + to - from;
-  }
+    if (work.call[index]! >= 0) sums.linked += 1;
+    sums.workTime += time;
+    if (operator < 0) sums.outsideTime += time;
+    if (operator < 0 || paths === null) return;
+    const path = paths.pathOfOperator[operator]!;
+    all[path]! += time;
+    if (work.kind[index] === COMMUNICATION) communication[path]! += time;
+    if (work.kind[index] === MEMORY) memory[path]! += time;
+  });
   if (paths === null) return;
   paths.name.forEach((name, path) => {
-    if (paths.isSelected[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
+    if (paths.isSelected[path]) sums.deviceSelf[name]! += all[path]!;
   });
-  addPathTimes(paths, time, sums.deviceTotal);
-  addPathTimes(paths, timeByKind.get(COMMUNICATION)!, sums.communication);
-  addPathTimes(paths, timeByKind.get(MEMORY)!, sums.memory);
+  addPathTimes(paths, all, sums.deviceTotal);
+  addPathTimes(paths, communication, sums.communication);
+  addPathTimes(paths, memory, sums.memory);
 }
 
-/** Add the time of each path to its last operator and to the operators above it. */
+/**
+ * Add the time of each path to its last operator and to the operators above it. Afterwards, the
+ * time of a path includes the paths below it.
+ */
 function addPathTimes(
   { name: names, parent, isOutermost }: CallPaths,
   time: Float64Array,
@@ -259,7 +253,7 @@ function addPathTimes(
   // Paths have higher numbers than their parents, so each time is complete when it is passed up.
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
-    if (isOutermost[path]) timeOfName[name] = timeOfName[name]! + time[path]!;
-    if (above >= 0) time[above] = time[above]! + time[path]!;
+    if (isOutermost[path]) timeOfName[name]! += time[path]!;
+    if (above >= 0) time[above]! += time[path]!;
   }
 }

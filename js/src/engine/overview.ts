@@ -38,30 +38,35 @@ export class RankOverview {
     const read = (name: string): Float64Array => columns.f64(name);
     const [covered, counts, starts] = [read("covered"), read("count"), read("starts")];
     const [low, high] = [columns.floats("low"), columns.floats("high")];
-    let laneAt = 0;
-    let counterAt = 0;
+    // The columns have all cells of a lane, then, if it has several kinds, all cells of each kind.
+    let from = 0;
     const readNextSums = (kind: number): GridSums => {
       const cellsOf = (values: Float64Array): Float64Array =>
-        values.subarray(laneAt, laneAt + header.cells);
-      const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(counts)];
-      const open = laneCounts.map((events, k) => events - laneStarts[k]!);
-      const coveredBefore = prefixSums(cellsOf(covered));
-      laneAt += header.cells;
-      return { kind, covered: coveredBefore, starts: prefixSums(laneStarts), open };
+        values.subarray(from, from + header.cells);
+      const laneStarts = cellsOf(starts);
+      const sums = {
+        kind,
+        covered: prefixSums(cellsOf(covered)),
+        starts: prefixSums(laneStarts),
+        open: cellsOf(counts).map((events, k) => events - laneStarts[k]!),
+      };
+      from += header.cells;
+      return sums;
     };
-    for (const lane of header.lanes_kept) {
-      if (lane.counter) {
-        const to = counterAt + header.cells;
-        this.counters.set(lane.lane, {
-          low: Float32Array.from(low.subarray(counterAt, to)),
-          high: Float32Array.from(high.subarray(counterAt, to)),
+    let counterFrom = 0;
+    for (const { lane, kinds, counter } of header.lanes_kept) {
+      if (counter) {
+        const to = counterFrom + header.cells;
+        this.counters.set(lane, {
+          low: new Float32Array(low.subarray(counterFrom, to)),
+          high: new Float32Array(high.subarray(counterFrom, to)),
         });
-        counterAt = to;
+        counterFrom = to;
         continue;
       }
-      const total = readNextSums(lane.kinds[0] ?? NO_CODE);
-      const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readNextSums);
-      this.lanes.set(lane.lane, new GridLane(header, total, kinds));
+      const total = readNextSums(kinds[0] ?? NO_CODE);
+      const sumsByKind = kinds.length < 2 ? [total] : kinds.map(readNextSums);
+      this.lanes.set(lane, new GridLane(header, total, sumsByKind));
     }
   }
 
@@ -141,19 +146,20 @@ export class RankOverview {
     if (grid === undefined || range === null) return null;
     const [from, to] = range;
     const cells = emptyCells(1);
+    // The window may lie outside of the grid.
     if (to > from) grid.mergeCells(from, to, cells, 0);
-    const inside = grid.slices.filter(
-      (slice) => slice.start < end && slice.start + slice.dur > start,
-    );
-    const longest = inside.reduce<GridSlice | null>(
-      (longest, slice) => (longest === null || slice.dur > longest.dur ? slice : longest),
-      null,
-    );
+    const kinds = grid.kinds.filter((sums) => to > from && countEvents(sums, from, to) > 0);
+    let longest: GridSlice | null = null;
+    for (const slice of grid.slices) {
+      const isInside = slice.start < end && slice.start + slice.dur > start;
+      if (isInside && slice.dur > (longest?.dur ?? 0)) longest = slice;
+    }
     return {
       cells,
-      kinds: grid.kinds
-        .filter((sums) => to > from && countEvents(sums, from, to) > 0)
-        .map((sums): [number, number] => [sums.kind, sums.covered[to]! - sums.covered[from]!]),
+      kinds: kinds.map(({ kind, covered }): [kind: number, ns: number] => [
+        kind,
+        covered[to]! - covered[from]!,
+      ]),
       longest: longest === null ? null : this.brief(lane, longest),
     };
   }
@@ -308,8 +314,8 @@ class GridLane {
     for (const sums of this.kinds) {
       const count = countEvents(sums, from, to);
       if (count === 0) continue;
-      out.count[k] = out.count[k]! + count;
-      out.mask[k] = out.mask[k]! | (1 << sums.kind);
+      out.count[k]! += count;
+      out.mask[k]! |= 1 << sums.kind;
       const covered = sums.covered[to]! - sums.covered[from]!;
       if (covered > maxCovered) {
         maxCovered = covered;
@@ -356,13 +362,17 @@ class GridLane {
     const long = new Float64Array(cells);
     this.addSlices(long, first * width, width, null);
     const { covered } = this.total;
-    return (this.shares = long.map((ns, k) => {
+    this.shares = long.map((ns, k) => {
       const restNs = covered[k + 1]! - covered[k]! - ns;
       return restNs > 0 ? Math.min(restNs / (width - ns), 1) : 0;
-    }));
+    });
+    return this.shares;
   }
 
-  /** Add the union of long events. A cell takes the kind of an event that covers most of it. */
+  /**
+   * Add the union of long events to the cells, the first of which begins at `origin`. A cell takes
+   * the kind of an event that covers most of it.
+   */
   private addSlices(
     covered: Float64Array,
     origin: number,
@@ -372,14 +382,16 @@ class GridLane {
     let reached = Number.NEGATIVE_INFINITY;
     for (const slice of this.slices) {
       const end = slice.start + slice.dur;
+      // Only the part after earlier slices, within the cells.
       const from = Math.max(slice.start, reached, origin);
       const to = Math.min(end, origin + covered.length * width);
       reached = Math.max(reached, end);
-      for (let k = Math.floor((from - origin) / width); from < to && k < covered.length; k += 1) {
+      if (from >= to) continue;
+      const last = Math.ceil((to - origin) / width) - 1;
+      for (let k = Math.floor((from - origin) / width); k <= last; k += 1) {
         const start = origin + k * width;
-        if (start >= to) break;
         const ns = Math.min(to, start + width) - Math.max(from, start);
-        covered[k] = covered[k]! + ns;
+        covered[k]! += ns;
         if (kind !== null && 2 * ns > width) kind[k] = slice.kind;
       }
     }

@@ -1,6 +1,6 @@
 /** Panel frames with one row per name: kernels, durations, operators. */
 
-import { getOrMake } from "../protocol/maps";
+import { addTo, getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import { median } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
@@ -37,10 +37,11 @@ function kernelsByTime(selections: readonly RankSelection[], names: NameTable): 
       const kernel = getOrMake(kernels, name * DEVICE_KIND_COUNT + kind, (): KernelFigures => {
         return { name, kind, perRank: [], count: 0, sum: 0, min: Infinity, max: 0 };
       });
-      const [sum, min, max] = [sums.sum[index]!, sums.min[index]!, sums.max[index]!];
-      kernel.perRank.push({ rank: selection.analysis.number, count, mean: sum / count, min, max });
+      const [total, min, max] = [sums.total[index]!, sums.min[index]!, sums.max[index]!];
+      const mean = total / count;
+      kernel.perRank.push({ rank: selection.analysis.number, count, mean, min, max });
       kernel.count += count;
-      kernel.sum += sum;
+      kernel.sum += total;
       kernel.min = Math.min(kernel.min, min);
       kernel.max = Math.max(kernel.max, max);
     });
@@ -111,7 +112,7 @@ function makeKernelsFrame(
   attrs: Record<string, unknown>,
 ): PanelFrame {
   const counts = new Array<number>(DEVICE_KIND_COUNT).fill(0);
-  for (const { kind, count } of all) counts[kind] = counts[kind]! + count;
+  for (const { kind, count } of all) counts[kind]! += count;
   const note = counts.some((count) => count > 0)
     ? prelaunchedNote(selections)
     : noteFor("no_device_work");
@@ -121,8 +122,7 @@ function makeKernelsFrame(
 function totalWaits(selections: readonly RankSelection[]): Map<number, number> {
   const waits = new Map<number, number>();
   for (const selection of selections) {
-    for (const [name, time] of waitsByName(selection))
-      waits.set(name, (waits.get(name) ?? 0) + time);
+    for (const [name, time] of waitsByName(selection)) addTo(waits, name, time);
   }
   return waits;
 }
@@ -197,7 +197,7 @@ export function operatorsFrame(
     all.length > 0
       ? [prelaunchedNote(selections), outsideOperatorsNote(outsideTime, workTime)]
       : [noteFor(hasOperators ? "no_operators_selected" : "no_operators")];
-  return makeFrame(columns, { matched, total: all.length }, notes.filter(Boolean).join("; "));
+  return makeFrame(columns, { matched, total: all.length }, ...notes);
 }
 
 /** Return a note if no operator launched a large share of the device time. */

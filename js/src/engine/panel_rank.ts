@@ -6,6 +6,7 @@ import type { Collectives } from "./collectives";
 import { countBelow, countUpTo } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
+import { overlaps } from "./spans";
 
 /** Number of results to cache per rank, in addition to the results for all events. */
 const MAX_RESULTS = 48;
@@ -47,6 +48,20 @@ export interface SortedIntervals {
   readonly latestEnd: Float64Array;
 }
 
+/** Call `visit` with each event that overlaps the window: its index, and its times in the window. */
+export function forEachInWindow(
+  events: SortedIntervals,
+  selection: RankSelection,
+  visit: (index: number, start: number, end: number) => void,
+): void {
+  const { low, high } = selection;
+  const [first, last] = candidateRange(events, selection);
+  for (let index = first; index < last; index += 1) {
+    const [start, end] = [events.start[index]!, events.end[index]!];
+    if (overlaps(start, end, low)) visit(index, Math.max(start, low), Math.min(end, high));
+  }
+}
+
 /** Return the index range of events that may overlap the window; the end is exclusive. */
 export function candidateRange(
   { start, latestEnd }: SortedIntervals,
@@ -55,11 +70,6 @@ export function candidateRange(
   if (low === high) return [0, 0];
   const first = Math.min(countUpTo(latestEnd, low), countBelow(start, low));
   return [first, countBelow(start, high)];
-}
-
-/** Return whether an event that starts before the end of the window overlaps the window. */
-export function overlaps(start: number, end: number, low: number): boolean {
-  return end > low || start >= low;
 }
 
 /** Return the indices of selected entries of matched collectives that overlap the window. */

@@ -40,26 +40,25 @@ const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 /** Return the selections with device work in or around their window, and the other ranks. */
 function splitByWork(
   selections: readonly RankSelection[],
-): [working: RankSelection[], idle: number[]] {
+): [active: RankSelection[], ranksWithoutWork: number[]] {
   const active = selections.filter((selection) => deviceSpan(selection) !== null);
   return [active, rankNumbersOf(selections.filter((selection) => !active.includes(selection)))];
 }
 
-export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
-  const selections = chosen.map(withoutMask);
-  const [active, ranksWithoutWork] = splitByWork(selections);
-  const rows = active.map((selection) => {
-    const selected = selectedTimes(chosen[selections.indexOf(selection)]!);
-    const [start, end] = deviceSpan(selection)!;
-    const { times } = deviceTimesOf(selection);
+/** Return the device time of all work in the window, and of the selected work in it. */
+export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame {
+  const allWork = selections.map(withoutMask);
+  const [active, ranksWithoutWork] = splitByWork(allWork);
+  const rows = active.map((all) => {
+    const [start, end] = deviceSpan(all)!;
     return {
-      rank: selection.analysis.number,
-      span: recordedTime(selection, start, end),
-      times,
-      wait: exposedWaitTime(selection),
-      isMatchKnown: selection.analysis.unmatchedIds !== null,
-      unrecorded: unrecordedWork(selection.analysis).coveredWithin(start, end),
-      selected,
+      rank: all.analysis.number,
+      span: recordedTime(all, start, end),
+      times: deviceTimesOf(all).times,
+      wait: exposedWaitTime(all),
+      isMatchKnown: all.analysis.unmatchedIds !== null,
+      unrecorded: unrecordedWork(all.analysis).coveredWithin(start, end),
+      selected: selectedTimes(selections[allWork.indexOf(all)]!),
     };
   });
   const columns = buildColumns(rows, {
@@ -81,12 +80,9 @@ export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
     selected_wait_ns: ({ selected }) => selected?.wait ?? null,
     selected_memory_ns: ({ selected }) => selected?.memory ?? null,
   });
-  const matched = matchedKinds(countByKind(selections));
-  const notes = [
-    missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
-    prelaunchedNote(selections),
-  ];
-  return makeFrame(columns, { matched }, notes.filter((note) => note !== "").join("; "));
+  const matched = matchedKinds(countByKind(allWork));
+  const workNote = missingRanksNote(rankNumbersOf(allWork), ranksWithoutWork, NO_WORK);
+  return makeFrame(columns, { matched }, workNote, prelaunchedNote(allWork));
 }
 
 export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
@@ -108,12 +104,12 @@ export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
     rowsWithoutCommunication
       .filter(({ kernels }) => kernels > 0 === hasKernels)
       .map(({ rank }) => rank);
+  // Without ranks, both notes say so.
   const notes = new Set([
     missingRanksNote(rankNumbersOf(selections), ranksWhere(false), NO_COMMUNICATION),
     missingRanksNote(rankNumbersOf(selections), ranksWhere(true), NO_TIME),
   ]);
-  const note = [...notes].filter(Boolean).join("; ");
-  return makeFrame(columns, { matched: { compute, communication } }, note);
+  return makeFrame(columns, { matched: { compute, communication } }, ...notes);
 }
 
 export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
@@ -156,10 +152,9 @@ export function queuesFrame(selections: readonly RankSelection[]): PanelFrame {
   const launched = sum(rows.map((row) => row.launched));
   // Queues are computed over all times and cut at the edges of the window.
   const matched = { ...matchedKinds(countByKind(selections.map(withOpenWindow))), launched };
+  if (rows.length === 0) return makeFrame(columns, { matched }, noteFor("no_launches"));
   const hasChanges = rows.some(({ count, span }) => count !== 0 || span !== 0);
-  const changesNote = hasChanges ? "" : noteFor("no_queue_changes");
-  const note = rows.length === 0 ? noteFor("no_launches") : changesNote;
-  return makeFrame(columns, { matched }, note);
+  return makeFrame(columns, { matched }, hasChanges ? "" : noteFor("no_queue_changes"));
 }
 
 export function kernelTypesFrame(selections: readonly RankSelection[]): PanelFrame {
@@ -167,7 +162,7 @@ export function kernelTypesFrame(selections: readonly RankSelection[]): PanelFra
   for (const selection of selections) {
     deviceTimesOf(selection).times.forEach((time, state) => {
       const set = state & WORK;
-      if (set > 0) times[set] = times[set]! + time;
+      if (set > 0) times[set]! += time;
     });
   }
   const totalTime = sum(times);
@@ -179,8 +174,7 @@ export function kernelTypesFrame(selections: readonly RankSelection[]): PanelFra
     sum_ns: (set) => times[set]!,
     share: (set) => times[set]! / totalTime,
   });
-  const counts = countByKind(selections);
-  const matched = matchedKinds(counts);
+  const matched = matchedKinds(countByKind(selections));
   const missing = Object.keys(matched).filter((kind) => matched[kind] === 0);
   const note = missing.length > 0 ? noteFor("no_kernels_of", { kinds: missing.join(", ") }) : "";
   return makeFrame(columns, { matched }, note);

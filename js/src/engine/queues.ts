@@ -44,32 +44,31 @@ class QueueChanges {
     this.length = new Int32Array(size);
     this.area = new Float64Array(size);
     const enters = gather(work.callStart, workIndices);
+    // With inexact clocks, work may start before its launch call.
     const leaves = gather(work.start, workIndices).map((started, k) =>
       Math.max(started, enters[k]!),
     );
     enters.sort();
     leaves.sort();
     let [entered, left, before, area] = [0, 0, 0, 0];
-    for (let at = 0; at < size; at += 1) {
+    for (let change = 0; change < size; change += 1) {
       const isEntry = entered < workIndices.length && enters[entered]! <= leaves[left]!;
       const time = isEntry ? enters[entered]! : leaves[left]!;
-      if (at > 0 && marks.some((mark) => before < mark && mark <= time)) {
-        this.unknown.push([before, time]);
-      } else area += (entered - left) * (time - before);
+      const isUnknown = change > 0 && marks.some((mark) => before < mark && mark <= time);
+      if (isUnknown) this.unknown.push([before, time]);
+      else area += (entered - left) * (time - before);
       before = time;
       if (isEntry) entered += 1;
       else left += 1;
-      this.time[at] = time;
-      this.area[at] = area;
-      this.length[at] = entered - left;
+      this.time[change] = time;
+      this.area[change] = area;
+      this.length[change] = entered - left;
     }
   }
 
   figuresWithin(low: number, high: number): QueueFigures {
     const { time, stream } = this;
-    const first = countBelow(time, low);
-    const last = Math.max(countBelow(time, high), first);
-    const lengths = this.length.subarray(first, last);
+    const lengths = this.length.subarray(countBelow(time, low), countBelow(time, high));
     const start = Math.max(low, time[0]!);
     const end = Math.min(high, time[time.length - 1]!);
     const span = timeOutside(this.unknown, start, end);

@@ -11,6 +11,7 @@ import {
   ColumnReader,
   countBelow,
   countUpTo,
+  fromZigzag,
   type NameTable,
   readBlock,
   readJson,
@@ -100,7 +101,7 @@ export class RankTrace {
   private readTable(table: TableName): EventTable {
     const { columns, header } = this;
     const lane = columns.i32(`${table}_lane`);
-    for (let i = 0; i < lane.length; i += 1) lane[i] = lane[i]! + header.lane0;
+    for (let i = 0; i < lane.length; i += 1) lane[i]! += header.lane0;
     const start = columns.f64(`${table}_start`);
     const dur = table === "instants" ? new Float64Array(start.length) : columns.f64(`${table}_dur`);
     return { table, start, dur, type: columns.i32(`${table}_type`), lane };
@@ -213,29 +214,27 @@ export class RankTrace {
     return laneMembers.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
+  /** Return whether an event row is in a summary lane. */
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
-    const { lane } = events;
-    if (role === "cpu") {
-      const isOfThreads = this.trackFilter((_, trackIndex) => tracks.includes(trackIndex));
-      const isShown = (row: number) => annotations || this.kindOf(events, row) !== ANNOTATION;
-      return (row) => isOfThreads(lane[row]!) && isShown(row);
-    }
-    const isOfStream = this.trackFilter((track) => track.role === "stream");
-    const isOfRole = (kind: number): boolean =>
-      role === "comm" ? kind === COMMUNICATION : kind !== COMMUNICATION && kind !== SYNC;
-    return (row) => isOfStream(lane[row]!) && isOfRole(this.kindOf(events, row));
+    const isOnTrack = this.trackFilter((track, trackIndex) =>
+      role === "cpu" ? tracks.includes(trackIndex) : track.role === "stream",
+    );
+    const hasKind = (kind: number): boolean => {
+      if (role === "cpu") return annotations || kind !== ANNOTATION;
+      return role === "comm" ? kind === COMMUNICATION : kind !== COMMUNICATION && kind !== SYNC;
+    };
+    return (row) => isOnTrack(events.lane[row]!) && hasKind(this.kindOf(events, row));
   }
 
+  /** Return a test for the lanes of tracks that satisfy the predicate. */
   trackFilter(
     predicate: (track: TrackHeader, trackIndex: number) => boolean,
   ): (lane: number) => boolean {
     const { tracks, lane0 } = this.header;
-    const isWanted = tracks.map(predicate);
-    const isIncluded = Uint8Array.from(this.trackOfLane, (track) =>
-      isWanted[track] === true ? 1 : 0,
-    );
-    return (lane) => isIncluded[lane - lane0] === 1;
+    const isIncluded = tracks.map(predicate);
+    const ofLane = Uint8Array.from(this.trackOfLane, (track) => Number(isIncluded[track] === true));
+    return (lane) => ofLane[lane - lane0] === 1;
   }
 
   deviceRows(): Int32Array {
@@ -292,10 +291,10 @@ export class RankTrace {
     const counterTracks = this.header.tracks.filter(({ role }) => role === "counter");
     const index = counterTracks.indexOf(track);
     const first = sum(this.header.counters.slice(0, index));
-    const last = first + this.header.counters[index]!;
+    const end = first + this.header.counters[index]!;
     return new CounterSeries(
-      times.slice(first, last),
-      values.slice(first, last),
+      times.slice(first, end),
+      values.slice(first, end),
       this.header.range[1],
     );
   }
@@ -316,11 +315,10 @@ export class RankTrace {
         type.length,
         (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
       );
-      // One entry per launched event: the operator's index plus 1; 0 if there is none.
-      const operatorOfLaunch = columns.i32("launched_operator");
-      let launch = 0;
+      // One entry per launched event, in row order: the operator's index plus 1; 0 means none.
+      const operatorOfLaunch = columns.i32("launched_operator").values();
       const ofWork = this.launches().map((call) =>
-        call < 0 ? -1 : operatorOfLaunch[launch++]! - 1,
+        call < 0 ? -1 : operatorOfLaunch.next().value! - 1,
       );
       return { row, parent: parentIndices(columns.i32("operator_above")), ofWork };
     });
@@ -392,7 +390,7 @@ export class RankTrace {
     return this.memo("flows", () => {
       const source = this.columns.i32("flow_source");
       const target = this.columns.i32("flow_target");
-      for (let i = 0; i < target.length; i += 1) target[i] = target[i]! + source[i]!;
+      for (let i = 0; i < target.length; i += 1) target[i]! += source[i]!;
       const [kind, stated] = [this.columns.i32("flow_kind"), this.columns.u8("flow_stated")];
       return { kind, source, target, stated };
     });
@@ -450,12 +448,11 @@ export class RankTrace {
   private decodeByTrack(name: string, { hasNone }: { hasNone: boolean }): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
-    return this.columns.f64(name).map((folded, row) => {
-      if (hasNone && folded === 0) return -1;
-      const zigzag = hasNone ? folded - 1 : folded;
+    return this.columns.f64(name).map((code, row) => {
+      if (hasNone && code === 0) return -1;
       const track = this.trackOfLane[lane[row]! - this.header.lane0]!;
-      last[track] = last[track]! + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
-      return last[track];
+      last[track]! += fromZigzag(hasNone ? code - 1 : code);
+      return last[track]!;
     });
   }
 

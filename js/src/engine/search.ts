@@ -67,8 +67,9 @@ class RankHits {
       all.row.set(rows, at);
       at += rows.length;
     });
-    const inOrder = rowsByTable[0]!.length === length ? all : sortHits(all);
-    return (this.cachedOrder = inOrder);
+    // Rows of `events` alone are in order.
+    this.cachedOrder = rowsByTable[0]!.length === length ? all : sortHits(all);
+    return this.cachedOrder;
   }
 
   brief(position: number): Brief {
@@ -129,17 +130,17 @@ export class EventSearch {
     const hits: SearchHits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
     for (const rank of await this.job.loadRanks()) {
       const counts = rank instanceof RankOverview ? rank.header.counts : typeCounts(rank);
-      const types = Uint8Array.from(rank.header.types, ([name]) => matching[name]!);
+      const matchesType = Uint8Array.from(rank.header.types, ([name]) => matching[name]!);
       let count = 0;
       rank.header.types.forEach(([name], type) => {
-        if (types[type] === 0 || counts[type] === 0) return;
+        if (matchesType[type] === 0 || counts[type] === 0) return;
         count += counts[type]!;
         usedNames.add(name);
       });
       if (rank instanceof RankOverview) {
         if (count > 0) hits.leftOut.push([rank.number, count]);
       } else {
-        hits.ranks.push(new RankHits(rank, types, count));
+        hits.ranks.push(new RankHits(rank, matchesType, count));
         hits.total += count;
       }
     }
@@ -203,7 +204,7 @@ function typeCounts(rank: RankTrace): Float64Array {
   return getOrMake(countsOfRank, rank, () => {
     const counts = new Float64Array(rank.header.types.length);
     for (const name of TABLES) {
-      for (const type of rank.tableByName(name).type) counts[type] = counts[type]! + 1;
+      for (const type of rank.tableByName(name).type) counts[type]! += 1;
     }
     return counts;
   });
@@ -237,8 +238,9 @@ export async function totalsReply(
   const kinds = new Map<number, TotalsEntry>();
   for (const entry of byName.values()) {
     const { kind } = entry;
+    const empty = { ...NO_TOTALS, kind, name: -1, order: kind };
     mergeInto(
-      getOrMake(kinds, kind, () => ({ ...NO_TOTALS, kind, name: -1, order: kind })),
+      getOrMake(kinds, kind, () => empty),
       entry,
     );
   }
@@ -255,34 +257,36 @@ export async function totalsReply(
   };
 }
 
+/** Add the time of a rank's selected events in the window to the totals by kind and name. */
 function addTotals(
   rank: RankTrace,
   members: Int32Array,
   { start_ns: from, end_ns: to }: SelectionJson,
-  groups: Map<string, TotalsEntry>,
+  byName: Map<string, TotalsEntry>,
 ): void {
   const { start, dur, type } = rank.events;
   const streams = rank.streams();
   const byType: (TotalsEntry | undefined)[] = [];
   for (const row of members) {
-    const low = from === null ? start[row]! : Math.max(start[row]!, from);
-    const end = start[row]! + dur[row]!;
-    const inside = (to === null ? end : Math.min(end, to)) - low;
+    const low = Math.max(start[row]!, from ?? -Infinity);
+    const time = Math.min(start[row]! + dur[row]!, to ?? Infinity) - low;
     const [name, , kind] = rank.header.types[type[row]!]!;
     const sums = (byType[type[row]!] ??= { ...NO_TOTALS, kind, name, order: type[row]! });
     sums.count += 1;
-    sums.sum += inside;
-    sums.min = Math.min(sums.min, inside);
-    sums.max = Math.max(sums.max, inside);
-    if (streams[row]! >= 0) sums.device += inside;
+    sums.sum += time;
+    sums.min = Math.min(sums.min, time);
+    sums.max = Math.max(sums.max, time);
+    if (streams[row]! >= 0) sums.device += time;
   }
   // Types are in the order in which their names first occur.
   for (const sums of byType) {
     if (sums === undefined) continue;
     const { kind, name } = sums;
-    const empty = { ...NO_TOTALS, kind, name, order: groups.size };
-    const group = getOrMake(groups, `${kind} ${name}`, () => empty);
-    mergeInto(group, sums);
+    const empty = { ...NO_TOTALS, kind, name, order: byName.size };
+    mergeInto(
+      getOrMake(byName, `${kind} ${name}`, () => empty),
+      sums,
+    );
   }
 }
 
@@ -322,12 +326,11 @@ export function durationFigures(durs: Float64Array): SameName {
   const { edges, scale } = histogramEdges(low, high, count);
   const bins = edges.length - 1;
   const below = edges.map((edge, k) => (k < bins ? countBelow(durs, edge) : countUpTo(durs, edge)));
-  const half = count >> 1;
   return {
     count,
     sum: total,
     mean: total / count,
-    median: count % 2 === 1 ? durs[half]! : (durs[half - 1]! + durs[half]!) / 2,
+    median: (durs[(count - 1) >> 1]! + durs[count >> 1]!) / 2,
     min: low,
     max: high,
     edges,
@@ -342,17 +345,20 @@ function histogramEdges(
   count: number,
 ): { edges: number[]; scale: "linear" | "log" } {
   if (low === high) return { edges: [low, low + 1], scale: "linear" };
-  const requested = Math.min(LIMITS.histogram_bins, 2 * (32 - Math.clz32(count) + 1));
-  const log = low > 0 && high / low >= LIMITS.log_bins_ratio;
-  const bins = log ? requested : Math.min(requested, high - low);
-  const [from, to] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
+  // Two bins for each doubling of the count, as in the kernel.
+  const bitLength = 32 - Math.clz32(count);
+  const maxBins = Math.min(LIMITS.histogram_bins, 2 * (bitLength + 1));
+  const isLog = low > 0 && high / low >= LIMITS.log_bins_ratio;
+  // Durations are whole ns, so linear bins are at least 1 ns wide.
+  const bins = isLog ? maxBins : Math.min(maxBins, high - low);
+  const [from, to] = isLog ? [Math.log10(low), Math.log10(high)] : [low, high];
   const step = (to - from) / bins;
   const edges = Array.from({ length: bins + 1 }, (_, k) => {
     const edge = k * step + from;
-    return log ? 10 ** edge : edge;
+    return isLog ? 10 ** edge : edge;
   });
   // The ends are set exactly, so that no value is lost to rounding.
   edges[0] = low;
   edges[bins] = high;
-  return { edges, scale: log ? "log" : "linear" };
+  return { edges, scale: isLog ? "log" : "linear" };
 }

@@ -63,7 +63,7 @@ export class PageSource implements LocalSource {
   readonly job: PageJob;
   private readonly search: EventSearch;
   private readonly panels: PanelEngine;
-  private deviceTimes: Promise<DeviceUsage[]> | null = null;
+  private devices: Promise<DeviceUsage[]> | null = null;
   private rankLateness: Promise<RankLateness[]> | null = null;
   private readonly jsonHandlers: JsonHandlers;
   private readonly bufferHandlers: BufferHandlers;
@@ -157,10 +157,10 @@ export class PageSource implements LocalSource {
   }
 
   private loadDevices(): Promise<DeviceUsage[]> {
-    this.deviceTimes ??= this.loadAnalyses().then((ranks) =>
+    this.devices ??= this.loadAnalyses().then((ranks) =>
       ranks.map((rank) => new DeviceUsage(rank)),
     );
-    return this.deviceTimes;
+    return this.devices;
   }
 
   /** Return all ranks; those with individual events include their device work. */

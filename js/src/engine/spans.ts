@@ -11,22 +11,24 @@ export class IntervalUnion {
     readonly prefix: Float64Array,
   ) {}
 
+  /** Build the union of intervals, given their ascending starts and their ends. */
   static of(starts: Float64Array, ends: Float64Array): IntervalUnion {
     const pieces = new Float64Array(starts.length);
     const prefix = new Float64Array(starts.length + 1);
     let count = 0;
-    let reached = Number.NEGATIVE_INFINITY;
+    let reached = -Infinity;
     for (let i = 0; i < starts.length; i += 1) {
       if (starts[i]! >= reached) {
-        if (count > 0) prefix[count] = prefix[count - 1]! + reached - pieces[count - 1]!;
         pieces[count] = starts[i]!;
+        prefix[count + 1] = prefix[count]!;
         count += 1;
-        reached = ends[i]!;
-      } else if (ends[i]! > reached) {
+        reached = starts[i]!;
+      }
+      if (ends[i]! > reached) {
+        prefix[count]! += ends[i]! - reached;
         reached = ends[i]!;
       }
     }
-    if (count > 0) prefix[count] = prefix[count - 1]! + reached - pieces[count - 1]!;
     return new IntervalUnion(shrink(pieces, count), shrink(prefix, count + 1));
   }
 
@@ -63,7 +65,7 @@ export class IntervalUnion {
       const end = this.endOf(piece);
       while (index < other.starts.length && other.endOf(index) <= from) index += 1;
       for (let k = index; from < end; k += 1) {
-        const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
+        const next = other.starts[k] ?? Infinity;
         if (next > from) visit(from, Math.min(next, end), piece);
         if (next >= end) break;
         from = Math.max(from, other.endOf(k));
@@ -170,7 +172,7 @@ export class IntervalSet {
       let low = countBelow(this.points, edges[0]!);
       for (let k = 0; k < cells; k += 1) {
         const high = gallopBelow(this.points, edges[k + 1]!, low);
-        count[k] = count[k]! + high - low;
+        count[k]! += high - low;
         low = high;
       }
     }
@@ -190,13 +192,11 @@ export class IntervalSet {
 
   /** First start and last end; a zero-length interval ends 1 ns after its start. Null if empty. */
   get extent(): [number, number] | null {
-    const { starts, prefix } = this.cover;
-    const { points } = this;
-    let low = Number.POSITIVE_INFINITY;
-    let high = Number.NEGATIVE_INFINITY;
-    if (starts.length > 0) {
-      low = starts[0]!;
-      high = starts[starts.length - 1]! + prefix[starts.length]! - prefix[starts.length - 1]!;
+    const { cover, points } = this;
+    let [low, high] = [Infinity, -Infinity];
+    if (cover.starts.length > 0) {
+      low = cover.starts[0]!;
+      high = cover.endOf(cover.starts.length - 1);
     }
     if (points.length > 0) {
       low = Math.min(low, points[0]!);
@@ -204,6 +204,11 @@ export class IntervalSet {
     }
     return low < high ? [low, high] : null;
   }
+}
+
+/** Return whether an event that starts before the end of the window overlaps the window. */
+export function overlaps(start: number, end: number, low: number): boolean {
+  return end > low || start >= low;
 }
 
 /** Return the last of the sorted `values` before `time`, and the first at or after it. */

@@ -144,12 +144,12 @@ export function statsReply(
   );
   const span = devices.map((device) => device.spanWithin(start, end));
   const unrecorded = devices.map(({ times }) => times.unrecordedWithin(start, end));
-  const isChosen = devices.map(({ rank }) => ranks === null || ranks.includes(rank));
-  const totalSpan = sum(span.filter((_, index) => isChosen[index]));
+  const sumOfRanks = (values: readonly number[]): number =>
+    sum(values.filter((_, i) => ranks === null || ranks.includes(devices[i]!.rank)));
+  const totalSpan = sumOfRanks(span);
   const hasShares = totalSpan > 0 && devices.some(({ times }) => times.hasDevice);
-  const chosenParts = parts.filter((_, index) => isChosen[index]);
-  const share = (part: keyof DeviceParts): number =>
-    sum(chosenParts.map((times) => times[part])) / totalSpan;
+  const share = (name: keyof DeviceParts): number =>
+    sumOfRanks(parts.map((part) => part[name])) / totalSpan;
   const shares = {
     compute: share("compute"),
     communication: share("communication"),
@@ -169,8 +169,8 @@ export function statsReply(
     unrecorded,
     kinds: hasShares ? shares : {},
   };
-  const approximate = devices.filter((device) => device.isApproximate).map(({ rank }) => rank);
-  if (approximate.length > 0) reply.approximate = approximate;
+  const approximate = devices.filter(({ isApproximate }) => isApproximate);
+  if (approximate.length > 0) reply.approximate = approximate.map(({ rank }) => rank);
   return reply;
 }
 
@@ -180,7 +180,7 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
 }
 
 /** The times of a device or lane in a bin, by name. */
-type TimesInBin = (bin: number) => Partial<Record<string, number>>;
+type TimesInBin = Partial<Record<string, number>>;
 
 /** Answer `minimap`: the mean over all devices; without device work, over host summary lanes. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
@@ -188,32 +188,36 @@ export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
   const onDevices = devices.some(({ times }) => times.hasDevice);
+  const rows = onDevices
+    ? devices.map((device) => deviceTimes(device, edges))
+    : devices.flatMap((device) => hostTimes(device, edges, scene.kinds));
   const names = onDevices ? ["compute", "exposed", "memory"] : scene.kinds;
-  const layers = names.map((name) => ({ name, totals: new Float64Array(bins) }));
-  const deviceReaders = devices.map(
-    (device): TimesInBin =>
-      (bin) =>
-        device.partsBetween(edges[bin]!, edges[bin + 1]!),
-  );
-  const hostReaders = (device: DeviceUsage): TimesInBin[] =>
-    device.hostCells(edges).map(({ covered, count, kind }) => (bin) => {
-      const ns = count[bin]! > 0 ? Math.max(1, covered[bin]!) : covered[bin]!;
-      return { [scene.kinds[kind[bin]!] ?? ""]: ns };
-    });
-  const readers = onDevices ? deviceReaders : devices.flatMap(hostReaders);
-  for (const timesIn of readers) {
-    for (let bin = 0; bin < bins; bin += 1) {
-      const times = timesIn(bin);
-      for (const { name, totals } of layers) totals[bin]! += times[name] ?? 0;
-    }
-  }
-  const shown = layers.filter(
-    ({ name, totals }) => onDevices || name === "cpu" || totals.some((ns) => ns > 0),
-  );
-  const fullTime = (bin: number): number => (edges[bin + 1]! - edges[bin]!) * readers.length;
-  const columns = shown.map(({ name, totals }) => {
+  const columns = names.flatMap((name) => {
+    const totals = new Float64Array(bins);
+    for (const times of rows) times.forEach((inBin, bin) => (totals[bin]! += inBin[name] ?? 0));
+    const isShown = onDevices || name === "cpu" || totals.some((ns) => ns > 0);
+    const fullTime = (bin: number): number => (edges[bin + 1]! - edges[bin]!) * rows.length;
     const shares = totals.map((ns, bin) => ns / Math.max(fullTime(bin), 1));
-    return [name, Float32Array.from(shares)] as const;
+    return isShown ? [[name, Float32Array.from(shares)] as const] : [];
   });
   return packReply({ start, end, bins }, Object.fromEntries(columns));
+}
+
+function deviceTimes(device: DeviceUsage, edges: Float64Array): TimesInBin[] {
+  return Array.from(edges.subarray(1), (end, bin) => device.partsBetween(edges[bin]!, end));
+}
+
+/** Return, for each host summary lane, the time in each bin by the main kind of the bin. */
+function hostTimes(
+  device: DeviceUsage,
+  edges: Float64Array,
+  kinds: readonly string[],
+): TimesInBin[][] {
+  return device.hostCells(edges).map(({ covered, count, kind }) =>
+    Array.from(covered, (ns, bin) => {
+      // Events without duration count as 1 ns, so that a bin with events is not empty.
+      const time = count[bin]! > 0 ? Math.max(1, ns) : ns;
+      return { [kinds[kind[bin]!] ?? ""]: time };
+    }),
+  );
 }

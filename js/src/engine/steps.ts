@@ -33,14 +33,13 @@ interface StepTime {
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
+  const totalTime = (times: readonly StepTime[]): number => sum(times.map(({ dur }) => dur));
   const stepTimesOfRanks = selections.flatMap(stepsWithDeviceTimes);
-  const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
-  const longPhases = phases.labels
+  const minSum = totalTime(stepTimesOfRanks) * MIN_PHASE_PCT;
+  const labels = stepTimesOfRanks.length > 0 ? phases.labels : [];
+  const longPhases = labels
     .map((label, index) => timesOfPhase(index + 1, label))
-    .filter(
-      (phaseTimes) =>
-        stepTimesOfRanks.length > 0 && sum(phaseTimes.map(({ dur }) => dur)) * 100 >= minSum,
-    );
+    .filter((phaseTimes) => totalTime(phaseTimes) * 100 >= minSum);
   const groups = [stepTimesOfRanks, ...longPhases];
   const columns = buildColumns(groups.flat(), {
     phase: ({ phase }) => phase,
@@ -51,16 +50,16 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   });
   columns.deviation_share = groups.flatMap(deviations);
   const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
-  return makeFrame(columns, { matched }, stepsNote(selections, stepTimesOfRanks));
+  return makeFrame(columns, { matched }, ...stepsNotes(selections, stepTimesOfRanks));
 }
 
-function stepsNote(selections: readonly RankSelection[], steps: readonly StepTime[]): string {
+function stepsNotes(selections: readonly RankSelection[], steps: readonly StepTime[]): string[] {
   const withSteps = new Set(steps.map(({ rank }) => rank));
   const withoutSteps = selections.filter(({ analysis }) => !withSteps.has(analysis.number));
   const unselected = sum(
     withoutSteps.map(({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size),
   );
-  const notes = [
+  return [
     missingRanksNote(
       rankNumbersOf(selections),
       rankNumbersOf(withoutSteps),
@@ -69,7 +68,6 @@ function stepsNote(selections: readonly RankSelection[], steps: readonly StepTim
     ),
     steps.every(({ isWhole }) => isWhole) ? "" : CUT_NOTE,
   ];
-  return notes.filter(Boolean).join("; ");
 }
 
 /** Return a rank's selected steps. Steps that end early on the host have their device times. */

@@ -28,7 +28,7 @@ export class Sweep {
     const soFar = new Float64Array(size);
     for (let at = 0; at < starts.length; at += 1) {
       const codeBefore = codes[at - 1] ?? 0;
-      if (codeBefore > 0) soFar[codeBefore] = soFar[codeBefore]! + starts[at]! - starts[at - 1]!;
+      if (codeBefore > 0) soFar[codeBefore]! += starts[at]! - starts[at - 1]!;
       if (at % STRIDE === 0) this.sums.set(soFar, (at / STRIDE) * size);
     }
   }
@@ -50,7 +50,7 @@ export class Sweep {
         if (edges[k] !== time) continue;
         const cover = covers[k]!;
         if ((set >> k) & 1) {
-          piece[k] = piece[k]! + 1;
+          piece[k]! += 1;
           edges[k] = cover.starts[piece[k]!] ?? Infinity;
           set ^= 1 << k;
           // A piece that touches the previous one continues it.
@@ -70,7 +70,7 @@ export class Sweep {
   /** Return the time in each code within a window; always 0 for code 0. */
   timesWithin(low: number, high: number): Float64Array {
     const [until, from] = [this.timesBefore(high), this.timesBefore(low)];
-    for (let code = 0; code < from.length; code += 1) until[code] = until[code]! - from[code]!;
+    for (let code = 0; code < from.length; code += 1) until[code]! -= from[code]!;
     return until;
   }
 
@@ -97,7 +97,7 @@ export class Sweep {
     const out = this.sums.slice(block * size, (block + 1) * size);
     for (let k = block * STRIDE; k <= index; k += 1) {
       const code = codes[k]!;
-      if (code > 0) out[code] = out[code]! + (k < index ? starts[k + 1]! : time) - starts[k]!;
+      if (code > 0) out[code]! += (k < index ? starts[k + 1]! : time) - starts[k]!;
     }
     return out;
   }

@@ -12,11 +12,10 @@ export function sum(values: Iterable<number>): number {
   return total;
 }
 
+export type NumberColumn = Float64Array | Int32Array | Uint32Array | Uint8Array;
+
 /** Return the values at `indices`. */
-export function gather<T extends Float64Array | Int32Array | Uint8Array>(
-  values: T,
-  indices: Int32Array,
-): T {
+export function gather<T extends NumberColumn>(values: T, indices: Int32Array): T {
   const out = new (values.constructor as new (length: number) => T)(indices.length);
   for (let i = 0; i < indices.length; i += 1) out[i] = values[indices[i]!]!;
   return out;

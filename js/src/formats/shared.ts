@@ -1,8 +1,7 @@
 /** Read and group the rows of tables in a page, and convert them to columns. */
 
 import type { FrameColumns } from "../engine/frames";
-import { overlaps } from "../engine/panel_rank";
-import { IntervalUnion } from "../engine/spans";
+import { IntervalUnion, overlaps } from "../engine/spans";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, CellValue } from "../protocol/source";
 

@@ -1,4 +1,4 @@
-/** Get a value from a map, or create it on first access. */
+/** Maps whose values are created on first access, and sums by key. */
 
 /** Return the value of a key, created by `make` if it is missing. */
 export function getOrMake<Key, Value>(
@@ -11,4 +11,9 @@ export function getOrMake<Key, Value>(
   const value = make();
   map.set(key, value);
   return value;
+}
+
+/** Add an amount to the sum of a key. */
+export function addTo<Key>(sums: Map<Key, number>, key: Key, amount: number): void {
+  sums.set(key, (sums.get(key) ?? 0) + amount);
 }

@@ -85,7 +85,10 @@ function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
   return rank.summary.filter((lane) => lane.role === role);
 }
 
-/** Return sizes for `count` folded ranks to fit in a height. If unreadably small, rows scroll. */
+/**
+ * Return sizes for `count` folded ranks to fit in a height. If they would be too small to read, the
+ * rows scroll. Among the sizes that fit, those with more bars and a ribbon are preferred.
+ */
 export function computeFoldSizes(
   ranks: readonly SceneRank[],
   count: number,
@@ -97,37 +100,47 @@ export function computeFoldSizes(
   const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
   const hasGpu = ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
   const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
-  const rankHeight = count > 0 ? Math.floor(availableHeight / count) : availableHeight;
-  const gpuHeight = hasGpu ? FULL_SIZES.gpu : 0;
-  const commHeight = hasComm ? FULL_SIZES.comm + FULL_SIZES.gap : 0;
-  const canFit = rankHeight >= MIN_TWO_LINES_HEIGHT;
-  const textHeight = canFit ? Math.min(rankHeight, TWO_LINES_HEIGHT) : TWO_LINES_HEIGHT;
-
-  const fullFold = (cpuBars: number, ribbon = 0, minHeight = textHeight): FoldSizes => {
-    const { pad, gpu, comm, gap, beforeCpu, below } = FULL_SIZES;
-    const cpuHeight = cpuBars > 0 ? beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
-    const ribbonHeight = ribbon > 0 ? ribbon + gap : 0;
-    const contentHeight = pad + gpuHeight + commHeight + ribbonHeight + cpuHeight + below;
-    const height = Math.max(minHeight, contentHeight);
-    return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
-  };
+  const maxBars = Math.min(threads, MAX_CPU_BARS);
   if (count > MANY_RANKS_FROM && !hasGpu && !hasComm) {
-    const cpuBars = Math.min(threads, MAX_CPU_BARS);
-    return { mode: "compact", ...COMPACT_SIZES, cpuBars, ribbon: 0 };
+    return { mode: "compact", ...COMPACT_SIZES, cpuBars: maxBars, ribbon: 0 };
   }
+  const rankHeight = count > 0 ? Math.floor(availableHeight / count) : availableHeight;
+  const foldWith = (cpuBars: number, ribbon = 0): FoldSizes =>
+    fullFold({ hasGpu, hasComm, cpuBars, ribbon }, minFoldHeight(count, rankHeight));
+  const grow = (fold: FoldSizes): FoldSizes => growFold(fold, rankHeight);
+  const fits = ({ height }: FoldSizes): boolean => height <= rankHeight;
   if (count > MANY_RANKS_FROM) {
-    const plain = fullFold(0, 0, TWO_LINES_HEIGHT - 2);
-    if (rankHeight < plain.height) return compactFold(rankHeight, hasComm);
-    const withRibbon = fullFold(0, RIBBON_HEIGHT, TWO_LINES_HEIGHT - 2);
-    return growFold(ribbons && withRibbon.height <= rankHeight ? withRibbon : plain, rankHeight);
+    const withRibbon = foldWith(0, RIBBON_HEIGHT);
+    if (ribbons && fits(withRibbon)) return grow(withRibbon);
+    return fits(foldWith(0)) ? grow(foldWith(0)) : compactFold(rankHeight, hasComm);
   }
-  const withAllBars = fullFold(Math.min(threads, MAX_CPU_BARS));
-  const bars =
-    withAllBars.height <= rankHeight ? withAllBars.cpuBars : Math.min(threads, MIN_CPU_BARS);
-  if (!ribbons) return growFold(fullFold(bars), rankHeight);
-  const withRibbon = fullFold(bars, RIBBON_HEIGHT);
-  if (withRibbon.height <= rankHeight) return growFold(withRibbon, rankHeight);
-  return growFold(count > RIBBON_FIRST ? fullFold(0, RIBBON_HEIGHT) : fullFold(bars), rankHeight);
+  const bars = fits(foldWith(maxBars)) ? maxBars : Math.min(threads, MIN_CPU_BARS);
+  if (!ribbons) return grow(foldWith(bars));
+  const withRibbon = foldWith(bars, RIBBON_HEIGHT);
+  if (fits(withRibbon)) return grow(withRibbon);
+  return grow(count > RIBBON_FIRST ? foldWith(0, RIBBON_HEIGHT) : foldWith(bars));
+}
+
+/** Return the height of the two text lines of a folded rank. */
+function minFoldHeight(count: number, rankHeight: number): number {
+  if (count > MANY_RANKS_FROM) return TWO_LINES_HEIGHT - 2;
+  return rankHeight < MIN_TWO_LINES_HEIGHT
+    ? TWO_LINES_HEIGHT
+    : Math.min(rankHeight, TWO_LINES_HEIGHT);
+}
+
+/** Return the sizes of a folded rank with all its parts, as low as its texts and lanes allow. */
+function fullFold(
+  parts: { hasGpu: boolean; hasComm: boolean; cpuBars: number; ribbon: number },
+  minHeight: number,
+): FoldSizes {
+  const { pad, gpu, comm, gap, beforeCpu, below } = FULL_SIZES;
+  const { cpuBars, ribbon } = parts;
+  const deviceHeight = (parts.hasGpu ? gpu : 0) + (parts.hasComm ? comm + gap : 0);
+  const cpuHeight = cpuBars > 0 ? beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
+  const ribbonHeight = ribbon > 0 ? ribbon + gap : 0;
+  const height = Math.max(minHeight, pad + deviceHeight + ribbonHeight + cpuHeight + below);
+  return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
 }
 
 /** Return the position of the ribbon relative to the top of a folded row; null without one. */
@@ -201,7 +214,6 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   return bands;
 }
 
-/** Return the threads with the most events, in scene order. */
 function busiestThreads(rank: SceneRank, threads: SceneRank["summary"], maxCount: number) {
   if (threads.length <= maxCount) return threads;
   const events = (label: string) =>
@@ -271,8 +283,9 @@ export function trackBands(
     if (depth === 0) return name;
     return depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "";
   };
+  const laneHeight = track.role === "stream" && track.lanes === 1 ? pitch : pitch - 1;
   const bands: Band[] = [];
-  let below = 1;
+  let top = 1;
   for (const [depth, drawnDepth] of drawnDepths(track, folded).entries()) {
     const lane = track.lane0 + depth;
     const outermost = bands[drawnDepth];
@@ -281,23 +294,21 @@ export function trackBands(
       continue;
     }
     const isThin = emptyLanes.has(lane);
-    const top = below;
-    below += isThin ? THIN_LANE_HEIGHT : pitch;
-    const full = track.role === "stream" && track.lanes === 1 ? pitch : pitch - 1;
-    const count = track.stacks?.find(([first]) => first === depth)?.[1];
+    const [, frames = 0] = track.stacks?.find(([first]) => first === depth) ?? [];
     const isFolded = folded.some(([first]) => first === depth);
     bands.push({
       lane,
       top,
-      height: isThin ? THIN_LANE_HEIGHT - 1 : full,
+      height: isThin ? THIN_LANE_HEIGHT - 1 : laneHeight,
       // The background of this form makes a thin line visible.
       form: isThin ? "solid" : form,
       label: labelAt(depth),
       track,
       over: depth === 0 ? overlayLanes(track) : undefined,
-      frames: count,
-      stackLanes: isFolded ? Array.from({ length: count! }, (_, at) => lane + at) : undefined,
+      frames: frames || undefined,
+      stackLanes: isFolded ? Array.from({ length: frames }, (_, index) => lane + index) : undefined,
     });
+    top += isThin ? THIN_LANE_HEIGHT : pitch;
   }
   return bands;
 }

@@ -10,7 +10,6 @@ import type { StagePaints } from "./paints";
 import type { RowLayout } from "./rows";
 import type { VisibleLanes } from "./rows_view";
 
-/** Everything that a picture shows. */
 export interface StageFrame {
   geometry: StageGeometry;
   theme: Theme;

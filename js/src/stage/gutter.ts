@@ -144,14 +144,10 @@ export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   let from = 0;
   while (from < placed.length) {
     const { clipTop, clipBottom } = placed[from]!;
-    let to = from;
-    while (
-      to < placed.length &&
-      placed[to]!.clipTop === clipTop &&
-      placed[to]!.clipBottom === clipBottom
-    ) {
-      to += 1;
-    }
+    const hasSameClip = (row?: PlacedRow): boolean =>
+      row?.clipTop === clipTop && row.clipBottom === clipBottom;
+    let to = from + 1;
+    while (hasSameClip(placed[to])) to += 1;
     const run = placed.slice(from, to);
     pen.withClip(0, clipTop, geometry.gutter, clipBottom - clipTop, () => {
       for (const row of run) drawRow(pen, gutter, row);
@@ -276,7 +272,6 @@ class LaneNames {
     }));
   }
 
-  /** Return the names that a text on this baseline would touch. */
   private namesOn(baseline: number): typeof this.names {
     return this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
   }
@@ -419,7 +414,6 @@ export function withoutUnit(name: string, unit = ""): string {
   return name.replace(` (${unit})`, "");
 }
 
-/** Return `16 frames`, or `16` in a narrow gutter. */
 function stackName({ geometry }: StageFrame, { frames = 0 }: Band): string {
   return geometry.narrow ? formatCount(frames) : plural(frames, "frame");
 }
@@ -517,8 +511,8 @@ export class Scrollbar {
     if (!isNeeded) return;
     this.el.style.top = `${geometry.rowsTop}px`;
     this.el.style.height = `${this.viewportHeight}px`;
-    this.thumb.style.height = `${this.length()}px`;
-    this.thumb.style.top = `${(scroll / (content - this.viewportHeight)) * (this.viewportHeight - this.length())}px`;
+    this.thumb.style.height = `${this.thumbLength}px`;
+    this.thumb.style.top = `${scroll / this.scrollPerPx}px`;
   }
 
   theme(theme: Theme): void {
@@ -526,24 +520,26 @@ export class Scrollbar {
     this.thumb.style.opacity = "0.7";
   }
 
-  private length(): number {
-    return Math.max(
-      MIN_THUMB_LENGTH,
-      (this.viewportHeight / this.contentHeight) * this.viewportHeight,
-    );
+  private get thumbLength(): number {
+    return Math.max(MIN_THUMB_LENGTH, this.viewportHeight ** 2 / this.contentHeight);
+  }
+
+  /** How far the rows scroll when the thumb moves by a px. */
+  private get scrollPerPx(): number {
+    const { contentHeight, viewportHeight } = this;
+    return (contentHeight - viewportHeight) / Math.max(1, viewportHeight - this.thumbLength);
   }
 
   private drag(event: PointerEvent, signal: AbortSignal): void {
     if (event.button !== 0) return;
     event.preventDefault();
-    const perPx =
-      (this.contentHeight - this.viewportHeight) / Math.max(1, this.viewportHeight - this.length());
-    const box = this.el.getBoundingClientRect();
-    const y = event.clientY - box.top;
-    const top = this.scroll / perPx;
+    const { scrollPerPx, thumbLength } = this;
+    const y = event.clientY - this.el.getBoundingClientRect().top;
+    const top = this.scroll / scrollPerPx;
     let begin = this.scroll;
-    if (y < top || y > top + this.length()) {
-      begin = (y - this.length() / 2) * perPx;
+    // A press beside the thumb moves its middle there.
+    if (y < top || y > top + thumbLength) {
+      begin = (y - thumbLength / 2) * scrollPerPx;
       this.onScroll(begin);
     }
     const aborter = new AbortController();
@@ -552,7 +548,7 @@ export class Scrollbar {
     const from = event.clientY;
     this.el.addEventListener(
       "pointermove",
-      (move) => this.onScroll(begin + (move.clientY - from) * perPx),
+      (move) => this.onScroll(begin + (move.clientY - from) * scrollPerPx),
       { signal: aborter.signal },
     );
     for (const type of ["pointerup", "pointercancel"] as const) {

@@ -4,6 +4,7 @@ import type { Minimap } from "../protocol/decode";
 import { timeOfBin } from "../protocol/ribbon";
 import type { Kind, SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeRunName } from "../ui/formats";
+import { sum } from "../expressions/numbers";
 import { niceStep } from "../ui/text";
 import { FONT, interpolateStops, SIZE, type Theme } from "../ui/theme";
 import { xAtTime } from "./camera";
@@ -11,6 +12,7 @@ import { MARK_PX, delayStrength } from "./lanes";
 import { mix, pack, type classSharesAt, rgb } from "./paints";
 import type { Ruler, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
+import { PixelRaster } from "./raster";
 
 /** Lines at the starts of steps are drawn through the rows if they are at least this far apart. */
 const STEP_LINES_FROM_PX = 16;
@@ -18,10 +20,7 @@ const STEP_LINES_FROM_PX = 16;
 /** Minimum height of a bar with work, as a share. The frame of the view would hide lower bars. */
 const MIN_BAR_SHARE = 1 / 10;
 
-/**
- * Draw the bars of the minimap as a bitmap. `parts` returns the colors and their shares of the
- * busy time at a given time; null colors by kind.
- */
+/** Draw the bars of the minimap. `parts`: shares of the busy time by color; null: by kind. */
 export function drawMinimapImage(
   data: Minimap,
   theme: Theme,
@@ -32,67 +31,71 @@ export function drawMinimapImage(
   const canvas = document.createElement("canvas");
   const [width, height] = [Math.max(1, pixelWidth), Math.max(1, pixelHeight)];
   Object.assign(canvas, { width, height });
-  const image = new ImageData(width, height);
-  const px = new Uint32Array(image.data.buffer);
+  const raster = new PixelRaster(width, height);
   const lane = rgb(theme.lane);
-  px.fill(pack(lane));
+  raster.fillRect(0, 0, width, height, pack(lane));
   const isHost = data.shares.every(([name]) => name !== "exposed");
-  const layers = data.shares.map(([name, values]): [Float32Array, number] => {
+  const layers = data.shares.map(([name, values]): [number, Float32Array] => {
     const color = rgb(theme.kind[name === "exposed" ? "communication" : (name as Kind)]);
-    return [values, pack(isHost ? mix(color, lane, 0.6) : color)];
+    return [pack(isHost ? mix(color, lane, 0.6) : color), values];
   });
   for (let x = 0; x < width; x += 1) {
     const from = Math.floor((x * data.bins) / width);
     const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
-    let stack = layers.map(([values, color]): [number, number] => {
-      let value = 0;
-      for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
-      return [color, value / (to - from)];
+    let bar = layers.map(([color, values]): ColorShare => {
+      return [color, sum(values.subarray(from, to)) / (to - from)];
     });
     if (parts !== null) {
-      const device = busyShare(stack);
+      const busyShare = totalShare(bar);
       const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
-      stack = parts(time).map(([color, share]) => [color, share * device]);
+      bar = parts(time).map(([color, share]) => [color, share * busyShare]);
     }
-    const busy = busyShare(stack);
-    if (busy === 0) continue;
-    // The parts of a small bar keep their proportions.
-    const scale = (height - 2) * Math.max(1, MIN_BAR_SHARE / busy);
-    let base = height;
-    let sum = 0;
-    for (const [color, value] of stack) {
-      sum += value;
-      const top = Math.max(0, height - Math.round(sum * scale));
-      for (let y = top; y < base; y += 1) px[y * width + x] = color;
-      base = Math.min(base, top);
-    }
+    fillBar(raster, x, bar);
   }
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  canvas.getContext("2d")?.putImageData(raster.image, 0, 0);
   return canvas;
 }
 
-function busyShare(stack: readonly [color: number, share: number][]): number {
-  return stack.reduce((sum, [, share]) => sum + share, 0);
+type ColorShare = [color: number, share: number];
+
+function totalShare(bar: readonly ColorShare[]): number {
+  return sum(bar.map(([, share]) => share));
 }
 
+/** Fill a column of the minimap from the bottom. The parts of a small bar keep their proportions. */
+function fillBar(raster: PixelRaster, x: number, bar: readonly ColorShare[]): void {
+  const { height } = raster;
+  const busyShare = totalShare(bar);
+  if (busyShare === 0) return;
+  const scale = (height - 2) * Math.max(1, MIN_BAR_SHARE / busyShare);
+  let base = height;
+  let reached = 0;
+  for (const [color, share] of bar) {
+    reached += share;
+    const top = Math.max(0, height - Math.round(reached * scale));
+    raster.fillRect(x, top, x + 1, base, color);
+    base = Math.min(base, top);
+  }
+}
+
+/** Draw the name and length of the job, and the minimap with the view on it. */
 export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
-  const { geometry, theme, job, view, minimap } = frame;
-  const { lanesX, lanesWidth, minimapTop, minimapHeight, gutter } = geometry;
+  const { geometry, theme, job } = frame;
   pen.fillRect(0, 0, geometry.width, geometry.axisTop - 1, theme.bg);
   pen.horizontalLine(geometry.axisTop - 1, 0, geometry.width, theme.rule);
   const length = formatDuration(job[1] - job[0]);
-  const right = gutter - 10;
-  const textWidth = pen.textWidth(length, FONT.label);
+  const right = geometry.gutter - 10;
   pen.drawText(length, right, 20, FONT.label, theme.ink2, "right");
-  const name = wholeRunName(frame.scene);
-  const maxWidth = right - textWidth - 20;
-  if (pen.textWidth(name, FONT.label) <= maxWidth)
-    pen.drawText(name, 12, 20, FONT.label, theme.ink3);
-  if (lanesWidth <= 0) return;
+  const maxWidth = right - pen.textWidth(length, FONT.label) - 20;
+  pen.drawFirstFit([wholeRunName(frame.scene)], 12, 20, maxWidth, FONT.label, theme.ink3);
+  if (geometry.lanesWidth > 0) drawMinimapBars(pen, frame);
+}
+
+function drawMinimapBars(pen: CanvasPen, frame: StageFrame): void {
+  const { geometry, theme, job, view, minimap } = frame;
+  const { lanesX, lanesWidth, minimapTop, minimapHeight } = geometry;
   pen.fillRect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
-  if (minimap !== null) {
-    pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
-  }
+  if (minimap !== null) pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   const xOfTime = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
     return lanesX + Math.min(1, Math.max(0, share)) * lanesWidth;
@@ -105,6 +108,7 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   const width = Math.max(x1 - x0, 3);
   const left = Math.min(x0, lanesX + lanesWidth - width);
   pen.strokeFrame(left, minimapTop, width, minimapHeight, theme.brushLine, 1.5);
+  // Handles at both edges, if there is space for them.
   if (width < 20) return;
   const middle = minimapTop + minimapHeight / 2;
   pen.fillRect(left, middle - 6, 3, 12, theme.brushLine);
@@ -122,9 +126,7 @@ export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
     return drawRuler(pen, frame, ruler, rulerBottom);
   });
   pen.verticalLine(lanesX - 1, axisTop, bottom, theme.rule);
-  if (geometry.margin > 0) {
-    pen.verticalLine(lanesX + lanesWidth, axisTop, bottom, theme.rule);
-  }
+  if (geometry.margin > 0) pen.verticalLine(lanesX + lanesWidth, axisTop, bottom, theme.rule);
   return ticks[0]!;
 }
 
@@ -175,9 +177,7 @@ export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
     for (const [row, [, draw]] of rows.entries()) draw(pen, frame, yOf(row));
   });
   pen.verticalLine(lanesX - 1, stripTop, rowsTop, theme.rule);
-  if (geometry.margin > 0) {
-    pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
-  }
+  if (geometry.margin > 0) pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
 }
 
 function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
@@ -241,7 +241,6 @@ function drawPhases(pen: CanvasPen, frame: StageFrame, y: number): void {
   }
 }
 
-/** Draw vertical lines through all rows at the start of each step. */
 export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number): void {
   const { geometry, theme, scene, view } = frame;
   let last = Number.NEGATIVE_INFINITY;
@@ -309,22 +308,22 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
 /** Name the ranks with the longest waits first, before or after the tick. A gap holds one name. */
 function nameTicks(pen: CanvasPen, ticks: readonly ArrivalTick[], textY: number): void {
   const usedGaps = new Set<number>();
-  for (const { index, rank, gapStart, x, width, gapEnd, color } of [...ticks].sort(
-    (a, b) => b.waitNs - a.waitNs || a.index - b.index,
-  )) {
+  const byWait = [...ticks].sort((a, b) => b.waitNs - a.waitNs || a.index - b.index);
+  for (const { index, rank, gapStart, x, width, gapEnd, color } of byWait) {
     if (rank < 0) continue;
     const texts = [`rank ${rank}`, String(rank)];
-    const after = x + width + 2;
-    const before = x - 2;
-    for (const [gap, edge, maxWidth, align] of [
-      [index, after, gapEnd - after - 4, "left"],
-      [index - 1, before, before - gapStart - 4, "right"],
-    ] as const) {
-      if (usedGaps.has(gap) || maxWidth < MIN_NAME_PX) continue;
-      if (pen.drawFirstFit(texts, edge, textY, maxWidth, FONT.label, color, align) === 0) continue;
-      usedGaps.add(gap);
-      break;
-    }
+    const [before, after] = [x - 2, x + width + 2];
+    const places = [
+      { gap: index, edge: after, maxWidth: gapEnd - after - 4, align: "left" },
+      { gap: index - 1, edge: before, maxWidth: before - gapStart - 4, align: "right" },
+    ] as const;
+    const used = places.find(
+      ({ gap, edge, maxWidth, align }) =>
+        !usedGaps.has(gap) &&
+        maxWidth >= MIN_NAME_PX &&
+        pen.drawFirstFit(texts, edge, textY, maxWidth, FONT.label, color, align) > 0,
+    );
+    if (used !== undefined) usedGaps.add(used.gap);
   }
 }
 
@@ -332,7 +331,10 @@ function maxAbs(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
 }
 
-/** Return ticks at round times, at most nine, so that labels of width `widthOf` do not touch. */
+const MAX_TICKS = 9;
+const MIN_STEP_NS = 1e-3;
+
+/** Return at most `MAX_TICKS` ticks at round times, so that labels of width `widthOf` do not touch. */
 export function timeTicks(
   start: number,
   end: number,
@@ -341,7 +343,7 @@ export function timeTicks(
 ): { step: number; times: number[] } {
   const span = end - start;
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
-  let step = Math.max(niceStep(span / 9), 1e-3);
+  let step = Math.max(niceStep(span / MAX_TICKS), MIN_STEP_NS);
   const max = maxAbs(start, end);
   for (let tries = 0; tries < 6; tries += 1) {
     const label = formatAxis(max, step, max);

@@ -2,17 +2,19 @@
 
 import { MAX_U16, TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
-import type { StageHit, Kind, Slice } from "../protocol/source";
+import type { StageHit, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 import { timeAtX } from "./camera";
 import { type LaneWindow, SLOT_STATE } from "./lane_window";
 import type { StageFrame } from "./frame";
-import { badgeHitArea, makeRowInfo } from "./rows";
+import { badgeHitArea, makeRowInfo, type PlacedRow } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
 /** A point can hit events at least this wide. For narrower ones, the cell is hit. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
+/** Limit of the slices to look at, so that moving the pointer over a long lane stays fast. */
+const MAX_SLICES_TRIED = 4096;
 
 function regionOf({ geometry }: StageFrame, x: number, y: number): StageHit["region"] {
   const { width, height, lanesX, lanesWidth, rowsTop, stripTop, axisTop } = geometry;
@@ -34,32 +36,25 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
     region === "minimap"
       ? job[0] + ((x - geometry.lanesX) / geometry.lanesWidth) * (job[1] - job[0])
       : timeAtX(geometry, view, x);
-  const hit: StageHit = {
-    region,
-    time,
-    row: null,
-    lane: null,
-    slice: null,
-    cell: null,
-    step: null,
-  };
+  const nothing = { row: null, lane: null, slice: null, cell: null, step: null };
+  const hit: StageHit = { region, time, ...nothing };
   if (region === "strip") hitStrip(hit, frame, y);
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
   const placed = frame.visible.rowAt(y);
   if (placed !== null) hit.row = makeRowInfo(placed.row, placed.y);
   if (region === "gutter") hitGutter(hit, frame, x, y);
   if (region !== "lanes") return hit;
-  const ribbon = placed?.row.ribbon() ?? null;
-  if (placed !== null && ribbon !== null && frame.ribbon !== null) {
-    const ribbonY = y - placed.y - ribbon.top;
-    if (ribbonY >= 0 && ribbonY < ribbon.height) {
-      hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
-      return hit;
-    }
-  }
   const lane = frame.visible.laneAt(y);
-  if (lane !== null) hitLane(hit, frame, lane, x);
+  if (placed !== null && frame.ribbon !== null && isOnRibbon(placed, y)) {
+    hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
+  } else if (lane !== null) hitLane(hit, frame, lane, x);
   return hit;
+}
+
+function isOnRibbon({ row, y: rowTop }: PlacedRow, y: number): boolean {
+  const ribbon = row.ribbon();
+  const ribbonY = y - rowTop - (ribbon?.top ?? 0);
+  return ribbon !== null && ribbonY >= 0 && ribbonY < ribbon.height;
 }
 
 function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
@@ -111,20 +106,17 @@ function nsPerPx({ geometry, view }: StageFrame): number {
 
 /** Return the rectangle at `x`; if several overlap, the one in front. */
 function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
-  const perDevicePx = nsPerPx(frame) / frame.geometry.dpr;
-  const min = MIN_SLICE_PX * perDevicePx;
-  const px = Math.floor((x - frame.geometry.lanesX) * frame.geometry.dpr);
-  const start = frame.view[0];
-  const time = timeAtX(frame.geometry, frame.view, x);
+  const { geometry, view } = frame;
+  const nsPerDevicePx = nsPerPx(frame) / geometry.dpr;
+  const px = Math.floor((x - geometry.lanesX) * geometry.dpr);
+  const pxOf = (time: number): number => Math.round((time - view[0]) / nsPerDevicePx);
   // Slices are sorted by start. One that starts a pixel further right cannot contain the point.
-  let i = lane.countStarted(time + perDevicePx) - 1;
-  for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
+  const last = lane.countStarted(timeAtX(geometry, view, x) + nsPerDevicePx) - 1;
+  for (let i = last; i >= 0 && i > last - MAX_SLICES_TRIED; i -= 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
-    if (dur < min) continue;
-    const x0 = Math.round((from - start) / perDevicePx);
-    const x1 = Math.round((from + dur - start) / perDevicePx);
-    if (px >= x0 && px < x1) return makeSlice(frame, lane, i);
+    if (dur < MIN_SLICE_PX * nsPerDevicePx) continue;
+    if (px >= pxOf(from) && px < pxOf(from + dur)) return makeSlice(frame, lane, i);
   }
   return null;
 }
@@ -180,9 +172,9 @@ function cellAt(
   time: number,
 ): StageHit["cell"] {
   if (visibleLane.band.form === "counter") return null;
-  const half = nsPerPx(frame) / frame.geometry.dpr / 2;
+  const halfPxNs = nsPerPx(frame) / frame.geometry.dpr / 2;
   let best: StageHit["cell"] = null;
-  for (const nearbyTime of [time, time - half, time + half]) {
+  for (const nearbyTime of [time, time - halfPxNs, time + halfPxNs]) {
     const cell = exactCellAt(frame, lane, nearbyTime);
     if (cell !== null && (best === null || cell.busy > best.busy)) best = cell;
   }
@@ -197,17 +189,17 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   const level = lane.levels[slot]!;
   const width = 2 ** level;
   const cell = Math.floor(time / width);
-  const tile = frame.windows.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
+  const tileIndex = Math.floor(cell / TILE_CELLS);
+  const tile = frame.windows.store.get(lane.lane, level, tileIndex);
   // If the cell was merged from finer tiles, the window holds their sum.
-  const local = cell - Math.floor(cell / TILE_CELLS) * TILE_CELLS;
-  const count = tile?.count[local] ?? lane.count[index]!;
+  const cellOfTile = cell - tileIndex * TILE_CELLS;
+  const count = tile?.count[cellOfTile] ?? lane.count[index]!;
   if (count === 0) return null;
-  const kind: Kind | undefined = frame.scene.kinds[tile?.kind[local] ?? lane.kind[index]!];
   return {
     start: cell * width,
     end: (cell + 1) * width,
-    busy: (tile?.busy[local] ?? lane.busy[index]!) / MAX_U16,
+    busy: (tile?.busy[cellOfTile] ?? lane.busy[index]!) / MAX_U16,
     count,
-    kind: kind ?? null,
+    kind: frame.scene.kinds[tile?.kind[cellOfTile] ?? lane.kind[index]!] ?? null,
   };
 }

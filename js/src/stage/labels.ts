@@ -7,7 +7,7 @@ import { FONT } from "../ui/theme";
 import type { StageFrame } from "./frame";
 import type { LaneWindow } from "./lane_window";
 import type { NameShader } from "./lanes";
-import { shadeIndex } from "./paints";
+import { shadeIndex, SHADES } from "./paints";
 import type { CanvasPen } from "./pen";
 import type { VisibleLane } from "./rows_view";
 
@@ -25,6 +25,15 @@ export function nameShader({ byName, paints, windows }: LabelFrame): NameShader 
   return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
 }
 
+/** Return whether a band has space for names. */
+function hasLabels({ band, top, bottom }: VisibleLane): boolean {
+  // In a folded stack, only the innermost frames, which are in front, have names.
+  if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return false;
+  if (band.form === "bar" || band.form === "counter") return false;
+  // A name that is partly scrolled out of view would be cut.
+  return band.height >= LABEL_FROM_HEIGHT && bottom - top >= band.height - 2;
+}
+
 /** Draw names on the rectangles of a lane that are wide enough. `veiledInk`: color over a veil. */
 export function drawLabels(
   pen: CanvasPen,
@@ -32,45 +41,37 @@ export function drawLabels(
   visibleLane: VisibleLane,
   veiledInk: string | null = null,
 ): void {
-  const { band, y, top, bottom } = visibleLane;
-  // In a folded stack, only the innermost frames, which are in front, have names.
-  if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return;
-  if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
-  // A name that is partly scrolled out of view would be cut.
-  if (bottom - top < band.height - 2) return;
-  const lane = frame.windows.get(band.lane);
-  if (lane === null || lane.slices === 0) return;
-  const { geometry, view, paints, theme } = frame;
-  const { lanesX, lanesWidth } = geometry;
-  const perPx = (view[1] - view[0]) / lanesWidth;
-  const min = LABEL_FROM_PX * perPx;
+  const { band, y } = visibleLane;
+  const { geometry, view, paints, theme, windows } = frame;
+  const lane = windows.get(band.lane);
+  if (lane === null || !hasLabels(visibleLane)) return;
+  const nsPerPx = (view[1] - view[0]) / geometry.lanesWidth;
   const fitter = pen.fitter(FONT.label);
   const shade = nameShader(frame);
   const baseline = Math.round(y + band.height / 2 + 4);
   const waits =
-    band.over === undefined || frame.lateness === null ? null : frame.windows.get(band.over.wait);
+    band.over === undefined || frame.lateness === null ? null : windows.get(band.over.wait);
   for (let i = 0; i < lane.slices; i += 1) {
-    const dur = lane.sliceDur[i]!;
-    const start = lane.sliceStart[i]!;
+    const [start, dur] = [lane.sliceStart[i]!, lane.sliceDur[i]!];
     if (start >= view[1]) break;
-    if (dur < min || start + dur <= view[0]) continue;
+    if (dur < LABEL_FROM_PX * nsPerPx || start + dur <= view[0]) continue;
     const [from, to] = labelSpan(lane, i, waits, view);
-    const x0 = lanesX + (from - view[0]) / perPx;
-    const x1 = lanesX + (to - view[0]) / perPx;
-    if (x1 - x0 < LABEL_FROM_PX) continue;
+    const left = geometry.lanesX + (from - view[0]) / nsPerPx;
+    const width = (to - from) / nsPerPx;
+    const name = lane.sliceName[i]!;
+    if (width < LABEL_FROM_PX) continue;
+    const label = fitter.fit(windows.store.names.get(name) ?? "", width - 8);
+    if (label === "") continue;
     const code = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
     const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
-    const pale = band.form === "pale" || paints.isPale[kind] === 1;
-    const name = lane.sliceName[i]!;
-    const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);
-    if (label === "") continue;
-    const ink = pale ? theme.ink : paints.textOn[kind * 3 + (shade?.(name) ?? 0)]!;
+    const isPale = band.form === "pale" || paints.isPale[kind] === 1;
+    const ink = isPale ? theme.ink : paints.textOn[kind * SHADES + (shade?.(name) ?? 0)]!;
     // Letters on a hatch would be hard to read.
     if (paints.hatched[kind] === 1 && veiledInk === null) {
       const labelWidth = fitter.width(label) + 4;
-      pen.fillRect(x0 + 2, baseline - 10, Math.min(labelWidth, x1 - x0 - 4), 13, theme.bg);
+      pen.fillRect(left + 2, baseline - 10, Math.min(labelWidth, width - 4), 13, theme.bg);
     }
-    pen.drawText(label, x0 + (pale ? 5 : 4), baseline, FONT.label, veiledInk ?? ink);
+    pen.drawText(label, left + (isPale ? 5 : 4), baseline, FONT.label, veiledInk ?? ink);
   }
 }
 

@@ -24,10 +24,10 @@ test.each(cases)("$name: cells minus their slices equal the time of short events
     const { events, slices } = example.lanes.find(({ lane }) => lane === tile.lane)!;
     if (!slices) continue;
     const share = new Float32Array(256);
-    const count = new Int32Array(256);
+    const counts = new Int32Array(256);
     for (const cell of tile.cells) {
       share[cell.cell!] = cell.busy! / 65535;
-      count[cell.cell!] = cell.count!;
+      counts[cell.cell!] = cell.count!;
     }
     const long = tile.slices.map((i) => events[i]!);
     const columns = {
@@ -35,7 +35,7 @@ test.each(cases)("$name: cells minus their slices equal the time of short events
       sliceDur: Float64Array.from(long, ([, dur]) => dur),
     };
     const origin = tile.index * 256 * width;
-    subtractSlices(share, count, origin, width, columns, long.length, 0);
+    subtractSlices({ origin, cell: width, share, counts }, columns, 0);
 
     const isLong = ([, dur]: GivenEvent) => dur >= 2 * width;
     for (let cell = 0; cell < 256; cell += 1) {
@@ -44,17 +44,18 @@ test.each(cases)("$name: cells minus their slices equal the time of short events
       const left = (union(events, from, to) - union(events.filter(isLong), from, to)) / width;
       expect(Math.abs(share[cell]! - left)).toBeLessThan(2 / 65535);
       const short = events.filter((e) => !isLong(e) && overlaps(e, from, to)).length;
-      expect(count[cell]).toBe(short);
+      expect(counts[cell]).toBe(short);
     }
   }
 });
 
 test("slices below the min length stay in the cells", () => {
   const share = new Float32Array(4).fill(1);
-  const count = new Int32Array(4).fill(1);
+  const counts = new Int32Array(4).fill(1);
+  const cells = { origin: 0, cell: 1, share, counts };
   const slices = { sliceStart: Float64Array.of(0), sliceDur: Float64Array.of(4) };
-  subtractSlices(share, count, 0, 1, slices, 1, 5);
-  expect([...share, ...count]).toEqual([1, 1, 1, 1, 1, 1, 1, 1]);
-  subtractSlices(share, count, 0, 1, slices, 1, 4);
-  expect([...share, ...count]).toEqual([0, 0, 0, 0, 0, 0, 0, 0]);
+  subtractSlices(cells, slices, 5);
+  expect([...share, ...counts]).toEqual([1, 1, 1, 1, 1, 1, 1, 1]);
+  subtractSlices(cells, slices, 4);
+  expect([...share, ...counts]).toEqual([0, 0, 0, 0, 0, 0, 0, 0]);
 });

@@ -8,6 +8,7 @@
  */
 
 import { countUpTo } from "../engine/columns";
+import { allIndices, gather, type NumberColumn } from "../expressions/numbers";
 import { MAX_LEVEL, MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
@@ -22,23 +23,6 @@ export const SLOT_STATE = {
 
 /** Tiles that are up to this many levels finer are merged. */
 const MERGE_LEVELS = 2;
-
-/** Result of `loadRemainder`: busy share and event count of each cell without the tile's slices. */
-const remainingShare = new Float32Array(TILE_CELLS);
-const remainingCount = new Int32Array(TILE_CELLS);
-
-/**
- * Set `remainingShare` and `remainingCount`. The slices of a coarse tile are drawn as rectangles,
- * so they must be subtracted before its cells are split into finer ones.
- */
-function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
-  for (let k = 0; k < TILE_CELLS; k += 1) {
-    remainingShare[k] = tile.busy[k]! / MAX_U16;
-    remainingCount[k] = tile.count[k]!;
-  }
-  const origin = firstCell * cell;
-  subtractSlices(remainingShare, remainingCount, origin, cell, tile, tile.sliceStart.length, 0);
-}
 
 export class LaneWindow {
   level = -1;
@@ -67,7 +51,8 @@ export class LaneWindow {
   empty = true;
   /** Whether a tile is missing or stretched. */
   pending = true;
-  private version = -1;
+  /** Identifies the loaded tiles. */
+  private contents = "";
   private lastAddedTile: Tile | null = null;
 
   constructor(readonly lane: number) {}
@@ -89,13 +74,8 @@ export class LaneWindow {
 
   /** Load tiles `first` to `last - 1` of `level` from the store. Cheap if nothing has changed. */
   update(store: TileStore, level: number, first: number, last: number): void {
-    const version = store.versions[this.lane] ?? 0;
-    if (
-      level === this.level &&
-      first === this.first &&
-      last === this.last &&
-      version === this.version
-    ) {
+    const contents = [level, first, last, store.versions[this.lane]].join();
+    if (contents === this.contents) {
       if (this.pending) return;
       for (let index = first; index < last; index += 1) {
         store.get(this.lane, level, index);
@@ -107,7 +87,7 @@ export class LaneWindow {
     this.level = level;
     this.first = first;
     this.last = last;
-    this.version = version;
+    this.contents = contents;
     this.slices = 0;
     this.lastAddedTile = null;
     this.empty = true;
@@ -172,65 +152,61 @@ export class LaneWindow {
 
   /** Merge groups of `factor` cells of a tile into cells of the window, from `firstCell` on. */
   private mergeCells(tile: Tile, firstCell: number, factor: number): void {
-    const isCounter = tile.min.length > 0;
-    for (let cell = 0; cell < TILE_CELLS / factor; cell += 1) {
-      let busy = 0;
-      let count = 0;
-      let maxBusy = -1;
-      let min = Number.POSITIVE_INFINITY;
-      let max = Number.NEGATIVE_INFINITY;
-      for (let k = cell * factor; k < (cell + 1) * factor; k += 1) {
+    for (let fine = 0; fine < TILE_CELLS; fine += factor) {
+      const cell = firstCell + fine / factor;
+      let [busy, count, maxBusy] = [0, 0, -1];
+      let [min, max] = [Infinity, -Infinity];
+      for (let k = fine; k < fine + factor; k += 1) {
         busy += tile.busy[k]!;
         count += tile.count[k]!;
         if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
           maxBusy = tile.busy[k]!;
-          this.kind[firstCell + cell] = tile.kind[k]!;
-          this.classes[firstCell + cell] = tile.classes[k] ?? NO_CODE;
+          this.kind[cell] = tile.kind[k]!;
+          this.classes[cell] = tile.classes[k] ?? NO_CODE;
         }
-        if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
-        if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
+        // Comparisons with missing values, which are NaN or undefined, are false.
+        if (tile.min[k]! < min) min = tile.min[k]!;
+        if (tile.max[k]! > max) max = tile.max[k]!;
       }
-      this.busy[firstCell + cell] = busy / factor;
-      this.count[firstCell + cell] = Math.min(count, MAX_U16);
-      if (max >= min) {
-        this.min[firstCell + cell] = min;
-        this.max[firstCell + cell] = max;
-      }
+      this.busy[cell] = busy / factor;
+      this.count[cell] = Math.min(count, MAX_U16);
+      if (max < min) continue;
+      this.min[cell] = min;
+      this.max[cell] = max;
     }
   }
 
   /** Fill a slot from the finest coarser tile that is loaded. Return whether there is one. */
   private stretch(store: TileStore, slot: number, index: number): boolean {
-    for (let levelsUp = 1; this.level + levelsUp <= MAX_LEVEL; levelsUp += 1) {
-      const factor = 2 ** levelsUp;
-      const coarseIndex = Math.floor(index / factor);
-      const tile = store.get(this.lane, this.level + levelsUp, coarseIndex);
+    for (let level = this.level + 1; level <= MAX_LEVEL; level += 1) {
+      const coarseIndex = Math.floor(index / 2 ** (level - this.level));
+      const tile = store.get(this.lane, level, coarseIndex);
       if (tile === undefined) continue;
       this.setTile(slot, EMPTY_TILE);
       if (tile === EMPTY_TILE) return true;
       this.slots[slot] = SLOT_STATE.stretched;
-      this.levels[slot] = this.level + levelsUp;
-      const isCounter = tile.min.length > 0;
-      const firstCell = slot * TILE_CELLS;
-      const origin = (index - coarseIndex * factor) * TILE_CELLS;
-      loadRemainder(tile, coarseIndex * TILE_CELLS, this.cell * factor);
-      for (let cell = 0; cell < TILE_CELLS; cell += 1) {
-        const coarseCell = Math.floor((origin + cell) / factor);
-        this.busy[firstCell + cell] = Math.max(
-          0,
-          Math.round(remainingShare[coarseCell]! * MAX_U16),
-        );
-        this.count[firstCell + cell] = Math.max(0, remainingCount[coarseCell]!);
-        this.kind[firstCell + cell] = tile.kind[coarseCell]!;
-        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? NO_CODE;
-        if (!isCounter) continue;
-        this.min[firstCell + cell] = tile.min[coarseCell]!;
-        this.max[firstCell + cell] = tile.max[coarseCell]!;
-      }
+      this.levels[slot] = level;
+      this.stretchCells(tile, coarseIndex, slot);
       this.addSlices(tile);
       return true;
     }
     return false;
+  }
+
+  /** Split the cells of a coarser tile into the finer cells of a slot. */
+  private stretchCells(tile: Tile, index: number, slot: number): void {
+    const coarseCellNs = 2 ** this.levels[slot]!;
+    const { share, counts } = cellsWithoutSlices(tile, index, coarseCellNs);
+    for (let cell = slot * TILE_CELLS; cell < (slot + 1) * TILE_CELLS; cell += 1) {
+      const start = this.start + cell * this.cell;
+      const coarseCell = Math.floor(start / coarseCellNs) - index * TILE_CELLS;
+      this.busy[cell] = Math.max(0, Math.round(share[coarseCell]! * MAX_U16));
+      this.count[cell] = Math.max(0, counts[coarseCell]!);
+      this.kind[cell] = tile.kind[coarseCell]!;
+      this.classes[cell] = tile.classes[coarseCell] ?? NO_CODE;
+      this.min[cell] = tile.min[coarseCell] ?? Number.NaN;
+      this.max[cell] = tile.max[coarseCell] ?? Number.NaN;
+    }
   }
 
   /** Add the slices of a tile. A slice that crosses a border is in both tiles but is added once. */
@@ -244,42 +220,34 @@ export class LaneWindow {
     const before = this.slices;
     for (let i = 0; i < added; i += 1) {
       if (before > 0 && this.hasSlice(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
-      const firstSlice = this.slices;
-      this.sliceStart[firstSlice] = tile.sliceStart[i]!;
-      this.sliceDur[firstSlice] = tile.sliceDur[i]!;
-      this.sliceId[firstSlice] = tile.sliceId[i]!;
-      this.sliceName[firstSlice] = tile.sliceName[i]!;
-      this.sliceKind[firstSlice] = tile.sliceKind[i]!;
-      this.sliceFlags[firstSlice] = tile.sliceFlags[i]!;
-      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? NO_CODE;
+      const slice = this.slices;
+      this.sliceStart[slice] = tile.sliceStart[i]!;
+      this.sliceDur[slice] = tile.sliceDur[i]!;
+      this.sliceId[slice] = tile.sliceId[i]!;
+      this.sliceName[slice] = tile.sliceName[i]!;
+      this.sliceKind[slice] = tile.sliceKind[i]!;
+      this.sliceFlags[slice] = tile.sliceFlags[i]!;
+      this.sliceClass[slice] = tile.sliceClass[i] ?? NO_CODE;
       this.slices += 1;
     }
   }
 
-  private hasSlice(id: number, start: number, before: number): boolean {
-    if (start > this.sliceStart[before - 1]!) return false;
-    for (let i = before - 1; i >= 0; i -= 1) {
+  /** Return whether a slice is among the first `count` slices of the window. */
+  private hasSlice(id: number, start: number, count: number): boolean {
+    if (start > this.sliceStart[count - 1]!) return false;
+    for (let i = count - 1; i >= 0; i -= 1) {
       if (this.sliceId[i] === id && this.sliceStart[i] === start) return true;
     }
     return false;
   }
 
   private sortSlices(): void {
-    const n = this.slices;
-    let sorted = true;
-    for (let i = 1; i < n && sorted; i += 1)
-      sorted = this.sliceStart[i - 1]! <= this.sliceStart[i]!;
-    if (sorted) return;
-    const order = Array.from({ length: n }, (_, i) => i).sort(
+    const starts = this.sliceStart.subarray(0, this.slices);
+    if (starts.every((start, i) => i === 0 || starts[i - 1]! <= start)) return;
+    const order = allIndices(this.slices).sort(
       (a, b) => this.sliceStart[a]! - this.sliceStart[b]! || this.sliceDur[b]! - this.sliceDur[a]!,
     );
-    this.sliceStart = Float64Array.from(order, (i) => this.sliceStart[i]!);
-    this.sliceDur = Float64Array.from(order, (i) => this.sliceDur[i]!);
-    this.sliceId = Uint32Array.from(order, (i) => this.sliceId[i]!);
-    this.sliceName = Uint32Array.from(order, (i) => this.sliceName[i]!);
-    this.sliceKind = Uint8Array.from(order, (i) => this.sliceKind[i]!);
-    this.sliceFlags = Uint8Array.from(order, (i) => this.sliceFlags[i]!);
-    this.sliceClass = Uint8Array.from(order, (i) => this.sliceClass[i]!);
+    this.replaceSlices((column) => gather(column, order));
   }
 
   private reserveCells(cells: number): void {
@@ -295,57 +263,69 @@ export class LaneWindow {
   private reserveSlices(requested: number): void {
     if (this.sliceStart.length >= requested) return;
     const size = Math.max(64, 2 ** Math.ceil(Math.log2(requested)));
-    this.sliceStart = growArray(this.sliceStart, new Float64Array(size));
-    this.sliceDur = growArray(this.sliceDur, new Float64Array(size));
-    this.sliceId = growArray(this.sliceId, new Uint32Array(size));
-    this.sliceName = growArray(this.sliceName, new Uint32Array(size));
-    this.sliceKind = growArray(this.sliceKind, new Uint8Array(size));
-    this.sliceFlags = growArray(this.sliceFlags, new Uint8Array(size));
-    this.sliceClass = growArray(this.sliceClass, new Uint8Array(size));
+    this.replaceSlices((column) => {
+      const longer = new (column.constructor as new (length: number) => typeof column)(size);
+      longer.set(column);
+      return longer;
+    });
   }
-}
 
-function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
-  to.set(from);
-  return to;
+  private replaceSlices(replace: <T extends NumberColumn>(column: T) => T): void {
+    this.sliceStart = replace(this.sliceStart);
+    this.sliceDur = replace(this.sliceDur);
+    this.sliceId = replace(this.sliceId);
+    this.sliceName = replace(this.sliceName);
+    this.sliceKind = replace(this.sliceKind);
+    this.sliceFlags = replace(this.sliceFlags);
+    this.sliceClass = replace(this.sliceClass);
+  }
 }
 
 // Cells include all events. The time of long events, drawn as rectangles, is subtracted.
 
-/**
- * Subtract slices of at least `minNs` from `share` (0..1 per cell) and from `count`. The cells
- * start at `origin` and are `cell` ns wide. Only the first `length` slices are used; they are
- * sorted by start.
- */
+/** Cells of `cell` ns, the first of which starts at `origin`. */
+interface CellRow {
+  origin: number;
+  cell: number;
+  /** By cell: the covered share of its time (0..1), and the number of events. */
+  share: Float32Array;
+  counts: Int32Array;
+}
+
+/** Subtract the slices of at least `minNs` from the cells. Slices are sorted by start. */
 export function subtractSlices(
-  share: Float32Array,
-  count: Int32Array,
-  origin: number,
-  cell: number,
-  slices: { sliceStart: Float64Array; sliceDur: Float64Array },
-  length: number,
+  { origin, cell, share, counts }: CellRow,
+  { sliceStart, sliceDur }: Pick<Tile, "sliceStart" | "sliceDur">,
   minNs: number,
 ): void {
-  const { sliceStart, sliceDur } = slices;
   const cells = share.length;
   // Slices in a summary lane may overlap, but its cells count their union: subtract once.
-  let reached = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < length; i += 1) {
+  let reached = -Infinity;
+  for (let i = 0; i < sliceStart.length; i += 1) {
     const dur = sliceDur[i]!;
     if (dur < minNs) continue;
     const from = (sliceStart[i]! - origin) / cell;
     const to = from + dur / cell;
     if (to <= 0) continue;
     if (from >= cells) break;
-    const lastCell = Math.min(cells, Math.ceil(to));
+    const endCell = Math.min(cells, Math.ceil(to));
     const uncoveredFrom = Math.max(from, reached);
-    for (let k = Math.max(0, Math.floor(from)); k < lastCell; k += 1) {
-      count[k] = count[k]! - 1;
+    for (let k = Math.max(0, Math.floor(from)); k < endCell; k += 1) {
+      counts[k]! -= 1;
       const covered = Math.min(to, k + 1) - Math.max(uncoveredFrom, k);
-      if (covered > 0) share[k] = share[k]! - covered;
+      if (covered > 0) share[k]! -= covered;
     }
     if (to > reached) reached = to;
   }
+}
+
+/** Return the cells of a tile without its slices, which are drawn as rectangles. */
+function cellsWithoutSlices(tile: Tile, index: number, cell: number): CellRow {
+  const share = Float32Array.from(tile.busy, (busy) => busy / MAX_U16);
+  const origin = index * TILE_CELLS * cell;
+  const row = { origin, cell, share, counts: new Int32Array(tile.count) };
+  subtractSlices(row, tile, 0);
+  return row;
 }
 
 // What remains in the cells is drawn as columns beside the rectangles of long events.
@@ -353,25 +333,46 @@ export function subtractSlices(
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Map pixels to the cells of a lane. `start` is the time at x = 0, `nsPerPx` the scale. */
-export function pixelMapping(
+/** The cells that a pixel covers. */
+export interface PixelCells {
+  x: number;
+  /** Edges of the pixel as fractional cell indices. */
+  from: number;
+  to: number;
+  /** First and last cell that the pixel covers at least in part. */
+  first: number;
+  last: number;
+}
+
+/**
+ * Call `visit` for each of `width` pixels that has cells, always with the same object. `start` is
+ * the time at x = 0, `nsPerPx` the scale.
+ */
+export function forEachPixel(
   lane: LaneWindow,
   { start, nsPerPx }: { start: number; nsPerPx: number },
   width: number,
-) {
+  visit: (pixel: PixelCells) => void,
+): void {
   const cells = (lane.last - lane.first) * TILE_CELLS;
-  /** Number of cells per pixel. */
-  const perPx = nsPerPx / lane.cell;
-  /** Fractional index of the cell at x = 0. */
+  const cellsPerPx = nsPerPx / lane.cell;
   const origin = (start - lane.start) / lane.cell;
-  /** First pixel that has cells, and the pixel after the last one. */
-  const first = Math.max(0, Math.floor(-origin / perPx));
-  const last = Math.min(width, Math.ceil((cells - origin) / perPx));
-  return { cells, perPx, origin, first, last };
+  const end = Math.min(width, Math.ceil((cells - origin) / cellsPerPx));
+  const pixel: PixelCells = { x: 0, from: 0, to: 0, first: 0, last: 0 };
+  for (let x = Math.max(0, Math.floor(-origin / cellsPerPx)); x < end; x += 1) {
+    pixel.x = x;
+    pixel.from = origin + x * cellsPerPx;
+    pixel.to = pixel.from + cellsPerPx;
+    pixel.first = Math.max(0, Math.floor(pixel.from));
+    pixel.last = Math.min(cells - 1, Math.ceil(pixel.to) - 1);
+    visit(pixel);
+  }
 }
 
-/** Return busy share and count per cell without slices of at least `minNs`. Arrays are reused. */
-export function residualCells(lane: LaneWindow, minNs: number) {
+export type Residual = Pick<CellRow, "share" | "counts">;
+
+/** Return the cells of a lane without slices of at least `minNs`. Arrays are reused. */
+export function residualCells(lane: LaneWindow, minNs: number): Residual {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {
@@ -380,8 +381,10 @@ export function residualCells(lane: LaneWindow, minNs: number) {
   }
   readCells(lane, 0, cells);
   if (lane.slices === 0) return { share, counts };
-  const { start, cell, slices } = lane;
-  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, minNs);
+  const { start: origin, cell, sliceDur } = lane;
+  const sliceStart = lane.sliceStart.subarray(0, lane.slices);
+  const row = { origin, cell, share: share.subarray(0, cells), counts };
+  subtractSlices(row, { sliceStart, sliceDur }, minNs);
   // Stretched cells do not contain the time of slices.
   for (let slot = 0; slot < tiles; slot += 1) {
     if (lane.slots[slot] === SLOT_STATE.exact) continue;

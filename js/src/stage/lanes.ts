@@ -6,8 +6,15 @@ import type { SceneRank } from "../protocol/source";
 import { FONT } from "../ui/theme";
 import type { BandForm } from "./bands";
 import { xAtTime } from "./camera";
-import { type LaneWindow, pixelMapping, residualCells, SLOT_STATE } from "./lane_window";
-import { type StagePaints, STEPS } from "./paints";
+import {
+  forEachPixel,
+  type LaneWindow,
+  type PixelCells,
+  type Residual,
+  residualCells,
+  SLOT_STATE,
+} from "./lane_window";
+import { SHADES, type StagePaints, STEPS } from "./paints";
 import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import type { Hatch, LaneRaster } from "./raster";
@@ -76,7 +83,6 @@ export function rampIndex(share: number, steps: number): number {
 
 export type NameShader = (name: number) => number;
 
-/** Draws lanes in memory: background, cells, events, counters, waits, missing data. */
 export class LanePainter {
   constructor(
     private readonly raster: LaneRaster,
@@ -128,49 +134,53 @@ export class LanePainter {
     this.hatchMissing(place, this.xOf(place, dataEnd), this.xOf(place, jobEnd));
   }
 
+  /** Draw a column for each pixel with events too short for a rectangle. */
   private drawColumns(place: LanePlacement, lane: LaneWindow): void {
     const { raster, paints } = this;
-    const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
-    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
-    const exact = paints.columns[place.form];
-    const pending = paints.pendingColumns[place.form];
+    const cells = residualCells(lane, RECT_PX * place.nsPerPx);
     const height = place.y1 - place.y0;
     const hairlinePx = Math.min(height, hairline(place));
-    const { slots } = lane;
+    forEachPixel(lane, place, raster.width, (pixel) => {
+      const column = this.columnOf(pixel, cells, lane);
+      if (column.code === NO_CODE) return;
+      const coveredShare = column.covered / (pixel.to - pixel.from);
+      const minSize = column.isMarked ? hairlinePx : 0;
+      const size = Math.min(Math.max(coveredShare * height, minSize), height);
+      if (size * STEPS < 0.5) return;
+      const slot = Math.floor(pixel.first / TILE_CELLS);
+      const isExact = lane.slots[slot] === SLOT_STATE.exact && !place.coarse;
+      const ramps = isExact ? paints.columns : paints.pendingColumns;
+      const rampStart = column.code * (STEPS + 1);
+      raster.fillColumn(pixel.x, place.y1, size, ramps[place.form], rampStart, STEPS);
+    });
+  }
+
+  /**
+   * Return the covered part of a pixel in cells, the kind or class with the most weight (`NO_CODE`
+   * without events), and whether the pixel must be visible because a cell has its middle in it.
+   */
+  private columnOf({ x, from, to, first, last }: PixelCells, cells: Residual, lane: LaneWindow) {
+    const { paints, raster } = this;
     const codes = paints.byClass ? lane.classes : lane.kind;
-    for (let x = first; x < last; x += 1) {
-      const from = origin + x * perPx;
-      const to = from + perPx;
-      const firstCell = Math.max(0, Math.floor(from));
-      const lastCell = Math.min(cells - 1, Math.ceil(to) - 1);
-      let covered = 0;
-      let maxWeight = -1;
-      let code: number = NO_CODE;
-      let isMarked = false;
-      for (let k = firstCell; k <= lastCell; k += 1) {
-        if (counts[k]! <= 0) continue;
-        // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
-        const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
-        if (isSampled) isMarked = true;
-        const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
-        if (part > 0) covered += part;
-        const weight = part * (paints.columnWeights[codes[k]!] ?? 1);
-        if (weight > maxWeight && (isSampled || part > 0)) {
-          maxWeight = weight;
-          code = codes[k]!;
-        }
+    let covered = 0;
+    let maxWeight = -1;
+    let code: number = NO_CODE;
+    let isMarked = false;
+    for (let k = first; k <= last; k += 1) {
+      if (cells.counts[k]! <= 0) continue;
+      // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
+      const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
+      if (isSampled) isMarked = true;
+      const part = cells.share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+      if (part > 0) covered += part;
+      const weight = part * (paints.columnWeights[codes[k]!] ?? 1);
+      if (weight > maxWeight && (isSampled || part > 0)) {
+        maxWeight = weight;
+        code = codes[k]!;
       }
-      if (code === NO_CODE) {
-        if (!paints.byClass || maxWeight < 0) continue;
-        code = paints.unknownClass;
-      }
-      const minSize = isMarked ? hairlinePx : 0;
-      const size = Math.min(Math.max((covered / perPx) * height, minSize), height);
-      if (size * STEPS < 0.5) continue;
-      const slot = Math.floor(firstCell / TILE_CELLS);
-      const ramp = slots[slot] === SLOT_STATE.exact && !place.coarse ? exact : pending;
-      raster.fillColumn(x, place.y1, size, ramp, code * (STEPS + 1), STEPS);
     }
+    if (code === NO_CODE && paints.byClass && maxWeight >= 0) code = paints.unknownClass;
+    return { covered, code, isMarked };
   }
 
   private drawRects(place: LanePlacement, lane: LaneWindow, shade: NameShader | null): void {
@@ -182,10 +192,10 @@ export class LanePainter {
     const gap = hairline(place);
     this.forEachSlice(place, lane, (x0, x1, slice) => {
       const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
-      const sliceCode = codes[slice]!;
-      const kind = paints.byClass && sliceCode === NO_CODE ? paints.unknownClass : sliceCode;
-      const code = kind * 3 + (shade === null ? 0 : shade(sliceName[slice]!));
-      const solid = paints.solid[code]!;
+      const code = codes[slice]!;
+      const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
+      const color = kind * SHADES + (shade === null ? 0 : shade(sliceName[slice]!));
+      const solid = paints.solid[color]!;
       if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
       if (paints.hatched[kind] === 1) {
         const hatch = hatchOf(place, paints.hatchedGround[kind]!, solid);
@@ -194,12 +204,13 @@ export class LanePainter {
       } else if (form !== "pale" && paints.isPale[kind] === 0) {
         raster.fillRect(x0, y0, right, y1, solid);
       } else {
-        const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[slice]!) : -1;
-        const line = hue < 0 ? solid : paints.hostEdge[hue]!;
-        const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
+        const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[slice]!) : null;
+        const line = hue === null ? solid : paints.hostEdge[hue]!;
+        const tint = hue === null ? paints.tint[color]! : paints.hostTint[hue]!;
+        // The edge marks the start, so an event that begins before the view has none.
         const isStartVisible = sliceStart[slice]! >= start;
         const edge = isStartVisible ? edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr) : 0;
-        if (isStartVisible) raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
+        raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
         raster.fillRect(x0 + edge, y0, right, y1, tint);
       }
     });
@@ -210,25 +221,20 @@ export class LanePainter {
     const [low, high] = place.valueRange ?? [0, 1];
     const base = Math.min(0, low);
     const pxPerUnit = high > base ? (place.y1 - place.y0 - 1) / (high - base) : 0;
-    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
     const line = hairline(place);
-    for (let x = first; x < last; x += 1) {
-      const from = origin + x * perPx;
-      const firstCell = Math.max(0, Math.floor(from));
-      const lastCell = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
-      let min = Number.POSITIVE_INFINITY;
-      let max = Number.NEGATIVE_INFINITY;
-      for (let k = firstCell; k <= lastCell; k += 1) {
+    forEachPixel(lane, place, raster.width, ({ x, first, last }) => {
+      let [min, max] = [Infinity, -Infinity];
+      for (let k = first; k <= last; k += 1) {
         if (lane.min[k]! < min) min = lane.min[k]!;
         if (lane.max[k]! > max) max = lane.max[k]!;
       }
-      if (max < min) continue;
+      if (max < min) return;
       const top = place.y1 - line - Math.round((max - base) * pxPerUnit);
       const bottom = place.y1 - Math.round((min - base) * pxPerUnit);
       raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
       raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
       raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
-    }
+    });
   }
 
   /** Draw waits over their events. A short wait is as high as its share of the pixel's time. */
@@ -299,19 +305,14 @@ export class LanePainter {
     draw: (x: number, share: number) => void,
   ): void {
     const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
-    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, this.raster.width);
-    for (let x = first; x < last; x += 1) {
-      const from = origin + x * perPx;
-      const to = from + perPx;
-      const firstCell = Math.max(0, Math.floor(from));
-      const lastCell = Math.min(cells - 1, Math.ceil(to) - 1);
+    forEachPixel(lane, place, this.raster.width, ({ x, from, to, first, last }) => {
       let covered = 0;
-      for (let k = firstCell; k <= lastCell; k += 1) {
+      for (let k = first; k <= last; k += 1) {
         if (counts[k]! <= 0 || share[k]! <= 0) continue;
         covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       }
-      if (covered > 0) draw(x, Math.min(1, covered / perPx));
-    }
+      if (covered > 0) draw(x, Math.min(1, covered / (to - from)));
+    });
   }
 
   drawRibbon(place: RowPlacement, ribbon: Ribbon | null, rank: number): void {
@@ -397,8 +398,7 @@ interface CaptionArea {
 /** Return the lanes of a row between two x; null if too narrow or partly scrolled away. */
 function captionArea(placed: PlacedRow, x0: number, x1: number): CaptionArea | null {
   const bands = placed.row.bands();
-  const first = bands[0];
-  const last = bands[bands.length - 1];
+  const [first, last] = [bands[0], bands.at(-1)];
   if (x1 - x0 < 2 || first === undefined || last === undefined) return null;
   const top = placed.y + first.top;
   const height = last.top + last.height - first.top;

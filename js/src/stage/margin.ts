@@ -16,20 +16,15 @@ export function drawMargin(pen: CanvasPen, frame: StageFrame): void {
   const { placed } = frame.visible;
   if (geometry.margin === 0) return;
   const x = geometry.width - geometry.margin;
-  pen.fillRect(
-    x,
-    geometry.stripTop,
-    geometry.margin,
-    geometry.height - geometry.stripTop,
-    theme.bg,
-  );
+  const { stripTop, height } = geometry;
+  pen.fillRect(x, stripTop, geometry.margin, height - stripTop, theme.bg);
   drawTitle(pen, frame, x);
   pen.withClip(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
     for (const row of placed) drawRow(pen, frame, row, x);
   });
   const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
-  if (end < geometry.height) pen.horizontalLine(end, x, geometry.width, theme.rule);
-  pen.verticalLine(x, geometry.stripTop, geometry.height, theme.rule);
+  if (end < height) pen.horizontalLine(end, x, geometry.width, theme.rule);
+  pen.verticalLine(x, stripTop, height, theme.rule);
 }
 
 function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
@@ -45,10 +40,15 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   const titles = [title, title.replace("whole ", "")];
   pen.drawFirstFit(titles, x + PAD, y, availableWidth, FONT.label, theme.ink3);
   if (geometry.stripRows < 2) return;
-  let keys = hasWaits(frame) ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
-  if (device === "MPI") keys = [hasWaits(frame) ? "waiting · other" : "in MPI · other"];
-  if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) keys = ["idle"];
+  const keys = columnKeys(ranks, hasWaits(frame));
   pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
+}
+
+/** Return names of the two numbers of each rank, from long to short. */
+function columnKeys(ranks: readonly SceneRank[], hasWaits: boolean): string[] {
+  if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) return ["idle"];
+  if (ranks.every(isMpi)) return [hasWaits ? "waiting · other" : "in MPI · other"];
+  return hasWaits ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
 }
 
 function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number): void {
@@ -58,9 +58,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const height = Math.min(row.height, placed.clipBottom - y);
   const isLate = isLateRank(frame, row.rank);
   pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, isLate));
-  if (y >= clipTop && row.isJoined !== true) {
-    pen.horizontalLine(y, x, geometry.width, theme.rule);
-  }
+  if (y >= clipTop && row.isJoined !== true) pen.horizontalLine(y, x, geometry.width, theme.rule);
   const times = rowTimes(frame, row.rank);
   if (times === null) return;
   const isCompact = row.height < 24;
@@ -70,12 +68,9 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const offset = isCompact ? Math.round((row.height - barHeight) / 2) : inset;
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
+  const baseline = top + barHeight + (isTall ? 14 : 12);
   // Figures of an earlier view would be wrong. A pale bar is at most a hint.
-  if (isCompact || frame.isStale) return;
-  drawNumbers(pen, frame, row.rank, times, {
-    left,
-    baseline: top + barHeight + (isTall ? 14 : 12),
-  });
+  if (!isCompact && !frame.isStale) drawNumbers(pen, frame, row.rank, times, { left, baseline });
 }
 
 /** Device time of a rank within the view, in ns. */
@@ -139,17 +134,17 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/** Draw the shares of idle time and of waiting (or communication), or why they are missing. */
+/** Draw the shares of a rank, or the reason why they are missing. */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,
   rank: SceneRank,
-  { span, data, exposed, wait, idle, unrecorded }: RowTimes,
+  times: RowTimes,
   { left, baseline }: { left: number; baseline: number },
 ): void {
   const { geometry, theme } = frame;
-  if (span <= 0) {
-    const text = data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
+  if (times.span <= 0) {
+    const text = times.data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
     pen.drawText(text, left, baseline, FONT.label, theme.ink3);
   } else if (rank.truncated !== null) {
     // This time may lie in the missing part of the file, so it may not have been idle.
@@ -157,21 +152,31 @@ function drawNumbers(
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
   } else {
-    const exposedName = isMpi(rank) ? "in MPI" : "exposed";
-    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
-    const share = ns > 0 ? formatShare(ns / span) : "";
-    const text = share && `${name} ${share}`;
-    // The heading does not mention unrecorded time.
-    const isIdle = idle >= unrecorded;
-    const otherName = isIdle ? "idle" : "unrecorded";
-    const restShare = formatShare(Math.max(idle, unrecorded) / span);
-    const rest = `${isMpi(rank) ? "other" : otherName} ${restShare}`;
-    const pairs: TextPair[] = [[text, rest]];
-    // If the heading has the words, they are dropped first. Otherwise, the second part is dropped.
-    if (geometry.stripRows > 1 && isIdle) pairs.push([share, rest], [share, restShare]);
-    else pairs.push([text, ""]);
-    drawFirstPair(pen, theme, pairs, left, left + geometry.margin - 2 * PAD, baseline);
+    const shares = shareTexts(frame, rank, times);
+    drawFirstPair(pen, theme, shares, left, left + geometry.margin - 2 * PAD, baseline);
   }
+}
+
+/** Return the shares of waiting (or communication) and of idle time as text, long ones first. */
+function shareTexts(frame: StageFrame, rank: SceneRank, times: RowTimes): TextPair[] {
+  const { span, exposed, wait, idle, unrecorded } = times;
+  const exposedName = isMpi(rank) ? "in MPI" : "exposed";
+  const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
+  const share = ns > 0 ? formatShare(ns / span) : "";
+  const text = share && `${name} ${share}`;
+  const isIdle = idle >= unrecorded;
+  const restName = isIdle ? "idle" : "unrecorded";
+  const restShare = formatShare(Math.max(idle, unrecorded) / span);
+  const rest = `${isMpi(rank) ? "other" : restName} ${restShare}`;
+  // The heading does not mention unrecorded time. If it has the words, they are dropped first.
+  const hasHeading = frame.geometry.stripRows > 1 && isIdle;
+  const shorter: TextPair[] = hasHeading
+    ? [
+        [share, rest],
+        [share, restShare],
+      ]
+    : [[text, ""]];
+  return [[text, rest], ...shorter];
 }
 
 /** Return whether waits are known for the window of the totals. */
@@ -189,7 +194,6 @@ function exposedWait(frame: StageFrame, rank: number): number {
 
 type TextPair = readonly [left: string, right: string];
 
-/** Draw the first pair of texts that fits between two positions. */
 function drawFirstPair(
   pen: CanvasPen,
   theme: Theme,

@@ -140,10 +140,10 @@ function drawArea(
 
 /** Return the vertical ranges of the selected rows, with adjacent ranges joined. */
 function selectedBands(
-  { visible: lanes, geometry }: OverlayFrame,
+  { visible, geometry }: OverlayFrame,
   ranks: readonly number[] | null,
   tracks: readonly string[] | null,
-): [number, number][] {
+): Extent[] {
   if (ranks === null && tracks === null) {
     return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
   }
@@ -154,42 +154,49 @@ function selectedBands(
     if (track === null) return !open && rank.tracks.some(({ key }) => tracks.includes(key));
     return tracks.includes(track.key);
   };
-  const bands: [top: number, bottom: number][] = [];
-  const rows = lanes.placed
+  const rows = visible.placed
     .filter(({ row }) => isSelected(row))
-    .map(({ row, y, clipTop, clipBottom }): [number, number] => [
-      Math.max(y, clipTop),
-      Math.min(y + row.height, clipBottom),
-    ])
-    .filter(([top, bottom]) => bottom > top)
-    .sort((a, b) => a[0] - b[0]);
-  for (const [top, bottom] of rows) {
-    const last = bands.at(-1);
-    if (last !== undefined && top - last[1] < 1) last[1] = Math.max(last[1], bottom);
-    else bands.push([top, bottom]);
-  }
-  return bands;
+    .map(({ row, y, clipTop, clipBottom }): Extent => {
+      return [Math.max(y, clipTop), Math.min(y + row.height, clipBottom)];
+    })
+    .filter(([top, bottom]) => bottom > top);
+  return joinExtents(
+    rows.sort(([a], [b]) => a - b),
+    1,
+  );
 }
 
-function eventExtent(frame: OverlayFrame, start: number, dur: number): [number, number] {
+/** Return the left and right edge of an event, at least a device px apart. */
+function eventExtent(pen: CanvasPen, frame: OverlayFrame, start: number, dur: number): Extent {
   const { geometry, view } = frame;
-  const { dpr } = geometry;
-  const snap = (x: number) => Math.round(x * dpr) / dpr;
-  const limit = 10_000;
-  const x0 = Math.max(-limit, snap(xAtTime(geometry, view, start)));
-  const x1 = Math.min(limit + geometry.width, snap(xAtTime(geometry, view, start + dur)));
-  return [x0, Math.max(x1, x0 + 1 / dpr)];
+  const x0 = Math.max(-FAR_PX, pen.snap(xAtTime(geometry, view, start)));
+  const x1 = Math.min(FAR_PX + geometry.width, pen.snap(xAtTime(geometry, view, start + dur)));
+  return [x0, Math.max(x1, x0 + 1 / geometry.dpr)];
 }
 
 function drawHover(pen: CanvasPen, frame: OverlayFrame): void {
   const { hover } = frame.overlay;
   const visibleLane = hover && frame.visible.findLane(hover.lane);
   if (hover === null || visibleLane === null) return;
-  const [x0, x1] = eventExtent(frame, hover.start, hover.dur);
-  const { ctx } = pen;
-  ctx.strokeStyle = frame.theme.hover;
-  ctx.lineWidth = 1.5;
-  ctx.strokeRect(x0 - 0.75, visibleLane.y - 0.75, x1 - x0 + 1.5, visibleLane.band.height + 1.5);
+  const [x0, x1] = eventExtent(pen, frame, hover.start, hover.dur);
+  const { y, band } = visibleLane;
+  strokeBox(
+    pen.ctx,
+    [x0 - 0.75, y - 0.75, x1 - x0 + 1.5, band.height + 1.5],
+    frame.theme.hover,
+    1.5,
+  );
+}
+
+function strokeBox(
+  ctx: CanvasRenderingContext2D,
+  box: readonly [x: number, y: number, width: number, height: number],
+  color: string,
+  lineWidth: number,
+): void {
+  ctx.strokeStyle = color;
+  ctx.lineWidth = lineWidth;
+  ctx.strokeRect(...box);
 }
 
 function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
@@ -197,16 +204,11 @@ function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
   if (event === null) return;
   const visibleLane = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
   if (visibleLane === null) return;
-  const [x0, x1] = eventExtent(frame, event.start, event.dur);
-  const { ctx } = pen;
-  const { selection, selectionHalo } = frame.theme;
-  const box = [x0 - 2, visibleLane.y - 2, x1 - x0 + 4, visibleLane.band.height + 4] as const;
-  ctx.strokeStyle = selectionHalo;
-  ctx.lineWidth = 4;
-  ctx.strokeRect(...box);
-  ctx.strokeStyle = selection;
-  ctx.lineWidth = 2;
-  ctx.strokeRect(...box);
+  const [x0, x1] = eventExtent(pen, frame, event.start, event.dur);
+  const { y, band } = visibleLane;
+  const box = [x0 - 2, y - 2, x1 - x0 + 4, band.height + 4] as const;
+  strokeBox(pen.ctx, box, frame.theme.selectionHalo, 4);
+  strokeBox(pen.ctx, box, frame.theme.selection, 2);
 }
 
 function drawRuler(pen: CanvasPen, frame: OverlayFrame): void {
@@ -291,33 +293,43 @@ function drawMarks(
   const { geometry, view, visible } = frame;
   const xOf = (bin: number) =>
     pen.snap(xAtTime(geometry, view, start + (bin / bins) * (end - start)));
-  const right = xOf(bins);
+  const [left, right] = [xOf(0), xOf(bins)];
   for (const { row, y, clipTop, clipBottom } of visible.placed) {
     const ribbon = row.ribbon();
     if (ribbon === null) continue;
     const bottom = Math.min(y + ribbon.top + ribbon.height, clipBottom);
-    veil.dim(xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
+    veil.dim(left, Math.max(y + ribbon.top, clipTop), right, bottom);
   }
-  for (const visibleLane of visible.lanes) {
-    const { lane, height, stackLanes = [lane] } = visibleLane.band;
+  for (const { band, y, top, bottom } of visible.lanes) {
+    const { lane, height, stackLanes = [lane] } = band;
     // Lanes that came into view after the request, and inner frames of a folded stack.
     if (!lanes.includes(lane) || lane !== stackLanes[0]) continue;
-    const outlines: [left: number, right: number][] = [];
-    let dimmedFrom = xOf(0);
-    for (const mark of marksOfLanes(marks, stackLanes)) {
-      const [x0, x1] = [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
-      veil.dim(dimmedFrom, visibleLane.top, x0, visibleLane.bottom);
+    const spans = marksOfLanes(marks, stackLanes).map((mark): Extent => {
+      return [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
+    });
+    let dimmedFrom = left;
+    for (const [x0, x1] of spans) {
+      veil.dim(dimmedFrom, top, x0, bottom);
       dimmedFrom = Math.max(dimmedFrom, x1);
-      const before = outlines.at(-1);
-      if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX)
-        before[1] = Math.max(before[1], x1);
-      else outlines.push([x0, x1]);
     }
-    veil.dim(dimmedFrom, visibleLane.top, right, visibleLane.bottom);
-    if (visibleLane.top > visibleLane.y + 1) continue;
-    for (const [x0, x1] of outlines)
-      pen.strokeFrame(x0 - 1, visibleLane.y - 1, x1 - x0 + 2, height + 2, color, 1);
+    veil.dim(dimmedFrom, top, right, bottom);
+    if (top > y + 1) continue;
+    for (const [x0, x1] of joinExtents(spans, OUTLINE_GAP_PX))
+      pen.strokeFrame(x0 - 1, y - 1, x1 - x0 + 2, height + 2, color, 1);
   }
+}
+
+type Extent = [from: number, to: number];
+
+/** Join extents that are less than `gap` apart. They are sorted by their start. */
+function joinExtents(extents: readonly Extent[], gap: number): Extent[] {
+  const joined: Extent[] = [];
+  for (const [from, to] of extents) {
+    const last = joined.at(-1);
+    if (last !== undefined && from - last[1] < gap) last[1] = Math.max(last[1], to);
+    else joined.push([from, to]);
+  }
+  return joined;
 }
 
 function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): number[] {
@@ -334,7 +346,7 @@ const ARROW_WIDTH = 1.75;
 /** If the ends of an arrow are closer than this, they are joined by a curve that bends left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
-/** Ends that are farther outside the view are not drawn. */
+/** Points farther outside the view are moved to this distance, so that canvases can draw them. */
 const FAR_PX = 3000;
 
 interface ArrowEnd {
@@ -360,21 +372,35 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
 
 /** Return where an arrow ends: at an event, or below the row in which the event is folded. */
 function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | null {
-  const { geometry, view, visible: lanes } = frame;
-  const left = geometry.lanesX;
-  const x = Math.min(
-    Math.max(xAtTime(geometry, view, time), left - FAR_PX),
-    left + geometry.lanesWidth + FAR_PX,
-  );
-  const visibleLane = lanes.findLane(event.lane) ?? lanes.findSummaryLane(event);
+  const { geometry, view, visible } = frame;
+  const { lanesX, lanesWidth } = geometry;
+  const [minX, maxX] = [lanesX - FAR_PX, lanesX + lanesWidth + FAR_PX];
+  const x = Math.min(Math.max(xAtTime(geometry, view, time), minX), maxX);
+  const visibleLane = visible.findLane(event.lane) ?? visible.findSummaryLane(event);
   if (visibleLane !== null)
     return { x, y: (visibleLane.top + visibleLane.bottom) / 2, isVisible: true };
-  const head = lanes.findHead(event.rank);
-  if (head !== null) {
-    const bottom = Math.min(head.y + head.row.height, head.clipBottom);
-    return { x, y: bottom - 2, isVisible: !head.row.open };
+  const head = visible.findHead(event.rank);
+  if (head === null) return null;
+  const bottom = Math.min(head.y + head.row.height, head.clipBottom);
+  return { x, y: bottom - 2, isVisible: !head.row.open };
+}
+
+/** Draw the line of an arrow to just within its head. */
+function strokeArrowLine(ctx: CanvasRenderingContext2D, a: ArrowEnd, b: ArrowEnd): void {
+  const headX = b.x - ARROW_HEAD + 2;
+  ctx.beginPath();
+  ctx.moveTo(a.x, a.y);
+  if (b.x - a.x < BOW_BELOW_PX) {
+    const out = Math.min(a.x, b.x - 8) - 14;
+    const lift = Math.min(8, Math.abs(b.y - a.y) / 2) * Math.sign(b.y - a.y);
+    const middle = (a.y + b.y) / 2;
+    ctx.bezierCurveTo(out, a.y, out, a.y + lift, out, middle);
+    ctx.bezierCurveTo(out, b.y - lift, out, b.y, headX, b.y);
+  } else {
+    const reach = Math.max(18, (b.x - a.x) / 2);
+    ctx.bezierCurveTo(a.x + reach, a.y, b.x - reach, b.y, headX, b.y);
   }
-  return null;
+  ctx.stroke();
 }
 
 function drawArrow(
@@ -385,28 +411,12 @@ function drawArrow(
   color: string,
 ): void {
   const { ctx } = pen;
-  const { selectionHalo } = frame.theme;
-  const path = () => {
-    ctx.beginPath();
-    ctx.moveTo(a.x, a.y);
-    if (b.x - a.x < BOW_BELOW_PX) {
-      const out = Math.min(a.x, b.x - 8) - 14;
-      const lift = Math.min(8, Math.abs(b.y - a.y) / 2) * Math.sign(b.y - a.y);
-      const middle = (a.y + b.y) / 2;
-      ctx.bezierCurveTo(out, a.y, out, a.y + lift, out, middle);
-      ctx.bezierCurveTo(out, b.y - lift, out, b.y, b.x - ARROW_HEAD + 2, b.y);
-    } else {
-      const reach = Math.max(18, (b.x - a.x) / 2);
-      ctx.bezierCurveTo(a.x + reach, a.y, b.x - reach, b.y, b.x - ARROW_HEAD + 2, b.y);
-    }
-    ctx.stroke();
-  };
-  ctx.strokeStyle = selectionHalo;
+  ctx.strokeStyle = frame.theme.selectionHalo;
   ctx.lineWidth = ARROW_WIDTH + 3;
-  path();
+  strokeArrowLine(ctx, a, b);
   ctx.strokeStyle = color;
   ctx.lineWidth = ARROW_WIDTH;
-  path();
+  strokeArrowLine(ctx, a, b);
   pen.setFill(color);
   ctx.beginPath();
   ctx.moveTo(b.x, b.y);

@@ -120,18 +120,19 @@ function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]
 function rasterize(raster: LaneRaster, frame: StageFrame): void {
   const { geometry, paints, visible, view, job, windows } = frame;
   const { dpr, rowsTop } = geometry;
+  const { width, height } = raster;
   const { hashes } = windows.store;
   const toPx = (y: number): number => Math.round((y - rowsTop) * dpr);
-  const line = Math.max(1, Math.round(dpr));
-  const bottom = toPx(visible.bottom);
-  raster.clip(0, raster.height);
-  raster.fillRect(0, 0, raster.width, raster.height, paints.bg);
-  raster.fillRect(0, bottom, raster.width, bottom + line, paints.rule);
+  const drawRule = (y: number): void =>
+    raster.fillRect(0, y, width, y + Math.max(1, Math.round(dpr)), paints.rule);
+  raster.clip(0, height);
+  raster.fillRect(0, 0, width, height, paints.bg);
+  drawRule(toPx(visible.bottom));
   const painter = new LanePainter(raster, paints);
   const scale = {
     dpr,
     start: view[0],
-    nsPerPx: (view[1] - view[0]) / raster.width,
+    nsPerPx: (view[1] - view[0]) / width,
     jobStart: job[0],
     jobEnd: job[1],
     hue: frame.byName ? (name: number) => hashes[name]! % THEMES.light.hostHues.length : null,
@@ -141,18 +142,16 @@ function rasterize(raster: LaneRaster, frame: StageFrame): void {
     raster.clip(toPx(clipTop), toPx(clipBottom));
     const isLate = frame.lateness?.late.has(row.rank.rank) ?? false;
     const ground = isLate ? paints.lateGround : paints.bg;
-    raster.fillRect(0, toPx(y), raster.width, toPx(y + row.height), ground);
-    if (row.track === null && row.isJoined !== true) {
-      raster.fillRect(0, toPx(y), raster.width, toPx(y) + line, paints.rule);
-    }
-    rasteriseRow(painter, frame, placed, scale, toPx);
+    raster.fillRect(0, toPx(y), width, toPx(y + row.height), ground);
+    if (row.track === null && row.isJoined !== true) drawRule(toPx(y));
+    rasterizeRow(painter, frame, placed, scale, toPx);
   }
 }
 
 type TimeScale = Omit<RowPlacement, "y0" | "y1" | "dataStart" | "dataEnd" | "coarse">;
 
 /** Paint missing data, ribbon and lanes of a row. `toPx` converts heights to device px. */
-function rasteriseRow(
+function rasterizeRow(
   painter: LanePainter,
   frame: StageFrame,
   placed: PlacedRow,
@@ -162,9 +161,9 @@ function rasteriseRow(
   const { row, y } = placed;
   const { rank, range } = row.rank;
   const [dataStart, dataEnd] = range;
-  const coarse = isCoarse(row.rank, scale.nsPerPx);
+  const rankScale = { ...scale, dataStart, dataEnd, coarse: isCoarse(row.rank, scale.nsPerPx) };
   const placeBetween = (top: number, bottom: number): RowPlacement => {
-    return { ...scale, dataStart, dataEnd, coarse, y0: toPx(top), y1: toPx(bottom) };
+    return { ...rankScale, y0: toPx(top), y1: toPx(bottom) };
   };
   const bands = row.bands();
   const last = bands.at(-1);
@@ -180,12 +179,13 @@ function rasteriseRow(
   for (const { band, y: top, placed: laneRow } of frame.visible.lanes) {
     if (laneRow !== placed) continue;
     const place = placeBetween(top, top + band.height);
+    // Even the lowest lane is visible.
     place.y1 = Math.max(place.y0 + 1, place.y1);
-    rasteriseLane(painter, frame, band, place, isLate);
+    rasterizeLane(painter, frame, band, place, isLate);
   }
 }
 
-function rasteriseLane(
+function rasterizeLane(
   painter: LanePainter,
   frame: StageFrame,
   band: Band,

@@ -7,7 +7,7 @@ import type { BandForm } from "./bands";
 
 /** Number of steps between the color of a lane and the full color, for partly covered pixels. */
 export const STEPS = 16;
-const SHADES = 3;
+export const SHADES = 3;
 /** Alpha of cells from another level, drawn until the right level is loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
@@ -73,7 +73,6 @@ function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
-/** Return the shade of events, given the hash of their name. */
 export function shadeIndex(hash: number): number {
   return hash % SHADES;
 }

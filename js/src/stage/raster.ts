@@ -8,25 +8,32 @@ export interface Hatch {
   thickness: number;
 }
 
-export class PixelRaster {
-  readonly image: ImageData;
-  private readonly px: Uint32Array;
-  private top = 0;
-  private bottom: number;
+/** An area in device px, of which the pixel rows `top` to `bottom - 1` can be drawn on. */
+export class ClippedArea {
+  protected top = 0;
+  protected bottom: number;
 
   constructor(
     readonly width: number,
     readonly height: number,
   ) {
-    this.image = new ImageData(width, height);
-    this.px = new Uint32Array(this.image.data.buffer);
     this.bottom = height;
   }
 
-  /** Restrict drawing to the pixel rows `top` to `bottom - 1`. */
   clip(top: number, bottom: number): void {
     this.top = Math.max(0, Math.min(top, this.height));
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
+  }
+}
+
+export class PixelRaster extends ClippedArea {
+  readonly image: ImageData;
+  private readonly px: Uint32Array;
+
+  constructor(width: number, height: number) {
+    super(width, height);
+    this.image = new ImageData(width, height);
+    this.px = new Uint32Array(this.image.data.buffer);
   }
 
   fillRect(x0: number, y0: number, x1: number, y1: number, color: number): void {
@@ -73,7 +80,6 @@ export class PixelRaster {
       px[y * width + x] = ramp[column + remainder]!;
   }
 
-  /** Draw diagonal lines on a plain background. */
   hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
     const { ground, line, pitch, thickness } = hatch;
     const left = Math.max(0, x0);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
 import type { RowState, SceneTrack } from "../protocol/source";
-import { layoutRows, naturalHeight, placeRows, type StageRow, compileRowFilter } from "./rows";
+import { layoutRows, placeRows, type StageRow, compileRowFilter } from "./rows";
 import { anchoredScroll, clampScroll, scrollToReveal, VisibleLanes } from "./rows_view";
 
 const state = (change: Partial<RowState> = {}): RowState => ({
@@ -24,7 +24,7 @@ describe("folded ranks", () => {
   test("are 44 high if space is short: GPU 16, NCCL 12, two threads of 3", () => {
     const { rows } = layoutRows(sceneOf(8), state(), 0);
     expect(rows.map(({ height }) => height)).toEqual(Array(8).fill(44));
-    expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
+    expect(layoutRows(sceneOf(8), state(), 0).height).toBe(8 * 44);
     const bands = rows[0]!.bands().map(({ top, height }) => `${top}: ${height}`);
     expect(bands).toEqual(["3: 16", "20: 12", "35: 3", "39: 3"]);
   });
@@ -57,7 +57,7 @@ describe("folded ranks", () => {
       rank.summary = rank.summary.filter(({ role }) => role === "comm");
     const { rows, fits } = layoutRows(scene, state(), room);
     expect([rows[0]!.height, fits]).toEqual([height, room > 250]);
-    expect(naturalHeight(scene, state())).toBe(8 * 36);
+    expect(layoutRows(scene, state(), 0).height).toBe(8 * 36);
   });
 
   test("a thousand are laid out without gaps or overlaps", () => {

@@ -91,7 +91,8 @@ export function compileRowFilter(filter: string): ((text: string) => boolean) | 
     try {
       return expression.test(candidate);
     } catch {
-      return false; // the test takes too long
+      // The test takes too long.
+      return false;
     }
   };
 }
@@ -112,8 +113,8 @@ function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | n
   const test = compileRowFilter(state.filter);
   const shown = new Map<number, SceneTrack[] | null>();
   for (const rank of scene.ranks) {
-    if (state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank)))
-      continue;
+    const isExcluded = state.onlyRanks?.has(rank.rank) === false;
+    if (isExcluded && !state.pinned.includes(rankKey(rank))) continue;
     const tracks = tracksOf(rank);
     const open = state.open.has(rank.rank) && tracks.length > 0;
     const isFound =
@@ -174,9 +175,9 @@ function headRow(
   { open, pinned }: { open: boolean; pinned: boolean },
 ): StageRow {
   const rankName = rank.label === "" ? `rank ${rank.rank}` : rank.label;
-  const brief = rankName.startsWith("worker ") ? [rankName.replace("worker ", "w")] : [];
+  const shortName = rankName.startsWith("worker ") ? [rankName.replace("worker ", "w")] : [];
   const [name = rankName, ...shortNames] =
-    memberRanks.length > 1 ? groupNames(rank.rank, memberRanks) : [rankName, ...brief];
+    memberRanks.length > 1 ? groupNames(rank.rank, memberRanks) : [rankName, ...shortName];
   const bands = memoize(() => foldedBands(rank, fold));
   const unfolded = rankGroups?.unfolded.has(rank.rank) === true;
   const groupBadge = memberRanks.length > 1 ? "unfold" : null;
@@ -250,13 +251,9 @@ export function layoutRows(
   const anyOpen = [...visibleRanks.values()].some((tracks) => tracks !== null);
   const ranksWithRows = scene.ranks.filter(({ rank }) => visibleRanks.has(rank));
   const tracksHeight = anyOpen ? 0 : pinnedTracksHeight(ranksWithRows, pins, state);
-  const foldSizes = computeFoldSizes(
-    scene.ranks,
-    visibleRanks.size,
-    availableHeight - tracksHeight,
-    anyOpen,
-    ribbons,
-  );
+  const ranksHeight = availableHeight - tracksHeight;
+  const foldedCount = visibleRanks.size;
+  const foldSizes = computeFoldSizes(scene.ranks, foldedCount, ranksHeight, anyOpen, ribbons);
   const plan = { scene, state, visibleRanks, pins, foldSizes, emptyLanes };
   const { pinned, unpinned } = collectRows(plan);
   const rows = [...pinned, ...unpinned];
@@ -293,34 +290,43 @@ function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] 
   const { rankGroups } = state;
   const pinned: { order: number; rows: StageRow[] }[] = [];
   const unpinned: StageRow[] = [];
-  const isShown = (rank: number): boolean =>
-    visibleRanks.has(rank) || state.onlyRanks?.has(rank) === false;
   for (const rank of scene.ranks) {
     const tracks = visibleRanks.get(rank.rank);
     // A pinned track remains even if its rank is folded away.
-    const isHidden = pins.size > 0 && rankGroups?.hidden.has(rank.rank) === true;
-    if (tracks === undefined && !isHidden) continue;
-    const order = pins.get(rankKey(rank));
-    const isPinned = order !== undefined;
-    const rows: StageRow[] = [];
-    if (tracks !== undefined) {
-      const members = membersOf(rankGroups, rank.rank, isShown);
-      rows.push(headRow(rank, plan, members, { open: tracks !== null, pinned: isPinned }));
-    }
+    const isFolded = rankGroups?.hidden.has(rank.rank) === true;
+    if (tracks === undefined && !isFolded) continue;
     for (const track of tracksOf(rank)) {
-      const trackOrder = pins.get(trackKey(rank, track));
-      if (trackOrder !== undefined) {
-        const row = trackRow(rank, track, plan, { pinned: true, isBelowHead: false });
-        pinned.push({ order: trackOrder, rows: [row] });
-      } else if (tracks?.includes(track)) {
-        rows.push(trackRow(rank, track, plan, { pinned: isPinned, isBelowHead: true }));
-      }
+      const order = pins.get(trackKey(rank, track));
+      if (order === undefined) continue;
+      const row = trackRow(rank, track, plan, { pinned: true, isBelowHead: false });
+      pinned.push({ order, rows: [row] });
     }
-    if (isPinned) pinned.push({ order, rows });
-    else unpinned.push(...rows);
+    if (tracks === undefined) continue;
+    const order = pins.get(rankKey(rank));
+    const rows = rowsOfRank(rank, tracks, plan, order !== undefined);
+    if (order === undefined) unpinned.push(...rows);
+    else pinned.push({ order, rows });
   }
   pinned.sort((a, b) => a.order - b.order);
   return { pinned: pinned.flatMap(({ rows }) => rows), unpinned };
+}
+
+/** Return the head of a rank, then its tracks without a pin of their own. */
+function rowsOfRank(
+  rank: SceneRank,
+  tracks: readonly SceneTrack[] | null,
+  plan: RowPlan,
+  pinned: boolean,
+): StageRow[] {
+  const { state, visibleRanks, pins } = plan;
+  const hasRow = (number: number): boolean =>
+    visibleRanks.has(number) || state.onlyRanks?.has(number) === false;
+  const members = membersOf(state.rankGroups, rank.rank, hasRow);
+  const tracksBelow = (tracks ?? []).filter((track) => !pins.has(trackKey(rank, track)));
+  return [
+    headRow(rank, plan, members, { open: tracks !== null, pinned }),
+    ...tracksBelow.map((track) => trackRow(rank, track, plan, { pinned, isBelowHead: true })),
+  ];
 }
 
 function pinnedTracksHeight(
@@ -334,11 +340,6 @@ function pinnedTracksHeight(
       .map((track) => trackHeight(track, foldedStacks(rank, track, state))),
   );
   return sum(heights);
-}
-
-/** Return the height of all rows without stretching. */
-export function naturalHeight(scene: Scene, state: RowState): number {
-  return layoutRows(scene, state, 0).height;
 }
 
 export interface PlacedRow {
@@ -362,47 +363,58 @@ export function placeRows(
 ): PlacedRow[] {
   const { rows, stickyCount, stickyHeight } = layout;
   const bottom = rowsTop + rowsHeight;
-  const edge = Math.min(bottom, rowsTop + stickyHeight);
+  const stickyBottom = Math.min(bottom, rowsTop + stickyHeight);
   const placed: PlacedRow[] = [];
-  const top = scroll + stickyHeight;
-  const from = rows.findIndex((row, i) => i >= stickyCount && row.top + row.height > top);
-  const head = stickyHead(layout, from, top);
-  const clipTop = head === null ? edge : Math.min(bottom, edge + head.height + head.shift);
-  for (const row of from < 0 ? [] : rows.slice(from)) {
+  const scrolling = rowsBelow(layout, scroll + stickyHeight);
+  const head = stickyHead(layout, scrolling, scroll + stickyHeight);
+  const headY = stickyBottom + (head?.shift ?? 0);
+  const clipTop = head === null ? stickyBottom : Math.min(bottom, headY + head.row.height);
+  for (const row of scrolling) {
     const y = rowsTop + row.top - scroll;
     if (y >= bottom) break;
-    if (row === head?.row) continue;
-    placed.push({ row, y, clipTop, clipBottom: bottom });
+    if (row !== head?.row) placed.push({ row, y, clipTop, clipBottom: bottom });
   }
   if (head !== null) {
-    placed.push({ row: head.row, y: edge + head.shift, clipTop: edge, clipBottom: clipTop });
+    placed.push({ row: head.row, y: headY, clipTop: stickyBottom, clipBottom: clipTop });
   }
   for (const row of rows.slice(0, stickyCount)) {
-    placed.push({ row, y: rowsTop + row.top, clipTop: rowsTop, clipBottom: edge });
+    placed.push({ row, y: rowsTop + row.top, clipTop: rowsTop, clipBottom: stickyBottom });
   }
   return placed;
 }
 
-/** Return the head that covers the tracks at `top`, and how far the next rank pushes it up. */
+/** Return the scrolling rows of which a part is below `top`. */
+export function rowsBelow({ rows, stickyCount }: RowLayout, top: number): readonly StageRow[] {
+  const first = rows.findIndex((row, i) => i >= stickyCount && row.top + row.height > top);
+  return first < 0 ? [] : rows.slice(first);
+}
+
+/**
+ * Return the head that stays above the tracks at `top`, the first of `scrolling`, and its shift:
+ * how far the next rank pushes it up. Null if no head does.
+ */
 function stickyHead(
-  layout: RowLayout,
-  from: number,
+  { rows, stickyCount }: RowLayout,
+  scrolling: readonly StageRow[],
   top: number,
-): { row: StageRow; height: number; shift: number } | null {
-  const { rows, stickyCount } = layout;
-  const first = rows[from];
+): { row: StageRow; shift: number } | null {
+  const [first] = scrolling;
   if (first === undefined) return null;
-  let index = from;
-  while (index > stickyCount && rows[index]!.track !== null) index -= 1;
-  const row = rows[index]!;
-  if (row.track !== null || !row.open || row.top >= top) return null;
+  const row = rows
+    .slice(stickyCount, rows.indexOf(first) + 1)
+    .filter(isHead)
+    .at(-1);
+  if (row === undefined || !row.open || row.top >= top) return null;
   // In paired rows, the head would cover rows of the other stage.
   if (row.pairName !== undefined) return null;
-  let end = from;
-  while (end + 1 < rows.length && rows[end + 1]!.track !== null) end += 1;
-  const last = rows[end]!;
-  const left = last.top + last.height - top;
-  return { row, height: row.height, shift: Math.min(0, left - row.height) };
+  const nextHead = scrolling.slice(1).find(isHead);
+  const last = rows.at(-1)!;
+  const tracksBottom = nextHead?.top ?? last.top + last.height;
+  return { row, shift: Math.min(0, tracksBottom - top - row.height) };
+}
+
+function isHead({ track }: StageRow): boolean {
+  return track === null;
 }
 
 export function makeRowInfo(row: StageRow, y: number): RowInfo {
@@ -444,10 +456,8 @@ export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
 function membersOf(
   groups: RankGroups | null | undefined,
   rank: number,
-  isShown: (rank: number) => boolean,
+  hasRow: (rank: number) => boolean,
 ): readonly number[] {
-  const group = groups?.groups.get(rank);
-  return group === undefined
-    ? [rank]
-    : group.filter((member) => member === rank || !isShown(member));
+  const group = groups?.groups.get(rank) ?? [rank];
+  return group.filter((member) => member === rank || !hasRow(member));
 }

@@ -9,9 +9,9 @@ import { interleaveRows, type RowPairing } from "./paired_rows";
 import {
   type RowLayout,
   layoutRows,
-  naturalHeight,
   type PlacedRow,
   placeRows,
+  rowsBelow,
   type StageRow,
   makeRowInfo,
 } from "./rows";
@@ -53,9 +53,7 @@ export class RowsView {
     const { pairing } = this;
     if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
     else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
-    this.scroll = anchoredScroll(before, this.layout, this.scroll);
-    this.place();
-    pairing?.other.scrollAlong(this.scroll);
+    this.placeAt(anchoredScroll(before, this.layout, this.scroll));
   }
 
   /** Return the layout with the fewest thin lanes, the lowest ones, in which all rows fit. */
@@ -79,19 +77,16 @@ export class RowsView {
     return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);
   }
 
-  private scrollAlong(scroll: number): void {
-    this.scroll = scroll;
-    this.place();
-  }
-
   /** Scroll to a position. Return false if nothing changes. */
   scrollTo(scroll: number): boolean {
-    const before = this.scroll;
-    this.scroll = this.clampedScroll(scroll);
-    if (this.scroll === before) return false;
-    this.place();
-    this.pairing?.other.scrollAlong(this.scroll);
+    if (this.clampedScroll(scroll) === this.scroll) return false;
+    this.placeAt(scroll);
     return true;
+  }
+
+  /** Scroll this view, and the one that it is paired with. */
+  private placeAt(scroll: number): void {
+    for (const view of this.views) view.place(scroll);
   }
 
   /** Return the scroll position that brings `lane` into view; null if no row shows it. */
@@ -109,19 +104,19 @@ export class RowsView {
     });
   }
 
+  /** This view and the one that it is paired with, if any. */
+  private get views(): RowsView[] {
+    return this.pairing === null ? [this] : [this, this.pairing.other];
+  }
+
   /** Height of all rows without stretching, including paired rows. */
   get naturalHeight(): number {
-    const paired = this.pairing?.other;
-    return (
-      naturalHeight(this.scene, this.state) +
-      (paired === undefined ? 0 : naturalHeight(paired.scene, paired.state))
-    );
+    return sum(this.views.map(({ scene, state }) => layoutRows(scene, state, 0).height));
   }
 
   /** Return the height of all rows within `maxHeight`, ignoring filter and selected ranks. */
   heightIn(maxHeight: number): number {
-    const paired = this.pairing === null ? [] : [this.pairing.other];
-    const heights = [this, ...paired].map(
+    const heights = this.views.map(
       (view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }).height,
     );
     return sum(heights);
@@ -158,10 +153,10 @@ export class RowsView {
     return clampScroll(this.layout, this.geometry.rowsHeight, scroll);
   }
 
-  private place(): void {
+  private place(scroll: number): void {
     const { layout, geometry } = this;
     const { rowsTop, rowsHeight } = geometry;
-    this.scroll = this.clampedScroll(this.scroll);
+    this.scroll = this.clampedScroll(scroll);
     this.visible = new VisibleLanes(placeRows(layout, this.scroll, rowsTop, rowsHeight));
     this.ribbonRanks = this.visible.placed.flatMap(({ row }) =>
       row.ribbon() === null ? [] : [row.rank.rank],
@@ -170,14 +165,11 @@ export class RowsView {
     this.overlayLanes = this.visible.lanes.flatMap(({ band: { over } }) =>
       over === undefined ? [] : [over.wait, over.late],
     );
-    const seen = new Set(this.lanes);
-    const nearby: number[] = [];
-    for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
-      for (const { row } of placeRows(layout, scroll, rowsTop, rowsHeight)) {
-        for (const { lane } of row.bands()) if (!seen.has(lane)) nearby.push(lane);
-      }
-    }
-    this.nearbyLanes = nearby;
+    const visibleLanes = new Set(this.lanes);
+    this.nearbyLanes = [this.scroll + rowsHeight, this.scroll - rowsHeight]
+      .flatMap((nearbyScroll) => placeRows(layout, nearbyScroll, rowsTop, rowsHeight))
+      .flatMap(({ row }) => row.bands().map(({ lane }) => lane))
+      .filter((lane) => !visibleLanes.has(lane));
   }
 }
 
@@ -202,21 +194,23 @@ export class VisibleLanes {
   readonly bottom: number;
 
   constructor(readonly placed: readonly PlacedRow[]) {
-    let bottom = 0;
-    for (const row of placed) {
-      bottom = Math.max(bottom, Math.min(row.y + row.row.height, row.clipBottom));
-      if (row.row.track === null) this.heads.set(row.row.rank.rank, row);
-      for (const band of row.row.bands()) {
-        const y = row.y + band.top;
-        const top = Math.max(y, row.clipTop);
-        const bottom = Math.min(y + band.height, row.clipBottom);
+    this.bottom = Math.max(
+      0,
+      ...placed.map(({ row, y, clipBottom }) => Math.min(y + row.height, clipBottom)),
+    );
+    for (const placedRow of placed) {
+      const { row, clipTop, clipBottom } = placedRow;
+      if (row.track === null) this.heads.set(row.rank.rank, placedRow);
+      for (const band of row.bands()) {
+        const y = placedRow.y + band.top;
+        const top = Math.max(y, clipTop);
+        const bottom = Math.min(y + band.height, clipBottom);
         if (bottom <= top) continue;
-        const visibleLane = { band, placed: row, y, top, bottom };
+        const visibleLane = { band, placed: placedRow, y, top, bottom };
         this.lanes.push(visibleLane);
         this.byLane.set(band.lane, visibleLane);
       }
     }
-    this.bottom = bottom;
   }
 
   findLane(lane: number): VisibleLane | null {
@@ -234,14 +228,11 @@ export class VisibleLanes {
     if (row === undefined) return null;
     const { tracks, summary } = row.rank;
     const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
-    if (track === undefined) return null;
     const deviceRole = kind === "communication" ? "comm" : "gpu";
-    const role = track.role === "stream" ? deviceRole : "cpu";
-    if (role === "cpu" ? track.role !== "thread" : kind === "sync") return null;
-    const summaryLane = summary.find(
-      (summaryBand) =>
-        summaryBand.role === role && (role !== "cpu" || summaryBand.label === track.label),
-    );
+    const summaryLane = summary.find(({ role, label }) => {
+      if (track?.role === "stream") return kind !== "sync" && role === deviceRole;
+      return track?.role === "thread" && role === "cpu" && label === track.label;
+    });
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
@@ -282,23 +273,17 @@ export function clampScroll(layout: RowLayout, viewportHeight: number, scroll: n
   return Math.min(Math.max(0, scroll), Math.max(0, layout.height - viewportHeight));
 }
 
-/** Return the first scrolling row of a rank; null if all its rows are fixed. */
-function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
-  return (
-    layout.rows.find((row, i) => i >= layout.stickyCount && row.rank.rank === rank.rank) ?? null
-  );
+function firstRowOf({ rows, stickyCount }: RowLayout, { rank }: SceneRank): StageRow | undefined {
+  return rows.find((row, i) => i >= stickyCount && row.rank.rank === rank);
 }
 
 /** Return the scroll position that keeps the topmost rank of `before` in place in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
-  const top = scroll + before.stickyHeight;
-  const topRow = before.rows.find(
-    (row, i) => i >= before.stickyCount && row.top + row.height > top,
-  );
+  const [topRow] = rowsBelow(before, scroll + before.stickyHeight);
   if (topRow === undefined || scroll === 0) return scroll;
-  const rowBefore = firstRowOf(before, topRow.rank);
+  const rowBefore = firstRowOf(before, topRow.rank)!;
   const rowAfter = firstRowOf(after, topRow.rank);
-  if (rowBefore === null || rowAfter === null) return scroll;
+  if (rowAfter === undefined) return scroll;
   return scroll + rowAfter.top - rowBefore.top - after.stickyHeight + before.stickyHeight;
 }
 
@@ -307,7 +292,7 @@ function showsLane(row: StageRow, lane: number): boolean {
   if (track !== null) return lane >= track.lane0 && lane < track.lane0 + track.lanes;
   return (
     rank.summary.some((summary) => summary.lane === lane) &&
-    row.bands().some((b) => b.lane === lane)
+    row.bands().some((band) => band.lane === lane)
   );
 }
 

@@ -39,10 +39,7 @@ import { isLaneEmpty } from "./tile_store";
 /** Empty lanes shrink when the view has not changed for this long, so not during gestures. */
 const IDLE_AFTER_MS = 250;
 
-/**
- * The drawn part of a timeline: minimap, axis, steps, gutter, lanes, margin. It has its canvases, a
- * tile store and a scroll position. It does not depend on toolbars, panels, keys or shared state.
- */
+/** Minimap, axis, steps, gutter, lanes and margin, without toolbars, panels, keys, shared state. */
 export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();

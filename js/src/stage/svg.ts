@@ -13,7 +13,7 @@ import { nsPerDevicePx, type StageGeometry } from "./camera";
 import type { StageFrame } from "./frame";
 import { ALL_REGIONS, lanesBox, paintRegions } from "./painter";
 import { CanvasPen } from "./pen";
-import type { Hatch, LaneRaster } from "./raster";
+import { ClippedArea, type Hatch, type LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
 import { LaneWindows } from "./lane_window";
@@ -27,7 +27,6 @@ class SvgContext {
   fillStyle = "#000000";
   strokeStyle = "#000000";
   lineWidth = 1;
-  lineJoin = "miter";
   globalAlpha = 1;
   font = `${FONT_PX}px ${FONT_FAMILY}`;
   textAlign = "left";
@@ -46,8 +45,8 @@ class SvgContext {
   }
 
   save(): void {
-    const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign } = this;
-    const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign };
+    const { fillStyle, strokeStyle, lineWidth, globalAlpha, font, textAlign } = this;
+    const settings = { fillStyle, strokeStyle, lineWidth, globalAlpha, font, textAlign };
     this.stateStack.push({ settings, groups: this.groups });
     this.groups = 0;
   }
@@ -107,11 +106,9 @@ class SvgContext {
   }
 
   stroke(): void {
-    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
-    const pen = paintAttribute("stroke", strokeStyle, globalAlpha);
-    const wide = lineWidth === 1 ? "" : ` stroke-width="${formatNumber(lineWidth)}"`;
-    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
-    this.sheet.add(`<path d="${this.data}" fill="none" ${pen}${wide}${join}/>`);
+    const pen = paintAttribute("stroke", this.strokeStyle, this.globalAlpha);
+    const width = this.lineWidth === 1 ? "" : ` stroke-width="${formatNumber(this.lineWidth)}"`;
+    this.sheet.add(`<path d="${this.data}" fill="none" ${pen}${width}/>`);
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
@@ -339,25 +336,18 @@ export function possibleKinds(
 
 // Record raster drawing as shapes instead of pixels.
 
-class SvgRaster implements LaneRaster {
-  private top = 0;
-  private bottom: number;
+class SvgRaster extends ClippedArea implements LaneRaster {
   private readonly fills = new Map<number, string>();
 
   /** `width` and `height` are in device px, `origin` is in CSS px of the sheet. */
   constructor(
     private readonly sheet: SvgSheet,
-    readonly width: number,
-    readonly height: number,
+    width: number,
+    height: number,
     private readonly dpr: number,
     private readonly origin: readonly [left: number, top: number],
   ) {
-    this.bottom = height;
-  }
-
-  clip(top: number, bottom: number): void {
-    this.top = Math.max(0, Math.min(top, this.height));
-    this.bottom = Math.max(this.top, Math.min(bottom, this.height));
+    super(width, height);
   }
 
   fillRect(x0: number, y0: number, x1: number, y1: number, color: number): void {

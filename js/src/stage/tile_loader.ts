@@ -211,8 +211,8 @@ export class StageData {
   }
 
   show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
-    const lanes =
-      this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
+    const lateness = this.lateness.value;
+    const lanes = lateness === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
     // Tiles are loaded only for the end of an animation, not for the frames before it.
     const zoom = (target[1] - target[0]) / (viewport.view[1] - viewport.view[0]);
     this.loader.show({ ...viewport, lanes, view: target, nsPerPx: viewport.nsPerPx * zoom });
@@ -220,10 +220,10 @@ export class StageData {
     const [start, end] = overlay.figures?.span ?? [window.start, window.end];
     if (this.hasDevice) this.stats.ask({ start, end });
     // Matching collectives is slow at first, so everything that does not need it comes first.
-    if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
+    if (this.hasCollectives && (this.stats.value !== null || lateness !== null)) {
       this.lateness.ask({ start, end });
     }
-    if (ribbons !== null && this.lateness.value !== null) {
+    if (ribbons !== null && lateness !== null) {
       const ranks = [...ribbons.ranks].sort((a, b) => a - b);
       this.ribbon.ask({ ...window, bins: Math.min(LIMITS.heatmap_bins, ribbons.bins), ranks });
     }
@@ -246,7 +246,6 @@ export class StageData {
     for (const query of this.queries) query.retry();
   }
 
-  /** Send no requests until the next `show`. */
   pause(): void {
     this.loader.pause();
   }

@@ -5,6 +5,7 @@
  * · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from a missing tile.
  */
 
+import { countUpTo } from "../engine/columns";
 import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
@@ -49,27 +50,21 @@ const EMPTY_BYTES = 80;
 const EVICT_TO_SHARE = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
-const NO_F64 = new Float64Array(0);
-const NO_U32 = new Uint32Array(0);
-const NO_U8 = new Uint8Array(0);
-const NO_F32 = new Float32Array(0);
-const NO_CELLS = new Uint16Array(TILE_CELLS);
-
 /** A tile that was requested and has no events. */
 export const EMPTY_TILE: Tile = {
-  busy: NO_CELLS,
-  count: NO_CELLS,
+  busy: new Uint16Array(TILE_CELLS),
+  count: new Uint16Array(TILE_CELLS),
   kind: new Uint8Array(TILE_CELLS).fill(NO_CODE),
-  sliceStart: NO_F64,
-  sliceDur: NO_F64,
-  sliceId: NO_U32,
-  sliceName: NO_U32,
-  sliceKind: NO_U8,
-  sliceFlags: NO_U8,
+  sliceStart: new Float64Array(0),
+  sliceDur: new Float64Array(0),
+  sliceId: new Uint32Array(0),
+  sliceName: new Uint32Array(0),
+  sliceKind: new Uint8Array(0),
+  sliceFlags: new Uint8Array(0),
   classes: new Uint8Array(TILE_CELLS).fill(NO_CODE),
-  sliceClass: NO_U8,
-  min: NO_F32,
-  max: NO_F32,
+  sliceClass: new Uint8Array(0),
+  min: new Float32Array(0),
+  max: new Float32Array(0),
   bytes: EMPTY_BYTES,
 };
 
@@ -163,20 +158,22 @@ export class TileStore {
     this.versions[lane]! += 1;
   }
 
+  /** Evict the least recently used tiles, about 1/16 of all at a time. */
   private evict(): void {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
-    // Tiles that were last read at the same time are evicted together: a view needs all its tiles.
-    let index = 0;
-    while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
-      const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
+    let evicted = 0;
+    while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && evicted < stamps.length) {
+      const stamp = stamps[Math.min(evicted + (stamps.length >> 4), stamps.length - 1)]!;
+      // The tiles of the current view remain.
       if (stamp >= this.clock) break;
       this.evictUntil(stamp);
-      while (index < stamps.length && stamps[index]! <= stamp) index += 1;
+      evicted = countUpTo(stamps, stamp);
     }
   }
 
+  /** Evict all tiles last read at `stamp` or before: a view needs all its tiles. */
   private evictUntil(stamp: number): void {
     for (const [lane, levels] of this.lanes) {
       for (const [level, row] of levels) {
@@ -200,6 +197,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const classed = reply.classes.length > 0;
   // Copy: a subarray would keep the whole reply in memory as long as any of its tiles.
   return {
+    ...EMPTY_TILE,
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
     kind: reply.kind.slice(from, to),
@@ -211,8 +209,6 @@ function eventTile(reply: TilesReply, i: number): Tile {
     sliceFlags: reply.sliceFlags.slice(first, last),
     classes: reply.classes.slice(from, to),
     sliceClass: reply.sliceClass.slice(first, last),
-    min: NO_F32,
-    max: NO_F32,
     bytes: OVERHEAD_BYTES + (classed ? 6 : 5) * TILE_CELLS + (classed ? 27 : 26) * (last - first),
   };
 }
@@ -303,7 +299,8 @@ export function missingTiles(
   maxTiles: number = REQUEST_TILES,
 ): TileRequest | null {
   const { first, last } = tileRange(window, level, range);
-  const groups = new Map<string, TileBlock>();
+  /** By their range. Lanes that miss the same range share a block. */
+  const blocks = new Map<string, TileBlock>();
   let tiles = 0;
   for (const lane of lanes) {
     let index = first;
@@ -315,13 +312,12 @@ export function missingTiles(
       }
       if (index === from) break;
       tiles += index - from;
-      const key = `${from}:${index}`;
-      const part = (): TileBlock => ({ lanes: [], first: from, last: index });
-      getOrMake(groups, key, part).lanes.push(lane);
+      const emptyBlock: TileBlock = { lanes: [], first: from, last: index };
+      getOrMake(blocks, `${from}:${index}`, () => emptyBlock).lanes.push(lane);
     }
     if (tiles >= maxTiles) break;
   }
-  return tiles === 0 ? null : { level, parts: [...groups.values()], tiles };
+  return tiles === 0 ? null : { level, parts: [...blocks.values()], tiles };
 }
 
 /** Return the tiles that are missing from the viewport; null if there are none. */

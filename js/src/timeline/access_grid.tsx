@@ -26,12 +26,12 @@ export function AccessGrid({
   content: ReadonlySignal<AccessGridContent>;
 }) {
   const { rows, selected, pinned } = content.value;
-  const selectedIndex = selected === null ? -1 : rowOf(ctx, rows, selected);
+  const selectedIndex = selected === null ? -1 : rowIndexOf(ctx, rows, selected);
   const id = useMemo(() => `hta-grid-${(grids += 1)}`, []);
   useLayoutEffect(() => aria(ctx.root, "activedescendant", selected === null ? null : id));
   const cell = selected !== null && (
     <span role="gridcell" id={id} aria-selected="true">
-      {`${selected.short}, ${selected.kind}, ${formatDuration(selected.dur)}, starts at ${formatTime(selected.start)}`}
+      {eventName(selected)}
     </span>
   );
   return (
@@ -39,7 +39,7 @@ export function AccessGrid({
       {rows.slice(0, MAX_GRID_ROWS).map((row, index) => (
         <div key={pinName(row)} role="row">
           <span role="rowheader">
-            {nameOf(row)}
+            {rowName(row)}
             {pinned.includes(pinName(row)) && ", pinned"}
           </span>
           {index === selectedIndex && cell}
@@ -53,13 +53,18 @@ export function AccessGrid({
   );
 }
 
-function rowOf(ctx: TimelineContext, rows: readonly RowInfo[], { rank, lane }: Brief): number {
+/** Return the index of the row of an event's track or, if its rank is folded, of the rank. */
+function rowIndexOf(ctx: TimelineContext, rows: readonly RowInfo[], { rank, lane }: Brief): number {
   const track = ctx.lanes.locate(lane)?.track?.key;
   const exact = rows.findIndex((row) => row.rank === rank && row.track?.key === track);
   return exact >= 0 ? exact : rows.findIndex((row) => row.rank === rank);
 }
 
-function nameOf({ rank, track, memberRanks, badge, open, stacks }: RowInfo): string {
+function eventName({ short, kind, dur, start }: Brief): string {
+  return `${short}, ${kind}, ${formatDuration(dur)}, starts at ${formatTime(start)}`;
+}
+
+function rowName({ rank, track, memberRanks, badge, open, stacks }: RowInfo): string {
   if (track !== null) {
     const name = `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
     return stacks === "folded" ? `${name}, Python frames folded` : name;

@@ -29,7 +29,6 @@ export class Emitter {
   }
 }
 
-/** State that the parts of a timeline share. */
 export class TimelineContext {
   /** The last failure, which is shown below the toolbar. */
   readonly failure = signal<CardMessage | null>(null);

@@ -138,7 +138,6 @@ export class FoldingController {
     return [...groups.values()];
   }
 
-  /** Fold similar ranks, or show all. */
   set(on: boolean, byHand = true): void {
     if (on === this.isEnabled.value) return;
     batch(() => {

@@ -47,8 +47,10 @@ export function busyText(share: number): string {
   if (share <= 0) return "0\u202f%";
   if (share >= 1) return "100\u202f%";
   const percent = share * 100;
+  // These would be rounded to 0 or 100 %.
   if (percent < 0.05) return "<0.1\u202f%";
-  return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u202f%`;
+  if (percent > 99.95) return ">99.9\u202f%";
+  return `${percent.toFixed(1)}\u202f%`;
 }
 
 function rangeText({ min = null, max = null }: Cell, unit = ""): string {
@@ -74,14 +76,11 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   if (groups === null) return [];
   const lines: TooltipLine[] = [];
   const reason = groups.reasons.get(rank) ?? "";
-  const representative = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
+  const [representative = rank] =
+    [...groups.groups].find(([, ranks]) => ranks.includes(rank)) ?? [];
   if (memberRanks !== undefined) {
     lines.push([<b>{ranksText(memberRanks)}</b>, " are similar; drawn:"]);
-  } else if (
-    representative !== undefined &&
-    representative !== rank &&
-    !groups.unfolded.has(representative)
-  ) {
+  } else if (representative !== rank && !groups.unfolded.has(representative)) {
     lines.push([`similar to rank ${representative}; shown separately while selected`]);
   }
   if (reason !== "")
@@ -222,6 +221,7 @@ export class HoverController {
     const { exactCell } = this;
     const widthNs = cell.end - cell.start;
     const exactCount = exactCell?.count ?? null;
+    // Tiles store counts up to this one.
     const more = exactCount === null && cell.count === MAX_U16 ? " or more" : "";
     const countText = `${plural(exactCount ?? cell.count, "event")}${more}`;
     const share = exactCell === null ? cell.busy : exactCell.busy / Math.max(widthNs, 1);
@@ -245,7 +245,6 @@ export class HoverController {
   }
 
   private trackLines(row: RowInfo, track: SceneTrack): TooltipLine[] {
-    const { value: keepEmptyLanes } = this.app.rows.keepEmptyLanes;
     const eventsText = plural(track.events, "event");
     const lines: TooltipLine[] = [
       [<b>{`rank ${row.rank} · ${track.label}`}</b>],
@@ -262,15 +261,19 @@ export class HoverController {
       const text = `${levels} of Python frames without branches are folded; click ▸ to unfold`;
       lines.push(noteLine(text));
     }
-    if (row.thinLanes !== undefined) {
-      const count = row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
-      lines.push(noteLine(`${count} lanes are empty in view, at reduced height`));
+    return [...lines, ...this.emptyLaneLines(row, track)];
+  }
+
+  private emptyLaneLines({ thinLanes }: RowInfo, { lanes }: SceneTrack): TooltipLine[] {
+    if (this.app.rows.keepEmptyLanes.value) {
+      return [noteLine("Click to draw empty lanes at reduced height")];
     }
-    if (row.thinLanes !== undefined || keepEmptyLanes) {
-      const height = keepEmptyLanes ? "reduced" : "full";
-      lines.push(noteLine(`Click to draw empty lanes at ${height} height`));
-    }
-    return lines;
+    if (thinLanes === undefined) return [];
+    const count = thinLanes === lanes ? "All" : `${thinLanes} of ${lanes}`;
+    return [
+      noteLine(`${count} lanes are empty in view, at reduced height`),
+      noteLine("Click to draw empty lanes at full height"),
+    ];
   }
 
   private rowLines(row: RowInfo): TooltipLine[] {
@@ -281,8 +284,8 @@ export class HoverController {
       ...foldedRankLines(row, this.app.rows.rankGroups.value),
       [<b>{`rank ${rank.rank}`}</b>, rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
+      [`Lanes: ${rank.summary.map(({ label }) => label).join(", ")}`],
     ];
-    lines.push([`Lanes: ${rank.summary.map(({ label }) => label).join(", ")}`]);
     if (rank.truncated !== null) lines.push([<span class="hta-warn-text">{rank.truncated}</span>]);
     if (rank.problems > 0)
       lines.push([<span class="hta-warn-text">{plural(rank.problems, "problem")}</span>]);
@@ -418,8 +421,7 @@ export class HoverController {
       return laneExtent;
     const isSameLane = (y: number): boolean =>
       this.app.ctx.stage.hitTest(point.x, y).lane === hit.lane;
-    let top = point.y;
-    let bottom = point.y;
+    let { y: top, y: bottom } = point;
     while (point.y - top < MARK_HIT_PX && isSameLane(top - 1)) top -= 1;
     while (bottom - point.y < MARK_HIT_PX && isSameLane(bottom + 1)) bottom += 1;
     this.laneExtent = { lane: hit.lane, top, bottom };

@@ -100,6 +100,7 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
 /** Number of chips that do not fit; "all" if none fits, null if all do. */
 type HiddenCount = number | "all" | null;
 
+/** Hide the chips that do not fit. An element that is not displayed stays as it is. */
 function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
   const availableWidth = el.clientWidth;
@@ -124,9 +125,6 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
   const isNarrow = narrow.value;
   const hiddenCount = useSignal<HiddenCount>(null);
   const isByBound = legend.ctx.color.value === "bound";
-  const kinds = legendKinds(legend.ctx.scene);
-  const { value: shares } = legend.shares;
-  const { value: waits } = legend.waits;
   const arrange = (): void => {
     if (!isNarrow) hiddenCount.value = hideOverflowing(place.current!, hiddenCount.value);
   };
@@ -138,10 +136,10 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
   }, [isNarrow]);
   const narrowClass = isNarrow ? "hta-legend-narrow" : "";
   const pendingClass = legend.isPending.value ? "hta-pending" : "";
-  const isAll = isNarrow || typeof hiddenCount.value !== "number";
+  const hasAllInMenu = isNarrow || typeof hiddenCount.value !== "number";
   const word = isByBound ? "Limits" : "Kinds";
-  const text = isAll ? word : `+${hiddenCount.value}`;
-  const menuText = isAll ? word : `${text} ${word.toLowerCase()}`;
+  const text = hasAllInMenu ? word : `+${hiddenCount.value}`;
+  const menuText = hasAllInMenu ? word : `${text} ${word.toLowerCase()}`;
   return (
     <div
       ref={place}
@@ -149,18 +147,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
       role="group"
       aria-label={isByBound ? "Limits of work" : "Kinds: share of the view"}
     >
-      <div class="hta-chips">
-        {!isNarrow && isByBound && <BoundKeys legend={legend} />}
-        {!isNarrow &&
-          !isByBound &&
-          kinds.map((kind) => [
-            <LegendChip key={kind} legend={legend} kind={kind} shares={shares} />,
-            kind === "communication" && waits !== null && (
-              <WaitKeys legend={legend} key="waits" waits={waits} shares={shares} />
-            ),
-          ])}
-        {!isNarrow && lacksData(legend.ctx.scene) && <NoDataKey />}
-      </div>
+      <div class="hta-chips">{!isNarrow && <ToolbarChips legend={legend} />}</div>
       <OpenerButton
         text={text}
         name={`${menuText} of ${isByBound ? "work" : "events"}`}
@@ -170,6 +157,24 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
         content={() => <LegendMenu legend={legend} />}
       />
     </div>
+  );
+}
+
+function ToolbarChips({ legend }: { legend: Legend }) {
+  const { color, scene } = legend.ctx;
+  const { value: shares } = legend.shares;
+  const { value: waits } = legend.waits;
+  const chips = legendKinds(scene).map((kind) => [
+    <LegendChip key={kind} legend={legend} kind={kind} shares={shares} />,
+    kind === "communication" && waits !== null && (
+      <WaitKeys legend={legend} key="waits" waits={waits} shares={shares} />
+    ),
+  ]);
+  return (
+    <>
+      {color.value === "bound" ? <BoundKeys legend={legend} /> : chips}
+      {lacksData(scene) && <NoDataKey />}
+    </>
   );
 }
 

@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 import type { Slice, Span } from "../protocol/source";
 import { activeElement } from "../ui/dom";
-import type { TimelineContext } from "./context";
+import { debounce, type TimelineContext } from "./context";
 import type { Navigation } from "./navigation";
 
 /** A press that moves less than this is a click. */
@@ -17,7 +17,8 @@ export type WheelTurn = Pick<
   "deltaX" | "deltaY" | "deltaMode" | "ctrlKey" | "metaKey" | "shiftKey"
 >;
 
-type WheelAction = { type: "zoom"; factor: number } | { type: "pan" | "rows"; pixels: number };
+type ViewAction = { type: "zoom"; factor: number } | { type: "pan"; pixels: number };
+type WheelAction = ViewAction | { type: "rows"; pixels: number };
 
 /** Length in px of the wheel units by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
@@ -105,54 +106,44 @@ interface WheelParts {
 
 export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   const { root, stage, signal } = ctx;
-  let wheelTimer = 0;
-  let hintTimer = 0;
+  let isTurning = false;
   /** The first wheel turn without Ctrl shows the hint, unless the user has already zoomed. */
   let isHintDue = true;
-  const showHint = (): void => {
-    isHintDue = false;
-    wheelHint.value = true;
-    hintTimer = window.setTimeout(() => (wheelHint.value = false), HINT_MS);
-  };
-  const keepTurning = (): void => {
-    if (wheelTimer) clearTimeout(wheelTimer);
-    else nav.begin();
-    wheelTimer = window.setTimeout(() => {
-      wheelTimer = 0;
-      nav.end();
-    }, END_MS);
-  };
-  const clearTimers = (): void => [wheelTimer, hintTimer].forEach(clearTimeout);
-  signal.addEventListener("abort", clearTimers, { once: true });
-
-  const turn = (event: WheelEvent): boolean => {
-    const action: WheelAction = wheelAction(event);
-    if (action.type === "rows") {
-      if (action.pixels !== 0 && isHintDue) showHint();
-      // At the end of the rows, the page scrolls.
-      return root.contains(activeElement(root)) && stage.scrollBy(action.pixels);
+  const hideHintLater = debounce(HINT_MS, signal, () => (wheelHint.value = false));
+  const endLater = debounce(END_MS, signal, () => {
+    isTurning = false;
+    nav.end();
+  });
+  const scrollRows = (pixels: number): boolean => {
+    if (pixels !== 0 && isHintDue) {
+      isHintDue = false;
+      wheelHint.value = true;
+      hideHintLater();
     }
+    // At the end of the rows, the page scrolls.
+    return root.contains(activeElement(root)) && stage.scrollBy(pixels);
+  };
+  const moveView = (event: WheelEvent, action: ViewAction): void => {
     isHintDue = wheelHint.value = false;
-    keepTurning();
-    if (action.type === "zoom") {
-      const x = event.clientX - stage.el.getBoundingClientRect().left;
-      const [start, end] = stage.view();
-      nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
-    } else {
+    if (!isTurning) nav.begin();
+    isTurning = true;
+    endLater();
+    if (action.type === "pan") {
       nav.panBy(action.pixels / ctx.axisWidth);
+      return;
     }
-    return true;
+    const x = event.clientX - stage.el.getBoundingClientRect().left;
+    const [start, end] = stage.view();
+    nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
   };
-
-  stage.el.addEventListener(
-    "wheel",
-    (event) => {
-      if (!turn(event)) return;
-      event.preventDefault();
-      event.stopPropagation();
-    },
-    { signal, passive: false },
-  );
+  const onWheel = (event: WheelEvent): void => {
+    const action = wheelAction(event);
+    if (action.type !== "rows") moveView(event, action);
+    else if (!scrollRows(action.pixels)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  stage.el.addEventListener("wheel", onWheel, { signal, passive: false });
 }
 
 // Motion by held keys. It starts at once, accelerates and stops softly, at any frame rate.
@@ -187,9 +178,9 @@ export function speedUp(heldMs: number): number {
   return 1 + (MAX_SPEED_FACTOR - 1) * progress ** 2;
 }
 
-/** Return the share of the remaining distance to move within `dt` ms. */
-export function softShare(dt: number): number {
-  return 1 - Math.exp(-dt / SOFT_MS);
+/** Return the share of the remaining distance to move within `ms` ms. */
+export function softShare(ms: number): number {
+  return 1 - Math.exp(-ms / SOFT_MS);
 }
 
 export class KeyMotion {
@@ -241,13 +232,13 @@ export class KeyMotion {
   /** Advance to `now`, which tests pass in. */
   step(now: number): void {
     // A late frame must not cause a jump.
-    const dt = Math.min(Math.max(now - this.last, 1), 64);
+    const frameMs = Math.min(Math.max(now - this.last, 1), 64);
     this.last = now;
     for (const key of this.heldKeys.values()) {
-      const held = now - key.since;
-      if (held > HOLD_MS) this.add(key, (RATES[key.axis] * speedUp(held) * dt) / 1000);
+      const heldMs = now - key.since;
+      if (heldMs > HOLD_MS) this.add(key, (RATES[key.axis] * speedUp(heldMs) * frameMs) / 1000);
     }
-    const share = this.prefersReducedMotion() ? 1 : softShare(dt);
+    const share = this.prefersReducedMotion() ? 1 : softShare(frameMs);
     let isMoving = this.heldKeys.size > 0;
     for (const axis of ["zoom", "pan", "rows"] as const) {
       const remaining = this.pending[axis];

@@ -87,7 +87,6 @@ export class Navigation {
     this.ctx.stage.setView(target, animate ? MOTION.zoomFit : 0);
   }
 
-  /** Show the window of the shared state at once. */
   showState(): void {
     this.follow(this.ctx.shared.state.view, false);
   }

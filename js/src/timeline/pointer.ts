@@ -106,19 +106,19 @@ export class PointerInput {
     } catch {
       // The pointer has already been released.
     }
-    if (event.pointerType === "touch") {
-      this.fingers.set(event.pointerId, point);
-      if (this.fingers.size === 2) {
-        this.cancel();
-        this.press = null;
-        const from = this.fingerPositions();
-        this.pinch = viewDrag(this.app, "", (before) =>
-          pinchedSpan(before, ctx.axisWidth, from, this.fingerPositions()),
-        );
-        return;
-      }
-    }
-    this.press = { event, point, hit: ctx.stage.hitTest(point.x, point.y) };
+    const isTouch = event.pointerType === "touch";
+    if (isTouch) this.fingers.set(event.pointerId, point);
+    if (isTouch && this.fingers.size === 2) this.beginPinch();
+    else this.press = { event, point, hit: ctx.stage.hitTest(point.x, point.y) };
+  }
+
+  private beginPinch(): void {
+    this.cancel();
+    this.press = null;
+    const from = this.fingerPositions();
+    this.pinch = viewDrag(this.app, "", (before) =>
+      pinchedSpan(before, this.app.ctx.axisWidth, from, this.fingerPositions()),
+    );
   }
 
   private onMove(event: PointerEvent): void {
@@ -210,13 +210,13 @@ export class PointerInput {
     if (axis) return zoomDrag(app, timeInView(point), timeInView);
     if (hit.region !== "lanes") return null;
     if (event.button === 1) return zoomDrag(app, snapTime(app.ctx, point), timeInView);
-    return this.edgeAt(point, hit) ?? selectDrag(app, point);
+    return this.edgeDragAt(point, hit) ?? selectDrag(app, point);
   }
 
   private beginMinimapDrag(press: Press): Drag {
     const timeOf = (point: PointerPoint): number => this.minimapTime(point.x, press.point.y);
     const from = press.hit.time;
-    const part = this.selectionPartAt(press.point);
+    const part = this.framePartAt(press.point);
     if (part === null) return zoomDrag(this.app, from, timeOf);
     return frameDrag(this.app, part, from, timeOf);
   }
@@ -230,20 +230,20 @@ export class PointerInput {
   }
 
   /** Return the part of the minimap's frame at a point; null if there is none or all is in view. */
-  private selectionPartAt(point: PointerPoint): "start" | "end" | "frame" | null {
+  private framePartAt(point: PointerPoint): "start" | "end" | "frame" | null {
     const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
     const time = this.minimapTime(point.x, point.y);
     const left = this.minimapTime(0, point.y);
     const right = this.minimapTime(Number.MAX_SAFE_INTEGER, point.y);
-    const tolerancePx = ((right - left) / this.app.ctx.axisWidth) * (EDGE_PX + 1);
-    const edge = edgeAt(time, start, end, tolerancePx);
+    const tolerance = ((right - left) / this.app.ctx.axisWidth) * (EDGE_PX + 1);
+    const edge = edgeAt(time, start, end, tolerance);
     if (edge !== null) return edge;
     const isWholeJob = start <= scene.range[0] && end >= scene.range[1];
     return !isWholeJob && time > start && time < end ? "frame" : null;
   }
 
-  private edgeAt(point: PointerPoint, hit: StageHit): Drag | null {
+  private edgeDragAt(point: PointerPoint, hit: StageHit): Drag | null {
     const { ctx, picking } = this.app;
     const selection = picking.window;
     const span = selectionSpan(selection, ctx.scene);
@@ -261,7 +261,7 @@ export class PointerInput {
       return;
     }
     if (hit.region === "minimap") {
-      if (this.selectionPartAt(this.point(event)) === null) this.moveViewTo(hit.time);
+      if (this.framePartAt(this.point(event)) === null) this.moveViewTo(hit.time);
       return;
     }
     const add = event.ctrlKey || event.metaKey;
@@ -378,7 +378,7 @@ export class PointerInput {
     const hit = this.app.ctx.stage.hitTest(point.x, point.y);
     if (hit.region === "gutter") return hit.row?.track === null ? "pointer" : "";
     if (hit.region === "minimap") {
-      const part = this.selectionPartAt(point);
+      const part = this.framePartAt(point);
       if (part === "frame") return "grab";
       return part === null ? "crosshair" : "ew-resize";
     }
@@ -386,7 +386,7 @@ export class PointerInput {
     if (hit.region === "axis" || hit.region === "strip") return "col-resize";
     if (hit.region !== "lanes") return "";
     if (this.isSpaceDown || shift) return "grab";
-    if (this.edgeAt(point, hit) !== null) return "ew-resize";
+    if (this.edgeDragAt(point, hit) !== null) return "ew-resize";
     const isOnMark = hit.slice !== null || hit.late || (hit.cell !== null && hit.cell.count > 0);
     return isOnMark ? "pointer" : "";
   }

@@ -73,12 +73,10 @@ export class RowsController {
     return this.stateSignal.value.reduce((sum, { thinLanes = 0 }) => sum + thinLanes, 0);
   }
 
-  /** Give empty lanes their full height, or make them thin again. */
   toggleEmptyLanes(): void {
     this.keepEmptyLanes.value = !this.keepEmptyLanes.value;
   }
 
-  /** Unfold the Python stacks of a track, or fold them. */
   toggleStacks(row: Pick<RowInfo, "rank" | "track">): void {
     this.openStacks.value = toggleMember(this.openStacks.value, pinName(row));
   }

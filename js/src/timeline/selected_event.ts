@@ -127,7 +127,6 @@ export class EventSelection {
     return { top: stageTop + top, bottom: stageTop + bottom, minTop };
   }
 
-  /** Return the event summary of a drawn rectangle. */
   briefOf(slice: Slice): Brief | null {
     const place = this.ctx.lanes.locate(slice.lane);
     if (place === null) return null;

@@ -57,27 +57,22 @@ function clockTexts(
   { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
 ): { badge: string; title: string } {
-  const [differenceText, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
-  const drift = formatDuration(drift_ns);
-  const facts =
-    `recorded clocks of ranks differ by up to ${differenceText}; ` +
-    `on the fitted clock their collectives end within ${residual}` +
-    (drift_ns
-      ? `, but the clocks drift: at the ends of the trace, lanes are up to ${drift} apart. ` +
-        "Waits, late ranks and panels are corrected for the drift"
-      : "");
-  const name = is_fitted ? "fitted" : "recorded";
-  const other = is_fitted ? "recorded" : "fitted";
+  const [apart, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
+  const drift = drift_ns === 0 ? null : formatDuration(drift_ns);
+  const [name, other] = is_fitted ? ["fitted", "recorded"] : ["recorded", "fitted"];
+  const driftText =
+    drift === null
+      ? ""
+      : `, but the clocks drift: at the ends of the trace, lanes are up to ${drift} apart. ` +
+        "Waits, late ranks and panels are corrected for the drift";
   const more = canSwitch
     ? `Press to draw the ${other} clock.`
     : `This page has only the ${name} clock.`;
-  const fittedBadge = drift_ns
-    ? `clock: fitted, drift up to ${drift}`
-    : `clock: fitted ±${residual}`;
-  return {
-    badge: is_fitted ? fittedBadge : `clock: recorded, ${differenceText} apart`,
-    title: `Drawn on the ${name} clock: ${facts}. ${more}`,
-  };
+  const title =
+    `Drawn on the ${name} clock: recorded clocks of ranks differ by up to ${apart}; ` +
+    `on the fitted clock their collectives end within ${residual}${driftText}. ${more}`;
+  const fittedText = drift === null ? `fitted ±${residual}` : `fitted, drift up to ${drift}`;
+  return { badge: `clock: ${is_fitted ? fittedText : `recorded, ${apart} apart`}`, title };
 }
 
 export type ClockName = "recorded" | "fitted";

@@ -35,8 +35,9 @@ export function spanText(span: Span): string {
   const [start, end] = span;
   const maxMagnitude = Math.max(Math.abs(start), Math.abs(end));
   const [unit, scale, maxDecimals] = UNITS.find(([, ns]) => maxMagnitude >= ns) ?? UNITS[3];
-  const step = Math.max(end - start, 1) / 100;
-  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), maxDecimals);
+  // Enough decimals for a hundredth of the span; 1e-9 allows for rounding errors.
+  const step = Math.max(end - start, 1) / 100 / scale;
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step) - 1e-9), 0), maxDecimals);
   const text = (ns: number): string => {
     const digits = groupDigits((Math.abs(ns) / scale).toFixed(decimals));
     return ns < 0 ? `\u2212${digits}` : digits;
@@ -139,18 +140,18 @@ export function lateText(
 ): RichText | null {
   const share = waitingShare(lateness, stats);
   if (lateness === null || lateness.late.length !== 1 || share === null) return null;
-  const [rank] = lateness.late as [number];
+  const [lateRank] = lateness.late as [number];
   const minWait = LIMITS.wait_share * (lateness.end - lateness.start);
   const waiting = lateness.ranks.filter(
-    (otherRank, index) =>
-      otherRank !== rank &&
+    (rank, index) =>
+      rank !== lateRank &&
       Math.min(lateness.wait_for_late[index]!, lateness.exposed_wait[index]!) >= minWait,
   );
   if (waiting.length === 0) return null;
-  const waitingText =
+  const waitText =
     waiting.length === 1 ? "1 rank waits" : `${formatCount(waiting.length)} ranks wait`;
-  const rankRun = { strong: `rank ${rank}` };
-  return [` ${waitingText} for `, rankRun, `: ${formatShare(share)} of ${spanName}.`];
+  const lateRun = { strong: `rank ${lateRank}` };
+  return [` ${waitText} for `, lateRun, `: ${formatShare(share)} of ${spanName}.`];
 }
 
 /** Describe folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
@@ -345,26 +346,20 @@ export function pythonInt(value: number): string {
   return digits.replace(/\B(?=(\d{3})+(?!\d))/g, "_");
 }
 
-function pythonList(items: readonly string[]): string {
-  return `[${items.join(", ")}]`;
-}
-
 /** Return the keyword arguments of `traces.select` for a selection. */
 function selectionArguments(selection: SelectionJson | null): string[] {
-  const out: string[] = [];
-  if (selection === null) return out;
-  if (selection.query !== null) out.push(pythonString(selection.query));
-  if (selection.start_ns !== null) out.push(`start_ns=${pythonInt(selection.start_ns)}`);
-  if (selection.end_ns !== null) out.push(`end_ns=${pythonInt(selection.end_ns)}`);
-  if (selection.ranks !== null) out.push(`ranks=${pythonList(selection.ranks.map(String))}`);
-  if (selection.tracks !== null) {
-    out.push(`tracks=${pythonList(selection.tracks.map(pythonString))}`);
-  }
-  if (selection.ids !== null) {
-    out.push(`ids={${selection.ids.map(([rank, id]) => `(${rank}, ${id})`).join(", ")}}`);
-  }
-  if (selection.launches === true) out.push("launches=True");
-  return out;
+  if (selection === null) return [];
+  const { query, start_ns: start, end_ns: end, ranks, tracks, ids, launches } = selection;
+  const texts = [
+    query !== null && pythonString(query),
+    start !== null && `start_ns=${pythonInt(start)}`,
+    end !== null && `end_ns=${pythonInt(end)}`,
+    ranks !== null && `ranks=[${ranks.join(", ")}]`,
+    tracks !== null && `tracks=[${tracks.map(pythonString).join(", ")}]`,
+    ids !== null && `ids={${ids.map(([rank, id]) => `(${rank}, ${id})`).join(", ")}}`,
+    launches === true && "launches=True",
+  ];
+  return texts.filter((text) => text !== false);
 }
 
 /** Return Python code for a selection. `clock`: the clock of its times, unless as recorded. */

@@ -12,7 +12,6 @@ import { type Legend, LegendChips } from "./legend";
 import { filterError, type RowsController } from "./rows";
 import { SearchBox, type SearchController } from "./search";
 
-/** The parts of a timeline that its toolbar shows or controls. */
 interface ToolbarParts {
   readonly ctx: TimelineContext;
   readonly rows: RowsController;

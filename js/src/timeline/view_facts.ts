@@ -172,10 +172,11 @@ export class ViewFacts {
   }
 
   private showCard(): void {
-    this.card.value = this.message();
+    this.card.value = this.emptyMessage();
   }
 
-  private message(): CardMessage | null {
+  /** Return the message of an empty timeline; null if there is something to see. */
+  private emptyMessage(): CardMessage | null {
     const { ctx, nav, rows, commands } = this.app;
     const { stage, scene } = ctx;
     if (rows.filter !== "" && rows.stateSignal.value.length === 0) {
@@ -186,10 +187,10 @@ export class ViewFacts {
       };
     }
     const view = stage.view();
-    const { stats } = this;
-    const outside = view[1] <= scene.range[0] || view[0] >= scene.range[1];
-    const empty = stats !== null && stats.data.length > 0 && stats.data.every((ns) => ns <= 0);
-    if (!outside && !empty) return null;
+    const { data = [] } = this.stats ?? {};
+    const isOutside = view[1] <= scene.range[0] || view[0] >= scene.range[1];
+    const hasData = data.length === 0 || data.some((ns) => ns > 0);
+    if (!isOutside && hasData) return null;
     if (scene.events === 0) {
       // MPI profiles, and servers without requests, never have events.
       const text = "If the files have totals, the tables and charts show them.";

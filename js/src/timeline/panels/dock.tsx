@@ -39,16 +39,12 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
     const reveal = (): void => {
       if (shown.value !== null) moveIntoView(el, picking, ctx.stage);
     };
-    const { signal: abortSignal } = ctx;
-    document.addEventListener("scroll", reveal, {
-      capture: true,
-      passive: true,
-      signal: abortSignal,
-    });
-    window.addEventListener("resize", reveal, { signal: abortSignal });
+    const { signal } = ctx;
+    document.addEventListener("scroll", reveal, { capture: true, passive: true, signal });
+    window.addEventListener("resize", reveal, { signal });
     // The height of the lanes may change. Moving the panel may change it again, which a size
     // observer must not do synchronously.
-    watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
+    watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), signal);
     const observer = new IntersectionObserver(reveal, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
     observer.observe(el);
     return () => observer.disconnect();
@@ -85,8 +81,8 @@ function moveIntoView(el: HTMLElement, picking: EventSelection, stage: Stage): v
   const [top, bottom] = [box.top + before, box.bottom + before];
   const maxScroll = top - root.getBoundingClientRect().top;
   let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
-  const coveredPx = row === null ? 0 : row.bottom - (top - shift);
-  if (row !== null && shift > 0 && coveredPx > 0 && row.top - coveredPx >= row.minTop) {
+  const coveredPx = row === null || shift === 0 ? 0 : row.bottom - (top - shift);
+  if (row !== null && coveredPx > 0 && row.top - coveredPx >= row.minTop) {
     stage.scrollBy(coveredPx);
     row = picking.rowExtent;
   }

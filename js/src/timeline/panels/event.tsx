@@ -38,6 +38,7 @@ import {
   plural,
 } from "../../ui/formats";
 import { kindName } from "../../ui/text";
+import type { TimelineContext } from "../context";
 import type { EventSelection } from "../selected_event";
 import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";
@@ -116,21 +117,11 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { ctx, picking } = panels.app;
   const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
-  const event = detail?.event ?? brief;
   /** Whether the lists of the event `of` are shown in full. */
   const expanded = useSignal({ of: "", flows: false, parents: false });
   const of = picking.key.value;
   const open = expanded.value.of === of ? expanded.value : { of, flows: false, parents: false };
-  const track = ctx.lanes.locate(brief.lane)?.track;
-  const places = [`rank ${event.rank}`, track?.process, track?.label];
-  const placeText = places.filter(Boolean).join(" · ");
-  const cut = cutText(brief, ctx.scene);
-  const placeRows: FactRow[] = [
-    { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
-    { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
-    { name: "Where", value: placeText, title: placeText },
-    ...(cut === "" ? [] : [{ name: "Cut", value: cut, title: cut }]),
-  ];
+  const placeRows = placeFacts(detail?.event ?? brief, ctx);
   if (detail === null) return <FactList rows={placeRows} />;
   const chain = (name: string, parents: readonly Brief[]): FactRow[] => {
     const expand = (): void => void (expanded.value = { ...open, parents: true });
@@ -159,6 +150,20 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
     correlation !== null && correlation >= 0 && { name: "Correlation", value: String(correlation) },
   ];
   return <FactList rows={rows.filter((row) => row !== false)} />;
+}
+
+/** Return when and where an event is. */
+function placeFacts(event: Brief, { lanes, scene }: TimelineContext): FactRow[] {
+  const track = lanes.locate(event.lane)?.track;
+  const places = [`rank ${event.rank}`, track?.process, track?.label];
+  const placeText = places.filter(Boolean).join(" · ");
+  const cut = cutText(event, scene);
+  return [
+    { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
+    { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
+    { name: "Where", value: placeText, title: placeText },
+    ...(cut === "" ? [] : [{ name: "Cut", value: cut, title: cut }]),
+  ];
 }
 
 /** Return the innermost enclosing events, outermost first, and a link that calls `expand`. */
@@ -208,7 +213,9 @@ function launchedRow(
   { count, dur, delay, ids }: NonNullable<EventDetail["kernels"]>,
   select: (ids: readonly number[]) => void,
 ): FactRow {
-  const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
+  const figures =
+    `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, ` +
+    `median launch delay ${formatDuration(delay)}`;
   const press = (): void => select(ids ?? []);
   const link = <Link text="select" title="Select the events on the device" press={press} />;
   const value = [figures, ids !== null && [" · ", link]];

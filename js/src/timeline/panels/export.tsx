@@ -43,7 +43,6 @@ export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
 
-/** The members of a timeline that the form uses. */
 interface ExportHost {
   readonly ctx: TimelineContext;
   readonly copy: Copy;
@@ -72,14 +71,14 @@ export class ExportForm {
     this.result.value = null;
   }
 
-  defaultPathIn(scene: Scene): string {
+  pathIn(scene: Scene): string {
     return this.path.value ?? defaultPath(scene.title);
   }
 
   choice({ scene, selection, view }: ExportContext): ExportChoice {
     const window = windowSelection(view, { ranks: null, tracks: null });
     return {
-      path: this.defaultPathIn(scene).trim(),
+      path: this.pathIn(scene).trim(),
       selection: { selection, view: window, all: null }[this.content.value],
       clip: this.clip.value,
       launches: this.launches.value && this.content.value !== "all",
@@ -117,13 +116,11 @@ export class ExportForm {
   }
 
   private report({ path, events, flows, bytes, dropped }: Exported): void {
-    const left =
+    const leftOut =
       dropped > 0 ? ` (${formatCount(dropped)} left out: one end is not in the file)` : "";
-    const arrows = `${plural(flows, "arrow")}${left}`;
-    this.showDone(
-      `Wrote ${path}`,
-      [plural(events, "event"), arrows, formatBytes(bytes)].join(", "),
-    );
+    const arrows = `${plural(flows, "arrow")}${leftOut}`;
+    const details = [plural(events, "event"), arrows, formatBytes(bytes)].join(", ");
+    this.showDone(`Wrote ${path}`, details);
   }
 
   private showDone(label: string, details: string): void {
@@ -146,7 +143,6 @@ export class ExportForm {
 
 export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(): void }) {
   const { form, of, close } = props;
-  const { scene } = of;
   const path = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => path.current!.select(), []);
   const write = (): void => {
@@ -164,19 +160,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
       </div>
       <div class="hta-form">
         <span class="hta-label">What</span>
-        <div class="hta-radios" role="radiogroup" aria-label="What to export">
-          {exportOptions(of).map(([option, text]) => (
-            <label key={option} class="hta-check">
-              <input
-                type="radio"
-                name={form.group}
-                checked={option === form.content.value}
-                onChange={() => (form.content.value = option)}
-              />
-              <span>{text}</span>
-            </label>
-          ))}
-        </div>
+        <ContentChoice form={form} of={of} />
         <span class="hta-label">File</span>
         <input
           ref={path}
@@ -185,7 +169,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
           aria-label="File to write; without a suffix, a folder with one file per rank"
           spellcheck={false}
           data-first
-          value={form.defaultPathIn(scene)}
+          value={form.pathIn(of.scene)}
           onInput={({ currentTarget }) => (form.path.value = currentTarget.value)}
           onKeyDown={({ key }) => key === "Enter" && write()}
         />
@@ -202,12 +186,30 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
             text="Copy as Python"
             press={() => form.host.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
           />
-          <Button text="SVG of this view" press={() => form.savePicture(scene)} />
+          <Button text="SVG of this view" press={() => form.savePicture(of.scene)} />
           <div class="hta-result" role="status" aria-live="polite">
             {form.result}
           </div>
         </div>
       </div>
+    </div>
+  );
+}
+
+function ContentChoice({ form, of }: { form: ExportForm; of: ExportContext }) {
+  return (
+    <div class="hta-radios" role="radiogroup" aria-label="What to export">
+      {exportOptions(of).map(([option, text]) => (
+        <label key={option} class="hta-check">
+          <input
+            type="radio"
+            name={form.group}
+            checked={option === form.content.value}
+            onChange={() => (form.content.value = option)}
+          />
+          <span>{text}</span>
+        </label>
+      ))}
     </div>
   );
 }

@@ -14,13 +14,15 @@ import {
   plural,
 } from "../../ui/formats";
 import { capitalizeSentence } from "../../ui/text";
+import type { TimelineContext } from "../context";
 import type { PanelControl } from "./control";
 
 /** Return `the host loads data, 72 % of it`. */
 function causeText({ causes, start, end }: Gap): string {
   const [first] = causes;
   if (first === undefined) return "";
-  return `${CAUSE_FACTS[first.cause]?.meaning ?? first.cause}, ${formatShare(first.time / (end - start))} of it`;
+  const meaning = CAUSE_FACTS[first.cause]?.meaning ?? first.cause;
+  return `${meaning}, ${formatShare(first.time / (end - start))} of it`;
 }
 
 export function GapPanel({ panels }: { panels: PanelControl }) {
@@ -29,11 +31,8 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
   if (gap === null) return null;
   const goTo = (brief: Brief): void => picking.goTo(brief);
   const zoom = (): void => nav.toggleZoom(picking.windowTarget());
-  const { start, end, causes, host, host_time: recorded } = gap;
-  const [cause] = causes;
-  const [first] = host;
-  const unrecorded = end - start - recorded;
-  const maxTime = Math.max(first?.time ?? 0, unrecorded, 1);
+  const { start, end } = gap;
+  const [cause] = gap.causes;
   return (
     <div class="hta-panel hta-details hta-gap">
       <div class="hta-column hta-what">
@@ -51,27 +50,37 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
         </p>
         <FactList rows={gapFacts(gap, goTo)} />
       </div>
-      <div class="hta-column">
-        <div class="hta-head">
-          <h3>The host during the gap</h3>
-          {first !== undefined && (
-            <span class="hta-note hta-grow">
-              {`${ctx.lanes.locate(first.longest.lane)?.track?.label ?? ""} · self time`}
-            </span>
-          )}
-        </div>
-        <div class="hta-scroll" tabIndex={0} role="group" aria-label="What the host did">
-          {host.map(({ longest, count, time }) => (
-            <HostRow time={time} maxTime={maxTime} note={`${formatCount(count)}×`}>
-              <EventLink event={longest} goTo={goTo} />
-            </HostRow>
-          ))}
-          {unrecorded > 0 && (
-            <HostRow time={unrecorded} maxTime={maxTime} note="">
-              <span class="hta-note">nothing recorded</span>
-            </HostRow>
-          )}
-        </div>
+      <HostTimes gap={gap} ctx={ctx} goTo={goTo} />
+    </div>
+  );
+}
+
+function HostTimes(props: { gap: Gap; ctx: TimelineContext; goTo(brief: Brief): void }) {
+  const { gap, ctx, goTo } = props;
+  const [first] = gap.host;
+  const unrecorded = gap.end - gap.start - gap.host_time;
+  const maxTime = Math.max(first?.time ?? 0, unrecorded, 1);
+  return (
+    <div class="hta-column">
+      <div class="hta-head">
+        <h3>The host during the gap</h3>
+        {first !== undefined && (
+          <span class="hta-note hta-grow">
+            {`${ctx.lanes.locate(first.longest.lane)?.track?.label ?? ""} · self time`}
+          </span>
+        )}
+      </div>
+      <div class="hta-scroll" tabIndex={0} role="group" aria-label="What the host did">
+        {gap.host.map(({ longest, count, time }) => (
+          <HostRow time={time} maxTime={maxTime} note={`${formatCount(count)}×`}>
+            <EventLink event={longest} goTo={goTo} />
+          </HostRow>
+        ))}
+        {unrecorded > 0 && (
+          <HostRow time={unrecorded} maxTime={maxTime} note="">
+            <span class="hta-note">nothing recorded</span>
+          </HostRow>
+        )}
       </div>
     </div>
   );
@@ -113,8 +122,9 @@ function gapFacts(
     { name: "Ended by", value: <EventLink event={ends} goTo={goTo} />, title: ends.name },
   ];
   if (launch !== null) {
-    const delay = `called ${formatDuration(Math.abs(launch.start - start))} ${launch.start < start ? "before the gap" : "into it"}`;
-    const value = [<EventLink event={launch} goTo={goTo} />, <span class="hta-note">{delay}</span>];
+    const delay = formatDuration(Math.abs(launch.start - start));
+    const text = `called ${delay} ${launch.start < start ? "before the gap" : "into it"}`;
+    const value = [<EventLink event={launch} goTo={goTo} />, <span class="hta-note">{text}</span>];
     rows.push({ name: "Launched by", value, className: "line" });
   }
   causes.forEach(({ cause, time }, index) => {
@@ -126,7 +136,6 @@ function gapFacts(
   return rows;
 }
 
-/** Return the tooltip lines for a gap. */
 export function gapLines(gap: Gap, device: string): [string, string] {
   const [first] = gap.host;
   const host = first === undefined ? "" : `; host: ${first.longest.short}`;

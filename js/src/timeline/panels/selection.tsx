@@ -9,6 +9,7 @@ import {
   type TotalsOrder,
   sortTotals,
   type Sums,
+  type Totals,
 } from "../../protocol/source";
 import {
   Button,
@@ -52,7 +53,7 @@ export function AreaPanel({ panels }: { panels: PanelControl }) {
       <div class="hta-head hta-area-head">
         <h3>{selectionHead(selection, scene)}</h3>
         <span class="hta-note hta-grow">
-          {scopeTexts.filter((part) => part !== "").join(" · ")}
+          {scopeTexts.filter(Boolean).join(" · ")}
           {query !== null && <code title={query}>{` ${query}`}</code>}
         </span>
         {picking.active && <Tabs current="area" other={() => panels.show("event")} />}
@@ -78,21 +79,15 @@ export function AreaPanel({ panels }: { panels: PanelControl }) {
 }
 
 function AreaPanelBody({ panels }: { panels: PanelControl }) {
-  const { tables, app } = panels;
+  const { tables } = panels;
   const { totals, error } = panels.totalsSignal.value;
   if (error !== null) {
     const retry = (): void => panels.askTotals();
     return <FailureNote title="The totals cannot be shown" error={error} retry={retry} />;
   }
   if (totals === null) return <p class="hta-note hta-pad">Computing…</p>;
-  if (totals.events === 0) {
-    return <p class="hta-pad">No events in this selection.</p>;
-  }
-  const { names, names_total: all } = totals;
+  if (totals.events === 0) return <p class="hta-pad">No events in this selection.</p>;
   const kinds = sortTotals(totals.kinds, tables.kinds.value, (row) => kindName(row.kind));
-  const shown = tables.matchingNames(totals);
-  const maxTime = maxTimeOf(names);
-  const isPart = all > names.length;
   return (
     <>
       <SumsTable which="kinds" title="kind" order={tables.kinds}>
@@ -102,50 +97,53 @@ function AreaPanelBody({ panels }: { panels: PanelControl }) {
           </SumsRow>
         ))}
       </SumsTable>
-      <SumsTable
-        which="names"
-        title={isPart ? "name, the longest" : "name"}
-        order={tables.names}
-        tools={
-          <>
-            <FilterField
-              name="Filter names"
-              text={tables.filter.value}
-              set={(text) => (tables.filter.value = text)}
-            />
-            <CopyButton
-              copy={panels.copy}
-              text={() => csvOfNames(tables.matchingNames(totals))}
-              what="the table as CSV"
-            />
-          </>
-        }
-        foot={
-          isPart
-            ? `${formatCount(names.length)} of ${plural(all, "name")}: those with the most time.`
-            : ""
-        }
-      >
-        {shown.map((row) => (
-          <SumsRow key={`${row.kind} ${row.name}`} row={row} maxTime={maxTime}>
-            {" "}
-            <button
-              type="button"
-              class="hta-link"
-              title={`${row.name}\nSearch this name`}
-              onClick={() => app.search.search(row.name)}
-            >
-              <CutName text={row.short} />
-            </button>
-          </SumsRow>
-        ))}
-        {shown.length === 0 && (
-          <tr>
-            <td colSpan={COLUMN_HEADS.length + 1}>No name matches this filter.</td>
-          </tr>
-        )}
-      </SumsTable>
+      <NamesTable panels={panels} totals={totals} />
     </>
+  );
+}
+
+function NamesTable({ panels, totals }: { panels: PanelControl; totals: Totals }) {
+  const { tables, app, copy } = panels;
+  const { names, names_total: all } = totals;
+  const shown = tables.matchingNames(totals);
+  const maxTime = maxTimeOf(names);
+  const isPart = all > names.length;
+  const countText = `${formatCount(names.length)} of ${plural(all, "name")}`;
+  const setFilter = (text: string): void => void (tables.filter.value = text);
+  const csv = (): string => csvOfNames(tables.matchingNames(totals));
+  const tools = (
+    <>
+      <FilterField name="Filter names" text={tables.filter.value} set={setFilter} />
+      <CopyButton copy={copy} text={csv} what="the table as CSV" />
+    </>
+  );
+  return (
+    <SumsTable
+      which="names"
+      title={isPart ? "name, the longest" : "name"}
+      order={tables.names}
+      tools={tools}
+      foot={isPart ? `${countText}: those with the most time.` : ""}
+    >
+      {shown.map((row) => (
+        <SumsRow key={`${row.kind} ${row.name}`} row={row} maxTime={maxTime}>
+          {" "}
+          <button
+            type="button"
+            class="hta-link"
+            title={`${row.name}\nSearch this name`}
+            onClick={() => app.search.search(row.name)}
+          >
+            <CutName text={row.short} />
+          </button>
+        </SumsRow>
+      ))}
+      {shown.length === 0 && (
+        <tr>
+          <td colSpan={COLUMN_HEADS.length + 1}>No name matches this filter.</td>
+        </tr>
+      )}
+    </SumsTable>
   );
 }
 
