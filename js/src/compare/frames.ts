@@ -65,6 +65,8 @@ export function textAt(row: FrameRow, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
+export const shortName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
+
 /** The changes that are exchanged when the sides are swapped; all others stay the same. */
 export const OPPOSITE: Readonly<Record<string, string>> = {
   added: "removed",

@@ -18,6 +18,7 @@ import {
   type FrameRow,
   rowsOf,
   shareText,
+  shortName,
   textAt,
 } from "./frames";
 import { DiffPanel } from "./pane";
@@ -37,8 +38,6 @@ const [LABEL_PX, LONG_LABEL_PX] = [30, 140];
 /** Width of the hatch on tiles that have no partner. */
 const HATCH_PX = 10;
 const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
-
-const shortName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
 
 /** Return the time that the width of a row's tile shows. */
 const rowSize = (row: FrameRow): number =>
