@@ -64,6 +64,15 @@ export function NameTable({
     const events = eventsOf(row).map(String);
     return events.length > 0 && events.every((event) => chosenEvents.has(event));
   };
+  const press = (row: RowReader, add: boolean): void => {
+    if (spec.selectsEvents) {
+      chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
+      return;
+    }
+    const names = togglePick(selection.names, String(row("name")), add);
+    const brush = spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names };
+    selectionState.brush(id, brush);
+  };
   return (
     <div class="hta-name-table">
       <header class="hta-pane-head">
@@ -83,15 +92,7 @@ export function NameTable({
         namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
         isOn={isOn}
         isFaint={rows.some(isOn)}
-        press={(row, add) => {
-          if (spec.selectsEvents) {
-            chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
-            return;
-          }
-          const names = togglePick(selection.names, String(row("name")), add);
-          const brush = spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names };
-          selectionState.brush(id, brush);
-        }}
+        press={press}
         rowNoun={spec.rows}
         maxRows={maxRows}
         foot={(drawn) => footText(spec, frame, drawn)}
