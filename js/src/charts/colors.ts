@@ -43,7 +43,6 @@ export function itemColors(
   return shares.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
 }
 
-/** Return the bar style that a definition refers to by name. */
 export function barStyle(name: string, theme: Theme): MarkStyle {
   const {
     fill: fillName,

@@ -21,7 +21,6 @@ export interface BarText {
   color: string;
   /** Align the text to the right end of the bar. */
   isAtEnd?: boolean;
-  /** Truncate the text if it does not fit. */
   isTruncatable?: boolean;
   /** Background color that keeps the text readable on a hatched bar. */
   plate?: string | undefined;
@@ -34,7 +33,6 @@ export interface SideColumn {
   minWidthPx?: number | undefined;
   /** Rows whose text is drawn in the color for late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
-  /** Rows whose text is bold. */
   boldRows?: ReadonlySet<number> | undefined;
 }
 

@@ -539,16 +539,9 @@ function markFilter(
     (selectedKeys === null || keysOf!(item).every((key) => selectedKeys.has(key)));
 }
 
-/** Ends and rows of the items of a mark, in the order in which they are drawn. */
-interface MarkPositions {
-  from: Float64Array;
-  to: Float64Array;
-  row: Float64Array;
-}
-
 /** Return the item of a mark nearest to a point; -1 if none is in reach. The topmost wins a tie. */
 function nearestItem(
-  { from, to, row }: MarkPositions,
+  { from, to, row }: Record<"from" | "to" | "row", Float64Array>,
   shape: MarkDefinition["shape"],
   point: ChartPoint,
   reach: ChartPoint,

@@ -6,7 +6,6 @@ import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 /** A press that moves farther than this many px is a drag. */
 const DRAG_THRESHOLD_PX = 4;
 
-/** A chart that can be brushed. */
 export interface GestureTarget {
   readonly plot: HTMLElement;
   readonly drawing: Drawing | null;

@@ -45,7 +45,18 @@ export function heatmapFrame(
   };
 }
 
-interface HeatmapContent {
+interface HeatmapCells {
+  /** Start of each bin, then the end of the last bin. */
+  edges: readonly number[];
+  /** For each cell, row by row: the covered share of its time. */
+  share: Float64Array;
+  /** For each row, the sum of its values, in ns. */
+  total: number[];
+  /** For each bin, the mean share of all ranks. */
+  mean: number[];
+}
+
+interface HeatmapContent extends HeatmapCells {
   title: string;
   subtitle: string;
   finding: string;
@@ -55,15 +66,7 @@ interface HeatmapContent {
   start: number;
   end: number;
   bins: number;
-  /** Start of each bin, then the end of the last bin. */
-  edges: readonly number[];
   ramp: "busy" | "waiting";
-  /** For each cell, row by row: the covered share of its time. */
-  share: Float64Array;
-  /** For each bin, the mean share of all ranks. */
-  mean: number[];
-  /** For each row, the sum of its values, in ns. */
-  total: number[];
   tooltip(row: number, bin: number): TooltipContent;
   lateRows: Set<number>;
   factRows: Set<number>;
@@ -119,7 +122,7 @@ export function buildHeatmapContent(
 /** Return a frame with the total of each rank and the attributes for the texts of the chart. */
 function totalsFrame(
   { attrs }: PanelFrame,
-  { ranks, edges, total }: HeatmapCells,
+  { ranks, edges, total }: RankCells,
   device: string,
 ): PanelFrame {
   const { label, note } = METRICS[attrs.metric as Metric];
@@ -154,21 +157,11 @@ function cellTooltip(
   return { heading, lines: [...lines, range, ...foldedLines(scope, HEATMAP.fold!, row)] };
 }
 
-interface HeatmapCells {
-  ranks: readonly number[];
-  /** Start of each bin, then the end of the last bin. */
-  edges: readonly number[];
-  /** For each cell, rank by rank: its value in ns, and the share of the time of its bin. */
-  value: Float64Array;
-  share: Float64Array;
-  /** For each rank, the sum of its values. */
-  total: readonly number[];
-  /** For each bin, the mean share of all ranks. */
-  mean: number[];
-}
+/** The cells of all ranks, with one row per rank. `value` has the times of the cells in ns. */
+type RankCells = HeatmapCells & { ranks: readonly number[]; value: Float64Array };
 
 /** Return the cells of a frame; null if it has no ranks or no time. */
-function readCells({ columns, attrs }: PanelFrame): HeatmapCells | null {
+function readCells({ columns, attrs }: PanelFrame): RankCells | null {
   const ranks = [...new Set((columns.rank ?? []) as readonly number[])];
   const value = new Float64Array((columns.value_ns ?? []) as readonly number[]);
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);

@@ -30,7 +30,6 @@ export function causeLabel(name: string): string {
   return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
-/** The content of a stack: its marks, texts in bars, legend and tooltip lines. */
 export interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
@@ -71,17 +70,10 @@ function sharesText(parts: readonly [name: string, time: number][], total: numbe
   return parts.map(([name, time]) => `${name} ${formatShare(time / total)}`).join(", ");
 }
 
-/** The bars of one part, with one element per row. */
-interface PartBars {
-  left: Float64Array;
-  right: Float64Array;
-  /** Share of the row's total, or time in ns if rows have no total. */
-  size: Float64Array;
-}
-
+/** Return the texts in the bars of a part, whose sizes are shares of the total of their row. */
 function shareTexts(
   { color: styleName, align_end }: PartStackDefinition["parts"][number],
-  { left, right, size }: PartBars,
+  { left, right, size }: Record<"left" | "right" | "size", Float64Array>,
   theme: Theme,
 ): BarText[] {
   const { on, fill, hatch } = BAR_STYLES[styleName]!;
