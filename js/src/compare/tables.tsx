@@ -111,6 +111,19 @@ const counts = (row: FrameRow): string =>
 /** Times and counts are shown next to names and changes from this width on, in px. */
 const NUMBERS_FROM = 420;
 
+function NameWithKind({ row, on }: { row: FrameRow; on: boolean }) {
+  const replacement = textAt(row, "replaced_by");
+  const members = membersOf(row).slice(0, 4).join("\n");
+  const title = replacement ? `${members}\nreplaced by ${replacement}` : members;
+  const background = `var(--hta-kind-${textAt(row, "kind") || "other"})`;
+  return (
+    <>
+      <i class="hta-diff-swatch" style={{ background }} />
+      <NameButton text={textAt(row, "name")} title={title} on={on} />
+    </>
+  );
+}
+
 function nameColumns(
   scale: readonly [low: number, high: number],
   theme: ThemeName,
@@ -127,23 +140,7 @@ function nameColumns(
       by: "name",
       title: "name",
       width: "minmax(0, 1fr)",
-      cell: (row, _, on) => {
-        const replacement = textAt(row, "replaced_by");
-        const title = membersOf(row).slice(0, 4).join("\n");
-        return (
-          <>
-            <i
-              class="hta-diff-swatch"
-              style={{ background: `var(--hta-kind-${textAt(row, "kind") || "other"})` }}
-            />
-            <NameButton
-              text={textAt(row, "name")}
-              title={replacement ? `${title}\nreplaced by ${replacement}` : title}
-              on={on}
-            />
-          </>
-        );
-      },
+      cell: (row, _, on) => <NameWithKind row={row} on={on} />,
     },
     durationColumn("before_ns", "before"),
     durationColumn("after_ns", "after"),

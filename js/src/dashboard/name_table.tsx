@@ -56,7 +56,6 @@ export function NameTable({
 }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowReaders(frame), [frame]);
-  // If only names in other tables are selected, no row of this table is faint.
   const { selectionState } = ctx;
   const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
   const isOn = (row: RowReader): boolean => {
@@ -91,6 +90,7 @@ export function NameTable({
         filter={filter.value}
         namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
         isOn={isOn}
+        // If only names in other tables are selected, no row of this table is faint.
         isFaint={rows.some(isOn)}
         press={press}
         rowNoun={spec.rows}

@@ -293,6 +293,7 @@ function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolea
 
 const baseName = (path: string): string => path.split(/[\\/]/).at(-1) ?? path;
 
+/** Download the file that the reply in a message offers, if any. */
 function download({ data }: WireMessage): void {
   const { content } = data as { content?: { reply?: { download?: unknown } } };
   const address = content?.reply?.download;
