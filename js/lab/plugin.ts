@@ -145,24 +145,7 @@ class TraceTabs {
 function addDocuments(tabs: TraceTabs): void {
   const { lab, traceIcon, isLab } = tabs;
   const { docRegistry } = tabs.app;
-  const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
-  for (const type of TYPES) {
-    // Without a format, the server returns the date of a file but not its contents.
-    docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
-  }
-  docRegistry.addModelFactory({
-    name: MODEL,
-    contentType: "file",
-    fileFormat: null,
-    collaborative: false,
-    isDisposed: false,
-    dispose: () => undefined,
-    preferredLanguage: () => "",
-    // This model cannot be saved, so the server makes no checkpoint (a copy of the file).
-    createNew: (options: object) =>
-      new lab.DocumentModel({ ...options, collaborationEnabled: true }),
-  });
-
+  addFileTypes(tabs);
   const addressOf = makeAddresses(lab);
   class TraceFactory extends lab.ABCWidgetFactory {
     createNewWidget(context: DocumentContext): MainAreaWidget {
@@ -189,6 +172,27 @@ function addDocuments(tabs: TraceTabs): void {
     command: "docmanager:open",
     args: ({ context }: MainAreaWidget) => ({ path: context?.path, factory: FACTORY }),
     name: ({ context }: MainAreaWidget) => context?.path,
+  });
+}
+
+/** Add the file types of traces and their model, which holds no contents. */
+function addFileTypes({ lab, traceIcon, app: { docRegistry } }: TraceTabs): void {
+  const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
+  for (const type of TYPES) {
+    // Without a format, the server returns the date of a file but not its contents.
+    docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
+  }
+  docRegistry.addModelFactory({
+    name: MODEL,
+    contentType: "file",
+    fileFormat: null,
+    collaborative: false,
+    isDisposed: false,
+    dispose: () => undefined,
+    preferredLanguage: () => "",
+    // This model cannot be saved, so the server makes no checkpoint (a copy of the file).
+    createNew: (options: object) =>
+      new lab.DocumentModel({ ...options, collaborationEnabled: true }),
   });
 }
 

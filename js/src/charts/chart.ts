@@ -157,8 +157,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     this.plot.style.height = `${this.height}px`;
     this.drawing = drawing;
     this.paint();
-    const label = `${drawing.content.title}: ${drawing.content.finding}`;
-    if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
+    this.plot.setAttribute("aria-label", `${drawing.content.title}: ${drawing.content.finding}`);
   }
 
   private paint(): void {

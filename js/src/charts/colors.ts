@@ -20,6 +20,7 @@ export function colorColumn(color: ItemColor): string {
   return color.type === "column" ? color.tokens : "fill";
 }
 
+/** Return the color of each item. */
 export function itemColors(
   color: ItemColor,
   scope: EvaluationScope,
@@ -29,20 +30,19 @@ export function itemColors(
   const colorOfName = new Map<string, string>();
   const resolve = (token: string): string =>
     getOrMake(colorOfName, token, () => resolveColor(token, theme));
-  const tokens = (code: string): string[] =>
+  const colorsOf = (code: string): string[] =>
     Array.from(toColumn(evaluate(code, scope), items) as string[], resolve);
-  if (color.type === "column") return tokens(color.tokens);
-  const places = Array.from(toNumbers(evaluate(color.at, scope), items));
+  if (color.type === "column") return colorsOf(color.tokens);
+  const shares = Array.from(toNumbers(evaluate(color.at, scope), items));
   if (color.type === "ramp") {
     const missing = resolve(color.missing ?? "bg");
     const stops = theme[color.ramp];
-    return places.map((value) => (Number.isNaN(value) ? missing : interpolateStops(stops, value)));
+    return shares.map((share) => (Number.isNaN(share) ? missing : interpolateStops(stops, share)));
   }
-  const [starts, ends] = [tokens(color.start), tokens(color.end)];
-  return places.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
+  const [starts, ends] = [colorsOf(color.start), colorsOf(color.end)];
+  return shares.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
 }
 
-/** Return the bar style that a definition refers to by name. */
 export function barStyle(name: string, theme: Theme): MarkStyle {
   const {
     fill: fillName,

@@ -21,7 +21,6 @@ export interface BarText {
   color: string;
   /** Align the text to the right end of the bar. */
   isAtEnd?: boolean;
-  /** Truncate the text if it does not fit. */
   isTruncatable?: boolean;
   /** Background color that keeps the text readable on a hatched bar. */
   plate?: string | undefined;
@@ -34,7 +33,6 @@ export interface SideColumn {
   minWidthPx?: number | undefined;
   /** Rows whose text is drawn in the color for late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
-  /** Rows whose text is bold. */
   boldRows?: ReadonlySet<number> | undefined;
 }
 
@@ -44,7 +42,7 @@ export interface ChartMark {
   left: string | number;
   right: string;
   size?: string | number | undefined;
-  /** Column of angles. A dot with an angle is drawn as a triangle. */
+  /** Column of marker names. A `triangle` is turned by the column `angle`; others are dots. */
   marker?: string | undefined;
   angle?: string | undefined;
   /** Return the style of an item; undefined if the item has no such mark. */
@@ -86,10 +84,13 @@ export interface RowsContent {
   tooltip(row: number): TooltipContent;
   /** Whether marks select time windows. */
   windows?: boolean | undefined;
-  /** Return the mark at a position (`y` in rows), if marks have their own tooltip or selection. */
-  hitTest?(x: number, y: number, reachX: number, reachY: number): MarkHit | null;
+  /**
+   * Return the mark at a point, if marks have their own tooltip or selection. `reach` is how far
+   * from the point a mark may be. Here and below, `x` is a value on the scale and `y` counts rows.
+   */
+  hitTest?(point: ChartPoint, reach: ChartPoint): MarkHit | null;
   /** Return the keys that a rectangle selects, if they differ from the keys of its rows. */
-  keysWithin?: ((x0: number, x1: number, y0: number, y1: number) => SelectionKey[]) | undefined;
+  keysWithin?: ((low: ChartPoint, high: ChartPoint) => SelectionKey[]) | undefined;
   /** Return the selected marks; null if all are. Default: the marks of the selected rows. */
   selectedMarks?: ((chosen: ChartSelection) => number[] | null) | undefined;
   /** Data for the chart's table, if it differs from the frame. */

@@ -1,6 +1,6 @@
 /** Build chart contents from the definitions; `charts/defined.py` makes Bokeh figures from them. */
 
-import { allIndices } from "../expressions/numbers";
+import { allIndices, indicesWhere } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
 import type { ChartSelection, PanelFrame } from "../protocol/source";
@@ -11,6 +11,7 @@ import { barStyle, colorColumn, itemColors, resolveColor } from "./colors";
 import {
   factRanks,
   type BarText,
+  type ChartPoint,
   type SelectionKey,
   lateRanks,
   type ChartMark,
@@ -73,6 +74,7 @@ export function buildRowsContent(
   const frameScope = buildScope(definition, frame);
   const reason = emptyReason(definition, frameScope);
   if (reason !== null) return emptyPanelText(frame, reason);
+  // Those texts use `ends` and `parts`, which this adds to the scope.
   buildStack(definition, frameScope, {}, theme);
   const scope = buildFoldedScope(definition, frame, frameScope);
   const fold = scope === frameScope ? undefined : definition.fold;
@@ -331,20 +333,7 @@ export function buildScope(
   for (const name of [...definition.needs, ...(definition.uses ?? [])]) {
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
   }
-  if (frame.rows === 0) return scope;
-  let rows = allIndices(frame.rows);
-  if (definition.from !== undefined) {
-    const { keep, sort } = definition.from;
-    for (const [name, code] of Object.entries(definition.from.let ?? {})) {
-      scope.set(name, evaluate(code, scope));
-    }
-    if (sort !== undefined)
-      rows = sortedOrder(sort.map((code) => evaluate(code, scope) as ColumnData));
-    const keptRows = keep === undefined ? null : toColumn(evaluate(keep, scope), frame.rows);
-    if (keptRows !== null) rows = rows.filter((item) => Boolean(keptRows[item]));
-    for (const [name, value] of scope) if (isColumn(value)) scope.set(name, takeRows(value, rows));
-  }
-  if (rows.length === 0) return scope;
+  if (selectItems(definition, scope, frame.rows) === 0) return scope;
   if (groups.size > 0) foldItems(scope, definition.fold!, groups);
   else if (definition.fold !== undefined) {
     const ranks = scope.get("rank") as Float64Array;
@@ -355,11 +344,31 @@ export function buildScope(
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
   const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
-  const eachItem = (): Float64Array => Float64Array.from(allIndices(items));
-  scope.set("row", groupColumns === undefined ? eachItem() : combineCodes(groupColumns));
-  for (const [name, code] of Object.entries(definition.let ?? {}))
-    scope.set(name, evaluate(code, scope));
+  scope.set(
+    "row",
+    groupColumns ? combineCodes(groupColumns) : Float64Array.from(allIndices(items)),
+  );
+  addValues(scope, definition.let);
   return scope.set("names", fillTemplate(definition.rows.name, scope));
+}
+
+/** Evaluate named expressions. Each may refer to those before it. */
+function addValues(scope: EvaluationScope, codes: Readonly<Record<string, string>> = {}): void {
+  for (const [name, code] of Object.entries(codes)) scope.set(name, evaluate(code, scope));
+}
+
+/** Sort and filter the items as `from` says. Return how many of them remain. */
+function selectItems({ from }: Definition, scope: EvaluationScope, items: number): number {
+  if (from === undefined || items === 0) return items;
+  addValues(scope, from.let);
+  const sortColumns = from.sort?.map((code) => evaluate(code, scope) as ColumnData);
+  let order = sortColumns === undefined ? allIndices(items) : sortedOrder(sortColumns);
+  if (from.keep !== undefined) {
+    const isKept = toColumn(evaluate(from.keep, scope), items);
+    order = order.filter((item) => Boolean(isKept[item]));
+  }
+  for (const [name, value] of scope) if (isColumn(value)) scope.set(name, takeRows(value, order));
+  return order.length;
 }
 
 function buildMark(
@@ -447,31 +456,35 @@ function barTextsOf(
     });
 }
 
-function buildTicks(
-  ticks: RoundTicks | PlacedTicks | undefined,
-  scope: EvaluationScope,
-): [at: number, text: string][] {
+type Tick = [at: number, text: string];
+
+function buildTicks(ticks: RoundTicks | PlacedTicks | undefined, scope: EvaluationScope): Tick[] {
   if (ticks === undefined) return [];
-  if (ticks.type === "places") {
-    const [positions, where] = [ticks.at, ticks.where].map((code) =>
-      toNumbers(evaluate(code, scope)),
-    );
-    const { at: text } = makeFiller(ticks.text, scope);
-    return Array.from(indicesOfTrue(where!)).map((item) => [positions![item]!, text(item)]);
-  }
-  const [to, from, max] = [ticks.to, ticks.from ?? 0, ticks.max_ticks].map((code) =>
-    toNumber(evaluate(code, scope)),
-  ) as [number, number, number];
-  const all = niceTicks(to, max, from);
-  const step = all.length > 1 ? all[1]! - all[0]! : Math.max(to, 1);
+  return ticks.type === "places" ? placedTicks(ticks, scope) : roundTicks(ticks, scope);
+}
+
+function placedTicks({ at, where, text }: PlacedTicks, scope: EvaluationScope): Tick[] {
+  const positions = toNumbers(evaluate(at, scope));
+  const shownItems = indicesOfTrue(toNumbers(evaluate(where, scope)));
+  const label = makeFiller(text, scope);
+  return Array.from(shownItems, (item) => [positions[item]!, label.at(item)]);
+}
+
+function roundTicks(
+  { format, to, from = 0, max_ticks, zero }: RoundTicks,
+  scope: EvaluationScope,
+): Tick[] {
+  const numberOf = (code: Code): number => toNumber(evaluate(code, scope));
+  const values = niceTicks(numberOf(to), numberOf(max_ticks), numberOf(from));
+  const step = values.length > 1 ? values[1]! - values[0]! : Math.max(numberOf(to), 1);
   const labelOf = (value: number): string => {
-    if (value === 0 && ticks.zero !== undefined) return ticks.zero;
-    if (ticks.format === "share_delta") return formatShareDelta(value);
-    if (ticks.format === "count") return formatCount(value);
-    return `${ticks.format === "duration_delta" && value > 0 ? "+" : ""}${formatAxis(value, step)}`;
+    if (value === 0 && zero !== undefined) return zero;
+    if (format === "share_delta") return formatShareDelta(value);
+    if (format === "count") return formatCount(value);
+    return `${format === "duration_delta" && value > 0 ? "+" : ""}${formatAxis(value, step)}`;
   };
-  return all
-    .filter((value) => ticks.format !== "count" || Number.isInteger(value))
+  return values
+    .filter((value) => format !== "count" || Number.isInteger(value))
     .map((value) => [value, labelOf(value)]);
 }
 
@@ -480,16 +493,16 @@ function buildEndTexts(
   scope: EvaluationScope,
 ): NonNullable<RowsContent["endTexts"]> {
   const ends = toNumbers(evaluate(at, scope));
-  const highest = scope.get("fold_high") as Float64Array | undefined;
-  // Texts start to the right of the min-max line of ranks that share a row.
+  const spreadEnds = scope.get("fold_high") as Float64Array | undefined;
+  // Texts start to the right of the min-max line of ranks that share a row. Single ranks have NaN.
   return rowTexts(template, scope).map((text, row) => ({
     row,
-    at: Math.max(ends[row]!, highest?.[row] || 0),
+    at: Math.max(ends[row]!, spreadEnds?.[row] || 0),
     text,
   }));
 }
 
-/** The keys and the window that each mark selects; null if marks select none. */
+/** The keys and the window (in ns) that a mark selects; null if marks select none. */
 interface MarkSelections {
   keysOf: ((item: number) => SelectionKey[]) | null;
   windowOf: ((item: number) => [number, number]) | null;
@@ -518,13 +531,31 @@ function markFilter(
     keysOf === null || selects === "window" ? null : selected[selects];
   const window = windowOf && selected.window;
   if (keys === null && window === null) return null;
-  const chosenKeys = keys && new Set(keys);
-  return (item) => {
-    const [low, high] = windowOf?.(item) ?? [0, 0];
-    const isWithin = window === null || (low < window[1] && high > window[0]);
-    if (!isWithin) return false;
-    return chosenKeys === null || keysOf!(item).every((key) => chosenKeys.has(key));
-  };
+  const selectedKeys = keys && new Set(keys);
+  const isInWindow = ([start, end]: [number, number], selectedWindow: readonly [number, number]) =>
+    start < selectedWindow[1] && end > selectedWindow[0];
+  return (item) =>
+    (window === null || isInWindow(windowOf!(item), window)) &&
+    (selectedKeys === null || keysOf!(item).every((key) => selectedKeys.has(key)));
+}
+
+/** Return the item of a mark nearest to a point; -1 if none is in reach. The topmost wins a tie. */
+function nearestItem(
+  { from, to, row }: Record<"from" | "to" | "row", Float64Array>,
+  shape: MarkDefinition["shape"],
+  point: ChartPoint,
+  reach: ChartPoint,
+): number {
+  let [nearest, minDistance] = [-1, 1];
+  from.forEach((left, item) => {
+    const beside = Math.max(left - point.x, point.x - to[item]!, 0) / reach.x;
+    const rowsAway = Math.abs(row[item]! - point.y);
+    // The pointer hits a bar anywhere in the height of its row.
+    const distanceToBar = rowsAway <= 0.5 ? beside : Infinity;
+    const distance = shape === "dot" ? Math.hypot(beside, rowsAway / reach.y) : distanceToBar;
+    if (distance <= minDistance) [nearest, minDistance] = [item, distance];
+  });
+  return nearest;
 }
 
 /** Return the tooltips and selections of marks, if they differ from those of the rows. */
@@ -547,34 +578,28 @@ function markInteraction(
   const { keysOf, windowOf } = selections;
   return {
     windows: windowOf !== null,
-    hitTest: (x, y, reachX, reachY) => {
-      let [nearest, minDistance] = [-1, 1];
-      from.forEach((left, place) => {
-        const aside = Math.max(left - x, x - to[place]!, 0) / reachX;
-        const above = Math.abs(row[place]! - y);
-        // The pointer hits a bar anywhere in the height of its row.
-        const inRow = above <= 0.5 ? aside : Infinity;
-        const distance = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
-        if (distance <= minDistance) [nearest, minDistance] = [place, distance];
-      });
-      const item = items[nearest];
+    hitTest: (point, reach) => {
+      const item = items[nearestItem({ from, to, row }, mark.shape, point, reach)];
       if (item === undefined) return null;
       const [keys, window] = [keysOf?.(item) ?? null, windowOf?.(item) ?? null];
       return { tooltip: tooltipOf(item), keys, window };
     },
     keysWithin: keysOf
-      ? (x0, x1, y0, y1) => {
-          const isWithin = (x: number, y: number) => x >= x0 && x <= x1 && y >= y0 && y <= y1;
-          const touched = items.filter((_, place) => isWithin(from[place]!, row[place]!));
-          const keys = [...new Set(Array.from(touched, keysOf).flat())];
+      ? (low, high) => {
+          const isWithin = (x: number, y: number): boolean =>
+            x >= low.x && x <= high.x && y >= low.y && y <= high.y;
+          const itemsWithin = items.filter((_, position) =>
+            isWithin(from[position]!, row[position]!),
+          );
+          const keys = [...new Set(Array.from(itemsWithin, keysOf).flat())];
           return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
         }
       : undefined,
     selectedMarks:
       mark.selects &&
       ((selected) => {
-        const isChosen = markFilter(selections, definition.rows.selects, selected);
-        return isChosen && Array.from(items.keys()).filter((place) => isChosen(items[place]!));
+        const isSelected = markFilter(selections, definition.rows.selects, selected);
+        return isSelected && Array.from(indicesWhere(items.length, (at) => isSelected(items[at]!)));
       }),
   };
 }

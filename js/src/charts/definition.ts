@@ -63,7 +63,6 @@ export interface BarMark extends MarkInteraction {
   color: string | ItemColor;
   name?: string;
   hatch?: { pattern: string; color: ItemColor };
-  /** Text in a bar, drawn if it fits. */
   bar_text?: string;
 }
 
@@ -85,7 +84,6 @@ interface DotMark extends MarkInteraction {
 
 export type MarkDefinition = BarMark | LineMark | DotMark;
 
-/** Ticks at round numbers. */
 export interface RoundTicks extends Conditional {
   type: "round";
   format: "duration" | "duration_delta" | "share_delta" | "count";
@@ -95,7 +93,6 @@ export interface RoundTicks extends Conditional {
   zero?: string;
 }
 
-/** Ticks at the positions of items. */
 export interface PlacedTicks extends Conditional {
   type: "places";
   at: string;

@@ -118,6 +118,7 @@ export function foldItems(
   const names = [...scope].flatMap(([name, value]) =>
     isColumn(value) && value.length === items ? [name] : [],
   );
+  // 0 comes before the numbers of groups, so that sorting moves single ranks to the front.
   let groupOfItem = groupNumbers(scope, fold, groups);
   if (separateBy.length === 0) {
     const order = sortedOrder([groupOfItem]);
@@ -125,9 +126,6 @@ export function foldItems(
     groupOfItem = takeRows(groupOfItem, order) as Float64Array;
   }
   const rank = scope.get("rank") as Float64Array;
-  const { of, format, at = of } = fold.spread;
-  const measure = toNumbers(evaluate(of, scope), items);
-  const position = toNumbers(evaluate(at, scope), items);
   // Group numbers are negated, so that they differ from the ranks that are not folded.
   const groupOrRank = rank.map((rankNumber, item) => -groupOfItem[item]! || rankNumber);
   const each = (fold.each ?? []).map((name) => toColumn(scope.get(name)!, items));
@@ -137,26 +135,42 @@ export function foldItems(
   const members = (aggregate("lists", rank) as number[][]).map((ranks) =>
     [...new Set(ranks)].sort((a, b) => a - b),
   );
+  const spread = spreadColumns(scope, fold.spread, members, aggregate);
   for (const name of names) {
     const rule = name === "rank" ? "min" : (fold.by?.[name] ?? "mean");
     scope.set(name, foldColumn(scope.get(name) as ColumnData, rule, aggregate));
   }
   addMemberColumns(scope, members);
+  for (const [name, column] of Object.entries(spread)) scope.set(name, column);
+}
+
+/** Return the range of a measure in each fold of items that are not folded yet; none for 1 rank. */
+function spreadColumns(
+  scope: EvaluationScope,
+  { of, format, at = of }: FoldRule["spread"],
+  members: readonly (readonly number[])[],
+  aggregate: FoldAggregate,
+): { fold_low: Float64Array; fold_high: Float64Array; spread_text: string[] } {
+  const rank = scope.get("rank") as Float64Array;
+  const measure = toNumbers(evaluate(of, scope), rank.length);
+  const position = toNumbers(evaluate(at, scope), rank.length);
   const isSingle = (item: number): boolean => members[item]!.length === 1;
   const spreadEnd = (name: "min" | "max"): Float64Array =>
     (aggregate(name, position) as Float64Array).map((end, item) => (isSingle(item) ? NaN : end));
-  scope.set("fold_low", spreadEnd("min")).set("fold_high", spreadEnd("max"));
   const negated = measure.map((value) => -value);
-  const spreadScope: EvaluationScope = new Map([
+  const rangeScope: EvaluationScope = new Map([
     ["low", aggregate("min", measure)],
     ["high", aggregate("max", measure)],
     ["of_low", aggregate("pick", rank, negated)],
     ["of_high", aggregate("pick", rank, measure)],
   ]);
   const template = `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`;
-  const texts = fillTemplate(template, spreadScope) as string[];
-  const spreadTexts = texts.map((text, item) => (isSingle(item) ? "" : text));
-  scope.set("spread_text", spreadTexts);
+  const texts = fillTemplate(template, rangeScope) as string[];
+  return {
+    fold_low: spreadEnd("min"),
+    fold_high: spreadEnd("max"),
+    spread_text: texts.map((text, item) => (isSingle(item) ? "" : text)),
+  };
 }
 
 /** Return tooltip lines about the ranks that an item combines; none for a single rank. */

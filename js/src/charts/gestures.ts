@@ -6,7 +6,6 @@ import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 /** A press that moves farther than this many px is a drag. */
 const DRAG_THRESHOLD_PX = 4;
 
-/** A chart that can be brushed. */
 export interface GestureTarget {
   readonly plot: HTMLElement;
   readonly drawing: Drawing | null;
@@ -97,28 +96,37 @@ class ChartGestures {
     event.stopPropagation();
   }
 
+  /** Do what a key stands for; return whether the chart uses this key now. */
   private act(event: KeyboardEvent): boolean {
     const { target, focused } = this;
     const { drawing, selection } = target;
     if (drawing === null || event.altKey) return false;
-    if (event.key === "Escape" && this.drag !== null) {
-      this.cancel();
-    } else if (event.key === "Enter" || event.key === " ") {
+    if (event.key === "Escape") return this.escape();
+    if (event.key === "Backspace" || event.key === "Delete") {
+      target.brush(drawing.emptyBrush());
+      return true;
+    }
+    if (event.key === "Enter" || event.key === " ") {
       if (focused === null) return false;
       target.brush(drawing.press(focused, isAdditive(event), selection));
-    } else if (event.key === "Escape") {
-      if (focused === null) return false;
-      this.focus(null);
-      // With a selection, the dashboard handles this key: it clears the selection.
-      return Object.values(selection).every((chosen) => chosen === null);
-    } else if (event.key === "Backspace" || event.key === "Delete") {
-      target.brush(drawing.emptyBrush());
-    } else {
-      const next = drawing.nextTarget(focused, event.key);
-      if (!/^(Arrow|Home|End)/.test(event.key) || next === null) return false;
-      this.focus(next);
+      return true;
     }
-    return true;
+    if (!/^(Arrow|Home|End)/.test(event.key)) return false;
+    const next = drawing.nextTarget(focused, event.key);
+    if (next !== null) this.focus(next);
+    return next !== null;
+  }
+
+  /** Stop the drag, or else remove the focus. */
+  private escape(): boolean {
+    if (this.drag !== null) {
+      this.cancel();
+      return true;
+    }
+    if (this.focused === null) return false;
+    this.focus(null);
+    // With a selection, the dashboard handles this key: it clears the selection.
+    return Object.values(this.target.selection).every((chosen) => chosen === null);
   }
 
   private pointOf(event: MouseEvent): ChartPoint {

@@ -18,11 +18,12 @@ import {
   type TooltipContent,
 } from "./content";
 import { buildFoldedScope, buildScope, chartTexts, deviceWord, tooltipFiller } from "./defined";
-import { HEATMAP } from "./definition";
+import { type Definition, HEATMAP } from "./definition";
 import { foldedLines, FOLDED_NOTE } from "./folding";
 import { isSameWindow, isExactly, toggleKeys } from "./gestures";
+import type { EvaluationScope } from "./language";
 import { type BoxEdges, strokeFrame, paintBox, type DrawContext, TextLayer } from "./paint";
-import { computeLabelInterval, LINE_HEIGHT_PX } from "./rows";
+import { computeLabelInterval, computeRowPitch, LINE_HEIGHT_PX } from "./rows";
 
 const SHADE_COUNT = 128;
 
@@ -44,7 +45,18 @@ export function heatmapFrame(
   };
 }
 
-interface HeatmapContent {
+interface HeatmapCells {
+  /** Start of each bin, then the end of the last bin. */
+  edges: readonly number[];
+  /** For each cell, row by row: the covered share of its time. */
+  share: Float64Array;
+  /** For each row, the sum of its values, in ns. */
+  total: number[];
+  /** For each bin, the mean share of all ranks. */
+  mean: number[];
+}
+
+interface HeatmapContent extends HeatmapCells {
   title: string;
   subtitle: string;
   finding: string;
@@ -54,15 +66,7 @@ interface HeatmapContent {
   start: number;
   end: number;
   bins: number;
-  /** Start of each bin, then the end of the last bin. */
-  edges: readonly number[];
   ramp: "busy" | "waiting";
-  /** For each cell, row by row: the covered share of its time. */
-  share: Float64Array;
-  /** For each bin, the mean share of all ranks. */
-  mean: number[];
-  /** For each row, the sum of its values, in ns. */
-  total: number[];
   tooltip(row: number, bin: number): TooltipContent;
   lateRows: Set<number>;
   factRows: Set<number>;
@@ -74,55 +78,39 @@ export function buildHeatmapContent(
 ): HeatmapContent | string {
   const cells = readCells(frame);
   if (cells === null) return frameNote(frame) || noteFor("nothing");
-  const { ranks, value, edges } = cells;
+  const { ranks, value, edges, share, mean } = cells;
   const bins = edges.length - 1;
-  const [start, end] = [edges[0]!, edges[bins]!];
-  const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
-  const { share, total, mean } = measureCells(value, edges, ranks.length);
-  const attrs = {
-    ...frame.attrs,
-    label: fillDeviceWord(label, deviceWord(definition, frame)),
-    about: note,
-    cell_ns: (end - start) / bins,
-    // The legend of the timeline, too, divides by the summed spans of all ranks.
-    spans_ns: sum((frame.attrs.span_ns ?? []) as number[]),
-  };
-  const rankFrame = { rows: ranks.length, columns: { rank: ranks, total_ns: total }, attrs };
-  const scope = buildScope(definition, rankFrame);
-  const texts = chartTexts({ ...definition, unmatched: kinds }, frame, scope);
-  const drawnScope = buildFoldedScope(definition, rankFrame, scope);
-  const isFolded = drawnScope !== scope;
-  const members = drawnScope.get("members") as number[][];
-  const rowOfRank = new Map(ranks.map((rank, row) => [rank, row]));
-  const rowsOfMembers = members.map((group) => group.map((rank) => rowOfRank.get(rank)!));
-  const meanOfMembers = (values: ArrayLike<number>) => meanOfRows(values, rowsOfMembers, bins);
-  const [drawnShare, drawnValue] = isFolded
-    ? [meanOfMembers(share), meanOfMembers(value)]
-    : [share, value];
+  const { ramp, kinds } = METRICS[frame.attrs.metric as Metric];
+  const totals = totalsFrame(frame, cells, deviceWord(definition, frame));
+  const rankScope = buildScope(definition, totals);
+  const texts = chartTexts({ ...definition, unmatched: kinds }, frame, rankScope);
+  const scope = buildFoldedScope(definition, totals, rankScope);
+  const isFolded = scope !== rankScope;
+  const members = scope.get("members") as number[][];
+  const indexOfRank = new Map(ranks.map((rank, index) => [rank, index]));
+  const membersOfRow = members.map((group) => group.map((rank) => indexOfRank.get(rank)!));
+  const meanOfMembers = (values: Float64Array): Float64Array =>
+    isFolded ? meanOfRows(values, membersOfRow, bins) : values;
+  const [rowShare, rowValue] = [meanOfMembers(share), meanOfMembers(value)];
   return {
     ...texts,
     subtitle: isFolded ? joinSentences(texts.subtitle, FOLDED_NOTE) : texts.subtitle,
     ranks: members,
-    names: drawnScope.get("names") as string[],
-    start,
-    end,
+    names: scope.get("names") as string[],
+    start: edges[0]!,
+    end: edges[bins]!,
     bins,
     edges,
     ramp: ramp as "busy" | "waiting",
-    share: drawnShare,
+    share: rowShare,
     mean,
-    total: Array.from(drawnScope.get("total_ns") as Float64Array),
+    total: Array.from(scope.get("total_ns") as Float64Array),
     tooltip: (row, bin) => {
-      const cell = new Map(drawnScope)
-        .set("start_ns", edges[bin]!)
-        .set("end_ns", edges[bin + 1]!)
-        .set("share", drawnShare[row * bins + bin]!)
-        .set("value_ns", drawnValue[row * bins + bin]!);
-      const { heading, lines } = tooltipFiller(definition.tooltip, cell)(row);
-      const rowsOfCell = rowsOfMembers[row]!;
-      if (rowsOfCell.length === 1) return { heading, lines };
-      const range = rangeLine(rowsOfCell.map((memberRow) => share[memberRow * bins + bin]!));
-      return { heading, lines: [...lines, range, ...foldedLines(drawnScope, FOLD_RULE, row)] };
+      const index = row * bins + bin;
+      const [start_ns, end_ns] = [edges[bin]!, edges[bin + 1]!];
+      const cell = { start_ns, end_ns, share: rowShare[index]!, value_ns: rowValue[index]! };
+      const shares = membersOfRow[row]!.map((member) => share[member * bins + bin]!);
+      return cellTooltip(definition, scope, row, cell, shares);
     },
     ...markedRows(
       frame,
@@ -131,53 +119,87 @@ export function buildHeatmapContent(
   };
 }
 
-/** Return the ranks, the bin values rank by rank, and the bin edges; null if there are no ranks. */
-function readCells({ columns, attrs }: PanelFrame) {
+/** Return a frame with the total of each rank and the attributes for the texts of the chart. */
+function totalsFrame(
+  { attrs }: PanelFrame,
+  { ranks, edges, total }: RankCells,
+  device: string,
+): PanelFrame {
+  const { label, note } = METRICS[attrs.metric as Metric];
+  const bins = edges.length - 1;
+  return {
+    rows: ranks.length,
+    columns: { rank: ranks, total_ns: total },
+    attrs: {
+      ...attrs,
+      label: fillDeviceWord(label, device),
+      about: note,
+      cell_ns: (edges[bins]! - edges[0]!) / bins,
+      // The legend of the timeline, too, divides by the summed spans of all ranks.
+      spans_ns: sum((attrs.span_ns ?? []) as number[]),
+    },
+  };
+}
+
+/** Return the tooltip of a cell, with the range of the shares of its ranks if it has several. */
+function cellTooltip(
+  definition: Definition,
+  scope: EvaluationScope,
+  row: number,
+  cell: Readonly<Record<string, number>>,
+  shares: readonly number[],
+): TooltipContent {
+  const cellScope = new Map([...scope, ...Object.entries(cell)]);
+  const { heading, lines } = tooltipFiller(definition.tooltip, cellScope)(row);
+  if (shares.length === 1) return { heading, lines };
+  const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
+  const range = ["share, min to max", `${low} – ${high}`] as const;
+  return { heading, lines: [...lines, range, ...foldedLines(scope, HEATMAP.fold!, row)] };
+}
+
+/** The cells of all ranks, with one row per rank. `value` has the times of the cells in ns. */
+type RankCells = HeatmapCells & { ranks: readonly number[]; value: Float64Array };
+
+/** Return the cells of a frame; null if it has no ranks or no time. */
+function readCells({ columns, attrs }: PanelFrame): RankCells | null {
   const ranks = [...new Set((columns.rank ?? []) as readonly number[])];
-  const value = (columns.value_ns ?? []) as unknown as ArrayLike<number>;
+  const value = new Float64Array((columns.value_ns ?? []) as readonly number[]);
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
   // Frames from the Python analysis have one row per cell, with the edges of the cell.
   const { start_ns: starts, end_ns: ends } = columns;
   const start = Number(starts === undefined ? attrs.start : starts[0]);
   const end = Number(ends === undefined ? attrs.end : ends[bins - 1]);
   if (bins === 0 || !(end > start)) return null;
-  const edgeAt = (bin: number): number => start + Math.floor(((end - start) * bin) / bins);
-  return { ranks, value, edges: Array.from({ length: bins + 1 }, (_, bin) => edgeAt(bin)) };
+  const edges = Array.from(
+    { length: bins + 1 },
+    (_, bin) => start + Math.floor(((end - start) * bin) / bins),
+  );
+  const share = value.map((ns, cell) => {
+    const binNs = edges[(cell % bins) + 1]! - edges[cell % bins]!;
+    return binNs > 0 ? ns / binNs : 0;
+  });
+  const total = ranks.map((_, row) => sum(value.subarray(row * bins, (row + 1) * bins)));
+  const allRanks = ranks.map((_, row) => row);
+  return {
+    ranks,
+    edges,
+    value,
+    share,
+    total,
+    mean: Array.from(meanOfRows(share, [allRanks], bins)),
+  };
 }
 
-/** Return the tooltip line with the lowest and highest share among the ranks of a row. */
-function rangeLine(shares: readonly number[]): readonly [what: string, value: string] {
-  const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
-  return ["share, min to max", `${low} – ${high}`];
-}
-
-/** Return the share of each cell, the total of each row, and the mean share of each bin. */
-function measureCells(value: ArrayLike<number>, edges: readonly number[], rows: number) {
-  const bins = edges.length - 1;
-  const share = new Float64Array(rows * bins);
-  const total = new Array<number>(rows).fill(0);
-  const shareSums = new Array<number>(bins).fill(0);
-  for (let cell = 0; cell < share.length; cell += 1) {
-    const [row, bin] = [Math.floor(cell / bins), cell % bins];
-    const binNs = edges[bin + 1]! - edges[bin]!;
-    share[cell] = binNs > 0 ? value[cell]! / binNs : 0;
-    total[row]! += value[cell]!;
-    shareSums[bin]! += share[cell]!;
-  }
-  return { share, total, mean: shareSums.map((shareSum) => shareSum / rows) };
-}
-
-const FOLD_RULE = HEATMAP.fold!;
-
+/** Return the mean of the values in each bin, for each list of ranks. */
 function meanOfRows(
-  values: ArrayLike<number>,
-  rows: readonly (readonly number[])[],
+  values: Float64Array,
+  groups: readonly (readonly number[])[],
   bins: number,
 ): Float64Array {
-  const means = new Float64Array(rows.length * bins);
-  rows.forEach((members, row) => {
+  const means = new Float64Array(groups.length * bins);
+  groups.forEach((members, row) => {
     for (let bin = 0; bin < bins; bin += 1) {
-      const total = sum(members.map((memberRow) => values[memberRow * bins + bin]!));
+      const total = sum(members.map((member) => values[member * bins + bin]!));
       means[row * bins + bin] = total / members.length;
     }
   });
@@ -230,23 +252,23 @@ export class HeatmapDrawing implements Drawing {
     const [veiled, framed]: [BoxEdges[], BoxEdges[]] = [[], []];
     if (window === null && chosen === null) return { veiled, framed };
     const { plan, content } = this;
-    const { start, end, ranks } = content;
+    const { start, end: endNs, ranks } = content;
     const right = plan.left + plan.plotWidth;
     const xOf = (ns: number): number =>
-      plan.left + Math.max(0, Math.min(1, (ns - start) / (end - start))) * plan.plotWidth;
+      plan.left + Math.max(0, Math.min(1, (ns - start) / (endNs - start))) * plan.plotWidth;
     const [from, to] = window === null ? [plan.left, right] : [xOf(window[0]), xOf(window[1])];
     const isChosen = (rank: number): boolean => chosen?.includes(rank) ?? true;
-    let y = plan.top;
-    for (const [first, last] of runsOfTrue(ranks.map((members) => members.every(isChosen)))) {
-      const [top, below] = [plan.top + first * plan.rowPitch, plan.top + last * plan.rowPitch];
-      if (top > y) veiled.push([plan.left, y, right, top]);
-      if (from > plan.left) veiled.push([plan.left, top, from, below]);
-      if (to < right) veiled.push([to, top, right, below]);
-      if (to > from) framed.push([from - 1, top - 1, to + 1, below + 1]);
-      y = below;
+    let veiledTo = plan.top;
+    for (const [first, end] of runsOfTrue(ranks.map((members) => members.every(isChosen)))) {
+      const [top, bottom] = [plan.top + first * plan.rowPitch, plan.top + end * plan.rowPitch];
+      if (top > veiledTo) veiled.push([plan.left, veiledTo, right, top]);
+      if (from > plan.left) veiled.push([plan.left, top, from, bottom]);
+      if (to < right) veiled.push([to, top, right, bottom]);
+      if (to > from) framed.push([from - 1, top - 1, to + 1, bottom + 1]);
+      veiledTo = bottom;
     }
     const bottom = plan.top + ranks.length * plan.rowPitch;
-    if (y < bottom) veiled.push([plan.left, y, right, bottom]);
+    if (veiledTo < bottom) veiled.push([plan.left, veiledTo, right, bottom]);
     return { veiled, framed };
   }
 
@@ -261,9 +283,10 @@ export class HeatmapDrawing implements Drawing {
     const cells = document.createElement("canvas");
     [cells.width, cells.height] = [bins, ranks.length];
     const image = new ImageData(bins, ranks.length);
-    const px = new Uint32Array(image.data.buffer);
+    const pixels = new Uint32Array(image.data.buffer);
     share.forEach((part, index) => {
-      px[index] = shades[Math.max(0, Math.min(SHADE_COUNT - 1, Math.floor(part * SHADE_COUNT)))]!;
+      const shade = Math.max(0, Math.min(SHADE_COUNT - 1, Math.floor(part * SHADE_COUNT)));
+      pixels[index] = shades[shade]!;
     });
     cells.getContext("2d")?.putImageData(image, 0, 0);
     this.cells = cells;
@@ -337,13 +360,14 @@ export class HeatmapDrawing implements Drawing {
     const range = this.cellRange(span);
     if (range === null) return null;
     const { ranks } = this.content;
-    const inside = ranks.slice(range.first, range.last + 1).flat();
+    const draggedRanks = ranks.slice(range.first, range.last + 1).flat();
     const window = this.binWindow(range.low, range.high);
-    const all = range.last - range.first + 1 === ranks.length;
     if (additive && selection.ranks !== null) {
-      return { ranks: [...new Set([...selection.ranks, ...inside])].sort((a, b) => a - b), window };
+      const allRanks = new Set([...selection.ranks, ...draggedRanks]);
+      return { ranks: [...allRanks].sort((a, b) => a - b), window };
     }
-    return { ranks: all ? null : inside, window };
+    const isEveryRow = range.last - range.first + 1 === ranks.length;
+    return { ranks: isEveryRow ? null : draggedRanks, window };
   }
 
   dragBox(span: DragSpan): ChartBox | null {
@@ -403,9 +427,9 @@ export class HeatmapDrawing implements Drawing {
 function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
   flags.forEach((flag, row) => {
-    const open = runs.at(-1);
     if (!flag) return;
-    if (open !== undefined && open[1] === row) open[1] = row + 1;
+    const lastRun = runs.at(-1);
+    if (lastRun?.[1] === row) lastRun[1] = row + 1;
     else runs.push([row, row + 1]);
   });
   return runs;
@@ -414,8 +438,10 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
 // Layout of the heatmap, aligned with the scale of the timeline above it. CSS px.
 
 const ROW_PITCH_PX = 16;
-const MAX_HEIGHT_PX = 512;
-const STRIP_WIDTH_PX = 22;
+/** Height of the bars of the mean share. */
+const STRIP_HEIGHT_PX = 22;
+/** Height of the ticks and times below the cells. */
+const TIME_AXIS_PX = 22;
 /** Minimum width of distinguishable cells, in px. */
 const MIN_CELL_PX = 5;
 /** Width of the color key and of each of its colors, in px. */
@@ -455,25 +481,13 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const { left, right } = sideWidths(width);
   const plotWidth = Math.max(40, width - left - right);
   const rows = content.ranks.length;
-  const rowPitch =
-    rows * ROW_PITCH_PX <= MAX_HEIGHT_PX
-      ? ROW_PITCH_PX
-      : Math.max(2, Math.floor(MAX_HEIGHT_PX / rows));
-  const titled = INSET_PX + textWidth(content.title, "bold", 13) + 16;
-  const shared = width >= SIZE.marginFrom;
-  if (shared || titled + COLOR_KEY_PX + MENU_PX < width)
-    drawColorKey(textLayer, width - right - MENU_PX, content, theme);
-  let y = textLayer.title(content.title, [INSET_PX, 0], width - 2 * INSET_PX, theme);
-  // If there is a margin, title and definition share a line, as in the timeline's toolbar.
-  const from = shared ? Math.max(left, titled) : INSET_PX;
-  const maxWidth = width - from - (shared ? right + MENU_PX + COLOR_KEY_PX : INSET_PX);
-  y = textLayer.subtitle(content.subtitle, [from, shared ? 2 : y], maxWidth, theme) + 6;
-  const strip = y + STRIP_WIDTH_PX;
-  textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
-  const bars = meanBars(content, left, plotWidth, strip);
-  const top = strip + 4;
+  const rowPitch = computeRowPitch(rows, ROW_PITCH_PX);
+  const stripBottom = addHead(textLayer, content, width, theme) + 6 + STRIP_HEIGHT_PX;
+  textLayer.text(left - 8, stripBottom - 7, "mean of ranks", theme.ink3, { align: "right" });
+  const bars = meanBars(content, left, plotWidth, stripBottom);
+  const top = stripBottom + 4;
   const bottom = top + rows * rowPitch;
-  const height = Math.ceil(bottom + 22);
+  const height = Math.ceil(bottom + TIME_AXIS_PX);
   const plan: HeatmapPlan = { width, height, left, plotWidth, top, rowPitch, textLayer, bars };
   const interval = computeLabelInterval(rowPitch);
   const labeled = labeledRows(rows, interval, content.lateRows, content.factRows);
@@ -481,6 +495,27 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   if (right > 0) addRowTotals(plan, content, labeled, right, theme);
   drawTimeAxis(textLayer, content, { left, width, plotWidth, bottom }, theme);
   return plan;
+}
+
+/** Add the title, the subtitle and, if there is room, the color key. Return the position below. */
+function addHead(
+  textLayer: TextLayer,
+  { title, subtitle, ramp }: HeatmapContent,
+  width: number,
+  theme: Theme,
+): number {
+  const { left, right } = sideWidths(width);
+  const titleEnd = INSET_PX + textWidth(title, "bold", 13) + 16;
+  const hasMargin = width >= SIZE.marginFrom;
+  if (hasMargin || titleEnd + COLOR_KEY_PX + MENU_PX < width)
+    drawColorKey(textLayer, width - right - MENU_PX, theme[ramp], theme.ink3);
+  const titleBottom = textLayer.title(title, [INSET_PX, 0], width - 2 * INSET_PX, theme);
+  if (!hasMargin)
+    return textLayer.subtitle(subtitle, [INSET_PX, titleBottom], width - 2 * INSET_PX, theme);
+  // The title and the definition share a line, as in the timeline's toolbar.
+  const subtitleLeft = Math.max(left, titleEnd);
+  const subtitleWidth = width - subtitleLeft - right - MENU_PX - COLOR_KEY_PX;
+  return textLayer.subtitle(subtitle, [subtitleLeft, 2], subtitleWidth, theme);
 }
 
 const rowMiddle = ({ top, rowPitch }: HeatmapPlan, row: number): number =>
@@ -543,9 +578,9 @@ function meanBars(
 ): BoxEdges[] {
   const barWidth = plotWidth / bins;
   return mean.flatMap((share, bin): BoxEdges[] => {
-    const tall = Math.min(1, share) * (STRIP_WIDTH_PX - 2);
+    const height = Math.min(1, share) * (STRIP_HEIGHT_PX - 2);
     const from = left + bin * barWidth;
-    return tall > 0 ? [[from, bottom - tall, from + Math.max(1, barWidth - 1), bottom]] : [];
+    return height > 0 ? [[from, bottom - height, from + Math.max(1, barWidth - 1), bottom]] : [];
   });
 }
 
@@ -572,20 +607,20 @@ function drawTimeAxis(
   }
 }
 
-/** Draw the color key; its right end is at `right`. */
+/** Draw the color key from 0 to 100 % in the first line; its right end is at `right`. */
 function drawColorKey(
   textLayer: TextLayer,
   right: number,
-  content: HeatmapContent,
-  theme: Theme,
+  colors: readonly string[],
+  ink: string,
 ): void {
-  const ramp = theme[content.ramp];
-  textLayer.text(right, 9, "100\u202f%", theme.ink3, { align: "right" });
-  const end = right - textWidth("100\u202f%") - 5;
-  const start = end - ramp.length * SWATCH_PX;
-  ramp.forEach((color, index) => {
+  const [top, middle, bottom] = [4, 9, 14];
+  const highest = "100\u202f%";
+  textLayer.text(right, middle, highest, ink, { align: "right" });
+  const start = right - textWidth(highest) - 5 - colors.length * SWATCH_PX;
+  colors.forEach((color, index) => {
     const left = start + index * SWATCH_PX;
-    textLayer.plate([left, 4, left + SWATCH_PX, 14], color);
+    textLayer.plate([left, top, left + SWATCH_PX, bottom], color);
   });
-  textLayer.text(start - 5, 9, "0", theme.ink3, { align: "right" });
+  textLayer.text(start - 5, middle, "0", ink, { align: "right" });
 }

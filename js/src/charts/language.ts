@@ -175,9 +175,12 @@ const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
 const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => ScopeValue>> = {
   codes: (...columns) => combineCodes(columns as ColumnData[]),
   once: (keys) => {
-    const met = new Set<ScalarValue>();
-    const rows = keys as ColumnData;
-    return mapNumbers(rows.length, (row) => (met.size < met.add(rows[row]!).size ? 1 : 0));
+    const [column, seen] = [keys as ColumnData, new Set<ScalarValue>()];
+    return mapNumbers(column.length, (row) => {
+      const isFirst = !seen.has(column[row]!);
+      seen.add(column[row]!);
+      return Number(isFirst);
+    });
   },
   order: (values) => rankValues(values as ColumnData),
   disambiguate: (short, name) => disambiguate(short as string[], name as string[]),
@@ -445,12 +448,12 @@ function evaluateCall(
   const args = node.args.map((argument) => evaluateNode(argument, scope));
   const columnFunction = COLUMN_FUNCTIONS[name];
   if (columnFunction !== undefined) return columnFunction(...args);
-  const isOfColumn = name in AGGREGATES || name === "pick" || name === "is_most";
-  if (isOfColumn && !(args.length > 1 && name in NUMBER_FUNCTIONS)) {
-    const named = Object.entries(node.kwargs).map(
-      ([key, value]) => [key, evaluateNode(value, scope)] as const,
-    );
-    return evaluateAggregate(name, args, Object.fromEntries(named));
+  const isAggregate = name in AGGREGATES || name === "pick" || name === "is_most";
+  // With several arguments, `max` and `min` compare the values of a row.
+  if (isAggregate && !(args.length > 1 && name in NUMBER_FUNCTIONS)) {
+    const named: Record<string, ScopeValue> = {};
+    for (const [key, value] of Object.entries(node.kwargs)) named[key] = evaluateNode(value, scope);
+    return evaluateAggregate(name, args, named);
   }
   if (name in NUMBER_FUNCTIONS) return applyNumbers(NUMBER_FUNCTIONS[name]!, args);
   const cellFunction = CELL_FUNCTIONS[name];

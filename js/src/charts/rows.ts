@@ -1,5 +1,6 @@
 /** Layout and drawing of charts that have one row per rank, name or step. */
 
+import { sum } from "../expressions/numbers";
 import type { Brush, ChartSelection } from "../protocol/source";
 import { fitNames, labeledRows, shortenMiddle, textWidth } from "../ui/text";
 import type { Theme } from "../ui/theme";
@@ -51,19 +52,18 @@ export class RowsDrawing implements Drawing {
     paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
     plan.textLayer.paintLines(pen);
     const row = content.data.row as Float64Array;
+    const items = Array.from(row.keys());
     const selectedItems = this.selectedItems(selection);
-    const chosenItems = selectedItems === null ? null : new Set(selectedItems);
+    const opaqueItems = new Set(selectedItems ?? items);
+    const faintItems = items.filter((item) => !opaqueItems.has(item));
     for (const mark of content.marks) {
-      pen.globalAlpha = chosenItems === null ? 1 : UNSELECTED_OPACITY;
-      row.forEach((_, item) => {
-        if (chosenItems?.has(item) !== true) this.paintMark(pen, mark, item);
-      });
+      pen.globalAlpha = UNSELECTED_OPACITY;
+      for (const item of faintItems) this.paintMark(pen, mark, item);
       pen.globalAlpha = 1;
-      for (const item of selectedItems ?? []) this.paintMark(pen, mark, item);
+      for (const item of opaqueItems) this.paintMark(pen, mark, item);
     }
     for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
-    const selectedRows =
-      selectedItems === null ? null : new Set(selectedItems.map((item) => row[item]));
+    const selectedRows = selectedItems && new Set(selectedItems.map((item) => row[item]));
     const barTexts = new TextLayer();
     addBarTexts(plan, barTexts, (barRow) => selectedRows?.has(barRow) === false);
     barTexts.paint(pen);
@@ -152,8 +152,10 @@ export class RowsDrawing implements Drawing {
     const { content } = this;
     if (content.keysWithin !== undefined) {
       const { left, top, width, height } = dragRectangle(span);
-      const [x0, x1] = [this.valueAt(left), this.valueAt(left + width)];
-      return content.keysWithin(x0, x1, this.rowPosition(top), this.rowPosition(top + height));
+      return content.keysWithin(
+        this.scalePoint(left, top),
+        this.scalePoint(left + width, top + height),
+      );
     }
     const rows = this.rowRange(span);
     return rows === null ? null : content.keys.slice(rows[0], rows[1] + 1).flat();
@@ -169,18 +171,17 @@ export class RowsDrawing implements Drawing {
     selection: ChartSelection,
     window: [number, number] | null = null,
   ): Brush {
-    const before: readonly SelectionKey[] | null = selection[this.dimension];
+    const current: readonly SelectionKey[] | null = selection[this.dimension];
     if (keys.length === 0 && window === null) return this.emptyBrush();
     if (additive) {
-      return { [this.dimension]: toggleKeys(before, keys), ...(window ? { window } : {}) };
+      const toggled = { [this.dimension]: toggleKeys(current, keys) };
+      return window === null ? toggled : { ...toggled, window };
     }
-    if (isExactly(before, keys) && (window === null || isSameWindow(selection.window, window))) {
+    if (isExactly(current, keys) && (window === null || isSameWindow(selection.window, window))) {
       return this.emptyBrush();
     }
-    return {
-      [this.dimension]: [...new Set(keys)],
-      ...(this.content.windows === true ? { window } : {}),
-    };
+    const chosen = { [this.dimension]: [...new Set(keys)] };
+    return this.content.windows === true ? { ...chosen, window } : chosen;
   }
 
   private selectedItems(selection: ChartSelection): readonly number[] | null {
@@ -196,20 +197,21 @@ export class RowsDrawing implements Drawing {
     return Array.from(row.keys()).filter((item) => rows[Math.round(row[item]!)]);
   }
 
-  private valueAt(x: number): number {
+  /** Convert a position in px to a value of the scale and a row; 0 is the middle of the first row. */
+  private scalePoint(px: number, py: number): ChartPoint {
     const { xStart, xEnd } = this.content;
-    return xStart + ((x - this.plan.namesWidth) / this.plan.plotWidth) * (xEnd - xStart);
+    const { namesWidth, plotWidth, top, rowPitch } = this.plan;
+    const x = xStart + ((px - namesWidth) / plotWidth) * (xEnd - xStart);
+    return { x, y: (py - top) / rowPitch - 0.5 };
   }
 
-  protected hitAt(x: number, y: number): MarkHit | null {
+  protected hitAt(px: number, py: number): MarkHit | null {
     const { content, plan } = this;
-    const reachX = (HIT_RADIUS_PX / plan.plotWidth) * (content.xEnd - content.xStart);
-    const reachY = HIT_RADIUS_PX / plan.rowPitch;
-    return content.hitTest?.(this.valueAt(x), this.rowPosition(y), reachX, reachY) ?? null;
-  }
-
-  private rowPosition(y: number): number {
-    return (y - this.plan.top) / this.plan.rowPitch - 0.5;
+    const reach = {
+      x: (HIT_RADIUS_PX / plan.plotWidth) * (content.xEnd - content.xStart),
+      y: HIT_RADIUS_PX / plan.rowPitch,
+    };
+    return content.hitTest?.(this.scalePoint(px, py), reach) ?? null;
   }
 
   private rowAt(y: number): number | null {
@@ -284,24 +286,19 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
   const head: ChartHead = { content, theme, width, textLayer: new TextLayer(), keys: [] };
   const rows = content.names.length;
   const rowPitch = computeRowPitch(rows, content.rowPitchPx);
-  let y = layoutHead(head);
   const shownColumns = content.columns.filter((column) => width >= (column.minWidthPx ?? 0));
-  const headed = content.ticks.length > 0 || shownColumns.some((column) => column.head !== "");
-  if (headed || content.head !== "") y += 6 + 14;
-  const headY = y - 7;
-  const top = y + 4;
-  const namesWidth = gutterWidth(content, width);
   const sideWidths = shownColumns.map(columnWidth);
-  const sideWidth = sideWidths.reduce((sum, sideColumn) => sum + sideColumn + 14, 0);
-  const { xStart } = content;
-  const span = content.xEnd - xStart;
-  const endWidth = (content.endTexts ?? []).reduce((max, endText) => {
-    const reach = (endText.at - xStart) / span;
-    return Math.max(max, reach > 0.3 ? textWidth(endText.text) + 8 : 0);
-  }, 0);
-  const rightWidth = endWidth + sideWidth;
+  const sideWidth = sum(sideWidths);
+  const heads = [content.head, ...shownColumns.map((column) => column.head)];
+  const hasHeads = content.ticks.length > 0 || heads.some((text) => text !== "");
+  const headsBottom = layoutHead(head) + (hasHeads ? 6 + LINE_HEIGHT_PX : 0);
+  const headY = headsBottom - LINE_HEIGHT_PX / 2;
+  const top = headsBottom + 4;
+  const namesWidth = gutterWidth(content, width);
+  const rightWidth = endTextsWidth(content) + sideWidth;
   const plotWidth = Math.max(40, width - namesWidth - (rightWidth > 0 ? rightWidth : 1));
   const interval = computeLabelInterval(rowPitch);
+  const { xStart, xEnd } = content;
   const plan: RowsPlan = {
     ...head,
     height: Math.ceil(top + rows * rowPitch + 4),
@@ -312,7 +309,7 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
     rowPitch,
     fillShare: rowPitch < 8 ? 1 : 0.8,
     labeledRows: labeledRows(rows, interval, content.lateRows, content.factRows),
-    x: (value) => namesWidth + ((value - xStart) / span) * plotWidth,
+    x: (value) => namesWidth + ((value - xStart) / (xEnd - xStart)) * plotWidth,
     rowMiddle: (row) => top + (row + 0.5) * rowPitch,
   };
   addRowNames(plan);
@@ -321,16 +318,23 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
   return plan;
 }
 
+/** Return the space for the texts to the right of long bars. Other texts fit in the plot. */
+function endTextsWidth({ endTexts = [], xStart, xEnd }: RowsContent): number {
+  const longBars = endTexts.filter(({ at }) => (at - xStart) / (xEnd - xStart) > 0.3);
+  return longBars.reduce((max, { text }) => Math.max(max, textWidth(text) + 8), 0);
+}
+
 function gutterWidth(content: RowsContent, width: number): number {
   const texts = [...content.names, ...(content.secondLines ?? []), content.head];
   const maxWidth = texts.reduce((widest, name) => Math.max(widest, textWidth(name, "bold")), 0);
   return Math.ceil(Math.min(maxWidth + 10, Math.max(72, width * 0.46)));
 }
 
+/** Return the width of a column and of the gap to its left. */
 function columnWidth(column: SideColumn): number {
   const weight = (column.lateRows ?? column.boldRows) ? "bold" : "normal";
-  const headWidth = textWidth(column.head);
-  return column.texts.reduce((max, text) => Math.max(max, textWidth(text, weight)), headWidth);
+  const widths = column.texts.map((text) => textWidth(text, weight));
+  return widths.reduce((max, width) => Math.max(max, width), textWidth(column.head)) + 14;
 }
 
 /** Return n if only every n-th row has room for a label. */
@@ -357,7 +361,8 @@ function addRowNames(plan: RowsPlan): void {
   });
 }
 
-function addScale(plan: RowsPlan, headY: number, end: number): void {
+/** Add lines between rows and at the ticks, and the texts above them, which end at `right`. */
+function addScale(plan: RowsPlan, headY: number, right: number): void {
   const { content, theme, namesWidth, top, textLayer } = plan;
   const bottom = top + plan.rows * plan.rowPitch;
   if (content.hasRules === true) {
@@ -366,27 +371,32 @@ function addScale(plan: RowsPlan, headY: number, end: number): void {
       textLayer.line(0, y, plan.width, y, theme.rule);
     }
   }
-  if (content.head !== "") {
-    textLayer.text(namesWidth - 8, headY, content.head, theme.ink3, { align: "right" });
-  }
-  // Zero comes first: its label must stay on scales with both signs.
-  const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
-  const headLeft = namesWidth - 8 - textWidth(content.head);
-  const texts = order.flatMap(([value, text]) => {
-    const px = Math.round(plan.x(value));
+  for (const [value] of content.ticks) {
+    const x = Math.round(plan.x(value));
     const isZero = value === 0 && content.zeroLine === true;
-    textLayer.line(px, top, px, bottom, isZero ? theme.ruleStrong : theme.rule);
-    const half = textWidth(text) / 2;
-    let left = px - half;
-    if (value === content.xStart) left = px;
-    left = Math.max(0, Math.min(left, end - 2 * half));
-    const right = left + 2 * half;
-    const isBelowHead = content.head !== "" && left < namesWidth + 2 && right > headLeft - 10;
-    const isOff = Math.abs(left + half - px) > half + 2;
-    return isBelowHead || isOff ? [] : [{ value, text, left, right }];
-  });
-  for (const { left, text } of fittingTexts(texts, content))
+    textLayer.line(x, top, x, bottom, isZero ? theme.ruleStrong : theme.rule);
+  }
+  textLayer.text(namesWidth - 8, headY, content.head, theme.ink3, { align: "right" });
+  for (const { left, text } of fittingTexts(tickTexts(plan, right), content))
     textLayer.text(left, headY, text, theme.ink3);
+}
+
+/** Return the tick labels that are close to their tick and beside the head of the names. */
+function tickTexts({ content, namesWidth, x }: RowsPlan, maxRight: number): TickText[] {
+  const { head, ticks, xStart } = content;
+  const headLeft = namesWidth - 8 - textWidth(head);
+  // Zero comes first: its label must stay on scales with both signs.
+  const order = [...ticks].sort(([a], [b]) => Math.abs(a) - Math.abs(b));
+  return order.flatMap(([value, text]) => {
+    const tickX = Math.round(x(value));
+    const width = textWidth(text);
+    const wishedLeft = value === xStart ? tickX : tickX - width / 2;
+    const left = Math.max(0, Math.min(wishedLeft, maxRight - width));
+    const right = left + width;
+    const hitsHead = head !== "" && left < namesWidth + 2 && right > headLeft - 10;
+    const isOff = Math.abs((left + right) / 2 - tickX) > width / 2 + 2;
+    return hitsHead || isOff ? [] : [{ value, text, left, right }];
+  });
 }
 
 interface TickText {
@@ -435,7 +445,7 @@ function addSideColumns(
       const { color, bold } = rowLabelStyle(marked, row, theme);
       plan.textLayer.text(right, plan.rowMiddle(row), text, color, { align: "right", bold });
     });
-    right -= widths[index]! + 14;
+    right -= widths[index]!;
   }
 }
 

@@ -131,12 +131,12 @@ export class RooflineDrawing implements Drawing {
   }
 
   private addRoofLabels(top: number): void {
-    let free = top + 4;
+    let minY = top + 4;
     for (const [precision, peak] of [...this.roofs].sort((a, b) => b[1] - a[1])) {
-      const px = Math.max(pixelOf(this.y, peak) - 7, free);
+      const y = Math.max(pixelOf(this.y, peak) - 7, minY);
       const text = `${precision} ${formatValue(peak)} TFLOP/s`;
-      this.textLayer.text(this.width - 10, px, text, this.theme.ink2, { align: "right" });
-      free = px + LABEL_PITCH_PX;
+      this.textLayer.text(this.width - 10, y, text, this.theme.ink2, { align: "right" });
+      minY = y + LABEL_PITCH_PX;
     }
   }
 

@@ -1,7 +1,7 @@
 /** Stacked bars of chart definitions: shares, times, or one part per item. */
 
 import causes from "../../../hta_widgets/facts/causes.json";
-import { sum } from "../expressions/numbers";
+import { allIndices, indicesWhere, sum } from "../expressions/numbers";
 import { type Cause, CAUSES } from "../facts/panels";
 import { formatDuration, formatShare } from "../ui/formats";
 import type { Theme } from "../ui/theme";
@@ -30,7 +30,6 @@ export function causeLabel(name: string): string {
   return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
-/** The content of a stack: its marks, texts in bars, legend and tooltip lines. */
 export interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
@@ -66,6 +65,28 @@ function withoutRoundingError(timeNs: number): number {
   return Math.abs(timeNs) >= 1e-3 ? timeNs : 0;
 }
 
+/** Return parts as text: `compute 71 %, communication 29 %`. */
+function sharesText(parts: readonly [name: string, time: number][], total: number): string {
+  return parts.map(([name, time]) => `${name} ${formatShare(time / total)}`).join(", ");
+}
+
+/** Return the texts in the bars of a part, whose sizes are shares of the total of their row. */
+function shareTexts(
+  { color: styleName, align_end }: PartStackDefinition["parts"][number],
+  { left, right, size }: Record<"left" | "right" | "size", Float64Array>,
+  theme: Theme,
+): BarText[] {
+  const { on, fill, hatch } = BAR_STYLES[styleName]!;
+  if (on === undefined) return [];
+  const color = resolveColor(on, theme);
+  const plate = hatch === undefined ? undefined : resolveColor(fill, theme);
+  const isAtEnd = align_end === true;
+  return Array.from(indicesOfTrue(size), (row): BarText => {
+    const text = formatShare(size[row]!);
+    return { row, left: left[row]!, right: right[row]!, text, color, plate, isAtEnd };
+  });
+}
+
 /** Add the columns of bars whose parts are the same in each row. */
 function buildPartStack(
   stack: PartStackDefinition,
@@ -74,46 +95,39 @@ function buildPartStack(
   theme: Theme,
 ): StackContent {
   const rows = (scope.get("names") as string[]).length;
-  let left = new Float64Array(rows);
   const totals = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
-  data.row = Float64Array.from(left.keys());
+  data.row = Float64Array.from(allIndices(rows));
+  let endTimes = new Float64Array(rows);
   const parts = stack.parts.map((part, index) => {
-    const { line, on, fill, hatch } = BAR_STYLES[part.color]!;
     const ns = toNumbers(evaluate(part.ns, scope), rows).map(withoutRoundingError);
     const size =
       totals === null ? ns : ns.map((time, row) => (totals[row]! > 0 ? time / totals[row]! : 0));
-    const [start, end] = [left, left.map((edge, row) => edge + size[row]!)];
-    left = end;
+    const left = endTimes;
+    const right = left.map((edge, row) => edge + size[row]!);
+    endTimes = right;
     // The outline of a bar without width would still be visible.
     const visibleEdges = (edges: Float64Array): Float64Array =>
-      line === undefined ? edges : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
-    data[`left_${index}`] = visibleEdges(start);
-    data[`right_${index}`] = visibleEdges(end);
-    const barTexts = (): BarText[] => {
-      if (totals === null || on === undefined) return [];
-      const color = resolveColor(on, theme);
-      const plate = hatch === undefined ? undefined : resolveColor(fill, theme);
-      const isAtEnd = part.align_end === true;
-      return Array.from(indicesOfTrue(size), (row): BarText => {
-        const text = formatShare(size[row]!);
-        return { row, left: start[row]!, right: end[row]!, text, color, plate, isAtEnd };
-      });
-    };
+      BAR_STYLES[part.color]!.line === undefined
+        ? edges
+        : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
+    const edgeColumns = { left: `left_${index}`, right: `right_${index}` };
+    data[edgeColumns.left] = visibleEdges(left);
+    data[edgeColumns.right] = visibleEdges(right);
     const style = barStyle(part.color, theme);
-    const ends = { left: `left_${index}`, right: `right_${index}` };
-    const mark: ChartMark = { shape: "bar", ...ends, style: () => style };
+    const mark: ChartMark = { shape: "bar", ...edgeColumns, style: () => style };
+    const barTexts = () => (totals === null ? [] : shareTexts(part, { left, right, size }, theme));
     return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, barTexts };
   });
   const shownParts = parts.filter(({ ns }) => ns.some((time) => time > 0));
-  const totalTime = Math.max(sum(totals ?? []), 1);
   return {
     marks: shownParts.map(({ mark }) => mark),
     barTexts: () => parts.flatMap((part) => part.barTexts()),
     legend: shownParts.map(({ style, name }) => [style, name]),
-    summary: shownParts
-      .map(({ name, ns }) => `${name} ${formatShare(sum(ns) / totalTime)}`)
-      .join(", "),
-    endTimes: left,
+    summary: sharesText(
+      shownParts.map(({ name, ns }) => [name, sum(ns)]),
+      Math.max(sum(totals ?? []), 1),
+    ),
+    endTimes,
     lines: (row) =>
       shownParts.map(({ name, ns, size }) => [
         name,
@@ -129,49 +143,48 @@ function buildItemStack(
   data: Record<string, ColumnData>,
   theme: Theme,
 ): StackContent {
-  const groupOfItem = scope.get(stack.by) as string[];
-  const row = scope.get("row") as Float64Array;
-  const size = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
+  const causeOfItem = scope.get(stack.by) as string[];
+  const rowOfItem = scope.get("row") as Float64Array;
+  // Unknown and negative times have no bar.
+  const times = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
   const share = scope.get(stack.share) as Float64Array;
   const endTimes = new Float64Array((scope.get("names") as string[]).length);
-  const [left, right] = [size.slice(), size.slice()];
-  size.forEach((time, item) => {
-    const from = endTimes[row[item]!]!;
-    const to = (endTimes[row[item]!] = from + time);
-    // The outline of a bar without width would still be visible.
-    [left[item], right[item]] = time > 0 ? [from, to] : [NaN, NaN];
-  });
+  // The outline of a bar without width would still be visible.
+  const [left, right] = [times.map(() => NaN), times.map(() => NaN)];
+  const sums = new Map<string, number>();
+  for (const item of indicesOfTrue(times)) {
+    const [row, cause, time] = [rowOfItem[item]!, causeOfItem[item]!, times[item]!];
+    left[item] = endTimes[row]!;
+    endTimes[row]! += time;
+    right[item] = endTimes[row]!;
+    sums.set(cause, (sums.get(cause) ?? 0) + time);
+  }
+  Object.assign(data, { left, right, [stack.by]: causeOfItem });
   const barTexts = (): BarText[] =>
-    Array.from(indicesOfTrue(share)).flatMap((item) => {
-      const on = BAR_STYLES[groupOfItem[item]!]?.on;
-      if (on === undefined || !(share[item]! > 0)) return [];
-      const edges = { row: row[item]!, left: left[item]!, right: right[item]! };
+    Array.from(indicesWhere(share.length, (item) => share[item]! > 0)).flatMap((item) => {
+      const on = BAR_STYLES[causeOfItem[item]!]?.on;
+      if (on === undefined) return [];
+      const edges = { row: rowOfItem[item]!, left: left[item]!, right: right[item]! };
       return [{ ...edges, text: formatShare(share[item]!), color: resolveColor(on, theme) }];
     });
-  Object.assign(data, { left, right, [stack.by]: groupOfItem });
-  const sums = new Map<string, number>();
-  size.forEach((time, item) => {
-    const group = groupOfItem[item]!;
-    sums.set(group, (sums.get(group) ?? 0) + time);
-  });
-  const shownParts = CAUSES.flatMap((name) => {
-    const time = sums.get(name) ?? 0;
-    return time > 0 ? [{ name, style: barStyle(name, theme), label: causeLabel(name), time }] : [];
-  });
-  const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
+  const shownCauses = CAUSES.filter((cause) => sums.has(cause));
+  const styles = new Map<string, MarkStyle>(
+    shownCauses.map((cause) => [cause, barStyle(cause, theme)]),
+  );
   const text = makeFiller(stack.text, scope);
-  const style: ChartMark["style"] = (item) => styles.get(groupOfItem[item]!);
+  const style: ChartMark["style"] = (item) => styles.get(causeOfItem[item]!);
   return {
     marks: [{ shape: "bar", left: "left", right: "right", style }],
     barTexts,
-    legend: shownParts.map(({ style, label }) => [style, label]),
-    summary: shownParts
-      .map(({ label, time }) => `${label} ${formatShare(time / sum(size))}`)
-      .join(", "),
+    legend: shownCauses.map((cause) => [styles.get(cause)!, causeLabel(cause)]),
+    summary: sharesText(
+      shownCauses.map((cause) => [causeLabel(cause), sums.get(cause)!]),
+      sum(times),
+    ),
     endTimes,
-    lines: (itemIndex) =>
-      groupOfItem.flatMap((name, item): TooltipLineTemplate[] =>
-        row[item] === itemIndex && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
+    lines: (row) =>
+      causeOfItem.flatMap((cause, item): TooltipLineTemplate[] =>
+        rowOfItem[item] === row && times[item]! > 0 ? [[causeLabel(cause), text.at(item)]] : [],
       ),
   };
 }

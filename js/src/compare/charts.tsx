@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
+import { sum } from "../expressions/numbers";
 import { deviceOf } from "../protocol/scene";
 import { type PanelFrame, isAbort } from "../protocol/source";
 import { formatDuration, formatPValue, plural } from "../ui/formats";
@@ -63,14 +64,7 @@ export class DiffCharts {
           maxRows={maxRows}
           chosen={choice.value.change}
           hasSteps={about.steps > 0}
-          choose={(row, name) => {
-            const swapChoice = this.mark({ change: row });
-            if (row === null) timelineLink.markNames(null, swapChoice);
-            else {
-              const requested = source.ask("change_events", { row, pair }, abortSignal);
-              timelineLink.markEvents(requested, name, "event", swapChoice);
-            }
-          }}
+          choose={(row, name) => this.chooseChange(row, name, pair)}
         />
       ),
     );
@@ -189,12 +183,22 @@ export class DiffCharts {
 
   private ranksText(pair = this.ctx.pair.value): string {
     const { rank_pairs: pairs } = this.ctx.about;
-    const rankPair = pairs[pair ?? (pairs.length === 1 ? 0 : -1)];
-    if (rankPair !== undefined) {
-      const [before, after] = this.ctx.inOrder(rankPair);
-      return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
+    const rankPair = pairs.length === 1 ? pairs[0] : pairs[pair ?? NaN];
+    if (rankPair === undefined) return `mean of ${plural(pairs.length, "pair")} of ranks`;
+    const [before, after] = this.ctx.inOrder(rankPair);
+    return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
+  }
+
+  /** Mark the events of a change on both timelines; null: mark nothing. */
+  private chooseChange(row: number | null, name: string, pair: number | null): void {
+    const swapChoice = this.mark({ change: row });
+    if (row === null) {
+      this.timelineLink.markNames(null, swapChoice);
+      return;
     }
-    return `mean of ${plural(pairs.length, "pair")} of ranks`;
+    const { source, signal: abortSignal } = this.ctx.options;
+    const requested = source.ask("change_events", { row, pair }, abortSignal);
+    this.timelineLink.markEvents(requested, name, "event", swapChoice);
   }
 
   private chooseStep(step: number | null): void {
@@ -238,27 +242,26 @@ export class DiffCharts {
     return withLengths(slots, await this.ctx.loadFrame(this.ofPair("steps")));
   }
 
+  /** Load what depends on the selected step. */
   private async loadChosen(): Promise<void> {
+    await Promise.all([
+      this.waterfall.load(() => this.loadWaterfallData()),
+      this.names.load(() => this.ctx.loadFrame(this.chosenFrameName("names"))),
+    ]);
+  }
+
+  private async loadWaterfallData() {
     const { ctx } = this;
     const { step } = ctx.choice.value;
-    const pair = ctx.pair.value;
-    const requestWaterfall = async () => {
-      const row = step === null ? undefined : rowsOf(await this.loadSlotFrame())[step];
-      const scopes = [
-        row ? `in ${stepLabel(textAt(row, "after_label"))}` : "",
-        pair === null ? "" : `on ${this.ranksText()}`,
-      ];
-      const steps = await ctx.loadFrame(this.ofPair("steps")).catch(() => null);
-      return {
-        kinds: await ctx.loadFrame(this.chosenFrameName("waterfall:kind")),
-        what: scopes.filter((scope) => scope !== "").join(" "),
-        spread: steps === null ? "" : spreadText(steps),
-      };
+    const ranksText = ctx.pair.value === null ? "" : `on ${this.ranksText()}`;
+    const row = step === null ? undefined : rowsOf(await this.loadSlotFrame())[step];
+    const stepText = row === undefined ? "" : `in ${stepLabel(textAt(row, "after_label"))}`;
+    const steps = await ctx.loadFrame(this.ofPair("steps")).catch(() => null);
+    return {
+      kinds: await ctx.loadFrame(this.chosenFrameName("waterfall:kind")),
+      what: [stepText, ranksText].filter((text) => text !== "").join(" "),
+      spread: steps === null ? "" : spreadText(steps),
     };
-    await Promise.all([
-      this.waterfall.load(requestWaterfall),
-      this.names.load(() => ctx.loadFrame(this.chosenFrameName("names"))),
-    ]);
   }
 }
 
@@ -280,17 +283,16 @@ function stepText(row: FrameRow): string {
 }
 
 /** Return `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, … (p 0.003).`; "" for a single step. */
-export function spreadText(frame: PanelFrame): string {
-  const { rows, columns, attrs } = frame;
-  const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
-  if (rows < 2 || attrs.p_value === null || spread.some((deviation) => !Number.isFinite(deviation)))
-    return "";
-  const mean = (name: string): number =>
-    (columns[name] ?? []).reduce<number>((sum, value) => sum + Number(value), 0) / rows;
-  const side = (name: string, std: number): string =>
-    `${formatDuration(Math.round(mean(name)))} ± ${formatDuration(Math.round(std))}`;
+export function spreadText({ rows, columns, attrs }: PanelFrame): string {
+  const [beforeStd, afterStd] = [attrs.before_std_ns, attrs.after_std_ns];
+  if (rows < 2 || attrs.p_value === null) return "";
+  if (typeof beforeStd !== "number" || typeof afterStd !== "number") return "";
+  const sideText = (name: string, stdNs: number): string => {
+    const meanNs = sum((columns[name] ?? []) as number[]) / rows;
+    return `${formatDuration(Math.round(meanNs))} ± ${formatDuration(Math.round(stdNs))}`;
+  };
   return (
-    `A step: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
+    `A step: ${sideText("before_ns", beforeStd)} → ${sideText("after_ns", afterStd)}, ` +
     `mean ± standard deviation of ${plural(rows, "step")} (${formatPValue(Number(attrs.p_value))}).`
   );
 }

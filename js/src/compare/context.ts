@@ -10,8 +10,8 @@ import {
   type Scene,
   type Source,
   type Span,
+  type ThemeName,
 } from "../protocol/source";
-import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
 import type { AlignmentBase } from "./align";
 import {

@@ -1,7 +1,7 @@
 /** Request and cache the frames of a comparison, swap their sides, and format differences. */
 
 import { classStyle } from "../facts/event_classes";
-import type { Brief, PanelFrame, Source, ThemeName } from "../protocol/source";
+import type { Brief, CellValue, PanelFrame, Source, ThemeName } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 
@@ -60,12 +60,12 @@ export function numberAt(row: FrameRow, name: string): number {
   return typeof value === "number" ? value : 0;
 }
 
-type FrameValue = PanelFrame["columns"][string][number];
-
 export function textAt(row: FrameRow, name: string): string {
   const value = row[name];
   return typeof value === "string" ? value : "";
 }
+
+export const shortName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
 
 /** The changes that are exchanged when the sides are swapped; all others stay the same. */
 export const OPPOSITE: Readonly<Record<string, string>> = {
@@ -91,7 +91,7 @@ function swapName(name: string): string {
 }
 
 /** Return a value of the column `name` after the sides are swapped. */
-function swapValue(name: string, value: FrameValue): FrameValue {
+function swapValue(name: string, value: CellValue): CellValue {
   if (swapName(name) !== name) return value;
   if (/(^|_)(diff|delta)(_|$)/.test(name)) return typeof value === "number" ? 0 - value : value;
   if (name === "change" || name === "status") return OPPOSITE[String(value)] ?? value;
@@ -160,34 +160,37 @@ export class FrameCache {
   }
 }
 
+/** A common end of two names is removed if it has at least this many characters. */
+const MIN_CUT_END = 12;
+/** Names have at least this many characters after a common part is removed. */
+const MIN_LABEL = 3;
+
 /** Remove the common beginning of two names, and their common end if it is long. */
 export function shortLabels(labels: readonly [string, string]): [string, string] {
-  const [first, second] = labels;
-  if (first === second) return [first, second];
-  const hasText = (names: readonly string[]): boolean => names.every((name) => name.length >= 3);
-  const start = commonPart(first, second).search(/[^-_/. ]*$/);
-  const tails = labels.map((label) => label.slice(start));
-  const [head, tail] = hasText(tails) ? tails : labels;
+  const [before, after] = labels;
+  if (before === after) return [before, after];
+  const isEnough = (names: readonly string[]) => names.every(({ length }) => length >= MIN_LABEL);
+  const start = commonWords(before, after);
+  const withoutStart = labels.map((label) => label.slice(start)) as [string, string];
+  const [first, second] = isEnough(withoutStart) ? withoutStart : labels;
   const reverse = (text: string): string => Array.from(text).reverse().join("");
-  const end = commonPart(reverse(head), reverse(tail)).search(/[^-_/. ]*$/);
-  const heads = [head, tail].map((name) => name.slice(0, name.length - end));
-  const isLong = end >= MIN_CUT_END && hasText(heads);
-  return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head, tail];
+  const end = commonWords(reverse(first), reverse(second));
+  const withoutEnd = [first, second].map((name) => name.slice(0, name.length - end));
+  if (end < MIN_CUT_END || !isEnough(withoutEnd)) return [first, second];
+  return [`${withoutEnd[0]!}…`, `${withoutEnd[1]!}…`];
+}
+
+/** Return the length of the whole words and separators at the beginning of both names. */
+function commonWords(first: string, second: string): number {
+  let length = 0;
+  while (length < first.length && first[length] === second[length]) length += 1;
+  return first.slice(0, length).search(/[^-_/. ]*$/);
 }
 
 /** Return the short names to show beside "before" and "after"; "" for a name that is that word. */
 export function namesBesideSides(labels: readonly [string, string]): [string, string] {
   const [before, after] = shortLabels(labels);
   return [before === "before" ? "" : before, after === "after" ? "" : after];
-}
-
-/** A common end of the names is removed if it has at least this many characters. */
-const MIN_CUT_END = 12;
-
-function commonPart(first: string, second: string): string {
-  let length = 0;
-  while (length < first.length && first[length] === second[length]) length += 1;
-  return first.slice(0, length);
 }
 
 /** Return one side of a comparison as the source of a timeline. */

@@ -359,8 +359,8 @@ export class TimelineLink {
     }
     // Partners of single events are looked up one by one.
     if (selection.ids) return;
-    const alignedTime = (time: number | null): number | null => {
-      if (time === null) return null;
+    const { start_ns: start, end_ns: end } = selection;
+    const partnerTime = (time: number): number => {
       const commonTime = toCommon(alignment.segments[side], time);
       return Math.round(toOwnTime(alignment.segments[to], commonTime));
     };
@@ -373,8 +373,8 @@ export class TimelineLink {
     );
     const partnerSelection: SelectionJson = {
       ...selection,
-      start_ns: alignedTime(selection.start_ns),
-      end_ns: alignedTime(selection.end_ns),
+      start_ns: start === null ? null : partnerTime(start),
+      end_ns: end === null ? null : partnerTime(end),
       ranks: selection.ranks?.flatMap(partnersOf) ?? null,
       tracks: (partnerTracks ?? null) as SelectionJson["tracks"],
     };
@@ -445,7 +445,10 @@ export class TimelineLink {
     return reply.event;
   }
 
-  /** Return an event's partner (null for a step), the pair as displayed, and its tree node. */
+  /**
+   * Return an event's partner, the pair as displayed, and its tree node (-1: none). A step has no
+   * partner, but it is displayed beside its counterpart.
+   */
   private async partnerOf(
     side: Side,
     event: Brief,
@@ -466,13 +469,12 @@ export class TimelineLink {
   /** Return the counterpart of a step from the slots: steps are not matched like calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
-    const [ownSide, otherSide] = side === 0 ? ["before", "after"] : ["after", "before"];
+    const [from, to] = side === 0 ? ["before", "after"] : ["after", "before"];
     const slots = await this.ctx.frames.get("slots:steps");
-    const row = rowsOf(slots).find((slot) => slot[`${ownSide}_label`] === event.name);
-    if (row === undefined) return null;
-    const start = numberAt(row, `${otherSide}_start_ns`);
-    const name = textAt(row, `${otherSide}_label`);
-    const dur = numberAt(row, `${otherSide}_end_ns`) - start;
-    return { ...event, name, short: name, start, dur };
+    const slot = rowsOf(slots).find((row) => row[`${from}_label`] === event.name);
+    if (slot === undefined) return null;
+    const start = numberAt(slot, `${to}_start_ns`);
+    const name = textAt(slot, `${to}_label`);
+    return { ...event, name, short: name, start, dur: numberAt(slot, `${to}_end_ns`) - start };
   }
 }

@@ -18,6 +18,7 @@ import {
   type FrameRow,
   rowsOf,
   shareText,
+  shortName,
   textAt,
 } from "./frames";
 import { DiffPanel } from "./pane";
@@ -32,46 +33,42 @@ interface IcicleTile {
 
 const ROW_PX = 20;
 const MIN_TILE_PX = 2;
-const LABEL_PX = 30;
+/** Tiles of at least these widths show their name, and the change after it. */
+const [LABEL_PX, LONG_LABEL_PX] = [30, 140];
 /** Width of the hatch on tiles that have no partner. */
 const HATCH_PX = 10;
 const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
 
+/** Return the time that the width of a row's tile shows. */
 const rowSize = (row: FrameRow): number =>
   Math.max(numberAt(row, "before_ns"), numberAt(row, "after_ns"));
 
 /** Place the tiles below a node (-1: all) that are wide enough to see. `width` is in px. */
 export function placeTiles(frame: PanelFrame, top: number, width: number): IcicleTile[] {
+  const rows = rowsOf(frame);
   const children = new Map<number, FrameRow[]>();
-  let focus: FrameRow | null = null;
-  for (const row of rowsOf(frame)) {
-    if (numberAt(row, "node") === top) focus = row;
-    getOrMake(children, numberAt(row, "parent"), () => []).push(row);
-  }
+  for (const row of rows) getOrMake(children, numberAt(row, "parent"), () => []).push(row);
+  const topRow = rows.find((row) => numberAt(row, "node") === top);
+  const topRows = topRow === undefined ? (children.get(-1) ?? []) : [topRow];
   const tiles: IcicleTile[] = [];
-  const layoutRow = (row: FrameRow, x: number, tileWidth: number, depth: number): void => {
-    if (tileWidth < MIN_TILE_PX) return;
-    const node = numberAt(row, "node");
-    tiles.push({ row, node, depth, x, width: tileWidth });
-    layoutChildren(children.get(node) ?? [], x, tileWidth, rowSize(row), depth + 1);
-  };
-  const layoutChildren = (
-    rows: FrameRow[],
-    x: number,
-    tileWidth: number,
-    parentSize: number,
+  /** Place rows side by side, in proportion to the size of their parent, or to their sum. */
+  const placeRows = (
+    siblings: readonly FrameRow[],
+    parent: { x: number; width: number; size: number },
     depth: number,
   ): void => {
-    const scale = tileWidth / Math.max(parentSize, sum(rows.map(rowSize)), 1e-9);
-    let left = x;
-    for (const row of rows) {
-      const rowWidth = rowSize(row) * scale;
-      layoutRow(row, left, rowWidth, depth);
-      left += rowWidth;
+    const scale = parent.width / Math.max(parent.size, sum(siblings.map(rowSize)), 1e-9);
+    let { x } = parent;
+    for (const row of siblings) {
+      const [node, size] = [numberAt(row, "node"), rowSize(row)];
+      const tile = { row, node, depth, x, width: size * scale };
+      x += tile.width;
+      if (tile.width < MIN_TILE_PX) continue;
+      tiles.push(tile);
+      placeRows(children.get(node) ?? [], { ...tile, size }, depth + 1);
     }
   };
-  if (focus !== null) layoutRow(focus, 0, width, 0);
-  else layoutChildren(children.get(-1) ?? [], 0, width, 0, 0);
+  placeRows(topRows, { x: 0, width, size: 0 }, 0);
   return tiles;
 }
 
@@ -175,10 +172,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
         <Link text="all" press={() => this.zoomTo(-1)} />
         {path.flatMap((row) => [
           " › ",
-          <Link
-            text={textAt(row, "short") || textAt(row, "name")}
-            press={() => this.zoomTo(numberAt(row, "node"))}
-          />,
+          <Link text={shortName(row)} press={() => this.zoomTo(numberAt(row, "node"))} />,
         ])}
       </p>
     );
@@ -187,14 +181,13 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
   private tile({ row, node, depth, x, width }: IcicleTile) {
     const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
     const diff = after - before;
-    const name = textAt(row, "short") || textAt(row, "name");
-    const isUnpaired = (before <= 0 && after > 0) || after === 0;
-    const share = before > 0 ? diff / before : 0;
-    const goneOrShare = after === 0 ? "gone" : shareText(diff, before);
-    const state = before === 0 ? "new" : goneOrShare;
+    const name = shortName(row);
+    const isUnpaired = before <= 0 || after === 0;
+    const shareOrGone = after === 0 ? "gone" : shareText(diff, before);
+    const changeText = before <= 0 ? "new" : shareOrGone;
     const counts = countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
     const theme = this.ctx.theme.value;
-    const background = deltaColor(isUnpaired ? 0 : share, theme);
+    const background = deltaColor(isUnpaired ? 0 : diff / before, theme);
     const { top, node: markedNode } = this.ctx.choice.value;
     return (
       <button
@@ -204,7 +197,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
         data-node={node}
         title={
           `${textAt(row, "name")}\n${formatDuration(before)} → ${formatDuration(after)} a step, ` +
-          `${deltaText(diff)} ${state}\ncount a step ${counts}`
+          `${deltaText(diff)} ${changeText}\ncount a step ${counts}`
         }
         style={{
           left: `${x}px`,
@@ -216,7 +209,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
         onClick={() => this.chooseNode(node, top === node ? numberAt(row, "parent") : node, name)}
       >
         {width >= LABEL_PX && (
-          <span>{width >= 140 && state !== "" ? `${name} ${state}` : name}</span>
+          <span>{width >= LONG_LABEL_PX ? `${name} ${changeText}` : name}</span>
         )}
       </button>
     );

@@ -156,7 +156,7 @@ export function headlineParts(sentence: string): [string, string, string] {
   return match === null ? [sentence, "", ""] : [match[1]!, match[2]!, match[3]!];
 }
 
-/** Return the texts to show if there is no finding: the total, or that nothing is compared. */
+/** Return a headline and a sentence below it for a comparison without findings. */
 export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [string, string] {
   const noChangeText = "Nothing changed beyond the noise.";
   if (totals === null) return [noChangeText, ""];

@@ -62,26 +62,20 @@ export class Strip extends DiffPanel<StripData> {
     const stripWidth = Math.max(width - gutter - 24, 80);
     const hasManySlots = data.slots.rows > MAX_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
-    const shown = hasManySlots ? [this.chosenSlot ?? medianSlot(data.slots)] : all;
     const allSlots = placeSlots(data.slots, all, stripWidth);
-    const slots = hasManySlots ? placeSlots(data.slots, shown, stripWidth) : allSlots;
+    const drawnSlot = this.chosenSlot ?? medianSlot(data.slots);
+    const slots = hasManySlots ? placeSlots(data.slots, [drawnSlot], stripWidth) : allSlots;
     const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
     const runHeight = heightOf(lanes);
-    const height = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
+    const size = [stripWidth, LABELS_HEIGHT + runPitch(runHeight) + runHeight] as const;
     const theme = this.ctx.theme.value;
-    const held = this.heldSteps.value;
     return (
       <>
         <Legend lanes={lanes} slots={allSlots} isChange={data.isChange} theme={theme} />
-        {held !== null && (
-          <p class="hta-diff-held">
-            {held.why}
-            {hasManySlots && held.steps.length > 0 && " Tall cells mark these steps."}
-          </p>
-        )}
+        {this.heldNote(hasManySlots)}
         {hasManySlots && (
           <div class="hta-diff-cells" style={{ paddingLeft: `${gutter}px` }}>
-            {allSlots.map((slot) => this.cell(slot, shown[0]!))}
+            {allSlots.map((slot) => this.cell(slot, drawnSlot))}
           </div>
         )}
         <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${stripWidth}px` }}>
@@ -91,20 +85,25 @@ export class Strip extends DiffPanel<StripData> {
             only={slots.length === 1 ? slots[0]! : null}
             ranksText={narrow ? "" : data.ranksText}
           />
-          <div class="hta-diff-picture" style={{ height: `${height}px` }}>
-            <StripCanvas
-              data={data}
-              slots={slots}
-              lanes={lanes}
-              theme={theme}
-              size={[stripWidth, height]}
-            />
-            <svg width={stripWidth} height={height} class="hta-diff-over">
+          <div class="hta-diff-picture" style={{ height: `${size[1]}px` }}>
+            <StripCanvas data={data} slots={slots} lanes={lanes} theme={theme} size={size} />
+            <svg width={size[0]} height={size[1]} class="hta-diff-over">
               {slots.map((slot) => this.slot(slot, runHeight, narrow))}
             </svg>
           </div>
         </div>
       </>
+    );
+  }
+
+  private heldNote(hasCells: boolean) {
+    const { value: held } = this.heldSteps;
+    if (held === null) return null;
+    return (
+      <p class="hta-diff-held">
+        {held.why}
+        {hasCells && held.steps.length > 0 && " Tall cells mark these steps."}
+      </p>
     );
   }
 
@@ -145,16 +144,21 @@ export class Strip extends DiffPanel<StripData> {
     if (this.has(slot)) this.choose(this.chosenSlot === slot ? null : slot);
   }
 
+  /** Return the label of a slot's button: the drawn texts first, which it must contain. */
+  private slotLabel(slot: StepSlot, narrow: boolean): string {
+    const { label, diff, lengths } = slot;
+    const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, lengths[0])];
+    return `${label}: ${[...new Set(numbers)].join(" ").trim()}${this.noPairText(slot.slot)}`;
+  }
+
   /** Return label, dashed line and band of a slot as one button. */
   private slot(slot: StepSlot, runHeight: number, narrow: boolean) {
-    const { x, width, lengthsPx, diff, lengths, label } = slot;
+    const { x, width, lengthsPx, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
     const top = LABELS_HEIGHT + runHeight + BAND_MARGIN;
     const slotHeight = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
     const isOn = this.chosenSlot === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
-    // Starts with the drawn texts: the name of a control must contain its visible text.
-    const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, lengths[0])];
     return (
       <g
         key={slot.slot}
@@ -165,7 +169,7 @@ export class Strip extends DiffPanel<StripData> {
         role="button"
         aria-pressed={isOn}
         aria-disabled={this.has(slot.slot) ? undefined : true}
-        aria-label={`${label}: ${[...new Set(numbers)].join(" ").trim()}${this.noPairText(slot.slot)}`}
+        aria-label={this.slotLabel(slot, narrow)}
         onClick={() => this.toggle(slot.slot)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" && event.key !== " ") return;
@@ -182,17 +186,7 @@ export class Strip extends DiffPanel<StripData> {
         {Math.abs(lengthsPx[0] - lengthsPx[1]) >= 0.5 && (
           <polygon points={points.join(" ")} fill={this.colorOf(slot)} />
         )}
-        {SIDES.map((side) => {
-          const y = LABELS_HEIGHT + side * runPitch(runHeight) + runHeight / 2;
-          const from = lengthsPx[side];
-          if (width - from < 3) return null;
-          return (
-            <g stroke={theme.ruleStrong}>
-              <line x1={from + 1} x2={width} y1={y} y2={y} stroke-dasharray="2 3" />
-              <line x1={from} x2={from} y1={y - runHeight / 2} y2={y + runHeight / 2 - GAP} />
-            </g>
-          );
-        })}
+        <g stroke={theme.ruleStrong}>{SIDES.map((side) => restLines(slot, side, runHeight))}</g>
         <ChangeMark slot={slot} narrow={narrow} top={top} theme={theme.name} />
         {isOn && (
           <rect
@@ -208,6 +202,19 @@ export class Strip extends DiffPanel<StripData> {
       </g>
     );
   }
+}
+
+/** Return the end of the shorter step, and a dashed line from there to the end of the slot. */
+function restLines({ lengthsPx, width }: StepSlot, side: Side, runHeight: number) {
+  const left = lengthsPx[side];
+  if (width - left < 3) return null;
+  const y = LABELS_HEIGHT + side * runPitch(runHeight) + runHeight / 2;
+  return (
+    <>
+      <line x1={left + 1} x2={width} y1={y} y2={y} stroke-dasharray="2 3" />
+      <line x1={left} x2={left} y1={y - runHeight / 2} y2={y + runHeight / 2 - GAP} />
+    </>
+  );
 }
 
 /** Return the longest form of a label that fits: the full label, its number, or "". */
@@ -339,7 +346,7 @@ interface StripPicture {
 function StripCanvas({
   size: [width, height],
   ...picture
-}: StripPicture & { size: [number, number] }) {
+}: StripPicture & { size: readonly [width: number, height: number] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => {
     const dpr = window.devicePixelRatio || 1;
@@ -367,22 +374,21 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
   const shares = busyShares(data.lanes, slots, dpr);
   pen.scale(dpr, dpr);
   for (const { slot, x, lengthsPx } of slots) {
-    // On whole device pixels: bars between pixels would be paler.
-    const left = Math.round(x * dpr) / dpr;
     for (const side of SIDES) {
       const top = LABELS_HEIGHT + side * runPitch(runHeight);
-      let y = top;
+      let bottom = top - GAP;
       for (const { index, kind, height } of lanes) {
-        const bottom = y + height;
+        bottom += GAP + height;
         pen.fillStyle = theme.lane;
-        pen.fillRect(x, y, lengthsPx[side], height);
+        pen.fillRect(x, bottom - height, lengthsPx[side], height);
         pen.fillStyle = theme.kind[kind];
-        shares.get(`${slot}/${side}/${index}`)?.forEach((share, bin) => {
+        // On whole device pixels: bars between pixels would be paler.
+        const left = Math.round(x * dpr) / dpr;
+        shares.get(`${slot}/${side}/${index}`)?.forEach((share, pixel) => {
           if (share <= 0) return;
           const barHeight = Math.max(Math.min(share, 1) * height, 1 / dpr);
-          pen.fillRect(left + bin / dpr, bottom - barHeight, 1 / dpr, barHeight);
+          pen.fillRect(left + pixel / dpr, bottom - barHeight, 1 / dpr, barHeight);
         });
-        y = bottom + GAP;
       }
       pen.fillStyle = theme.kind.annotation;
       pen.fillRect(x - 1, top, 2, runHeight - GAP);
@@ -520,20 +526,20 @@ export function placeSlots(
   const longest = rows.map((row) => Math.max(...lengthsOf(row), 1));
   const availableWidth = Math.max(width - GAP_PX * Math.max(rows.length - 1, 0), 1);
   const scale = availableWidth / sum(longest);
-  let next = 0;
+  let nextX = 0;
   return rows.map((row, index): StepSlot => {
     const lengths = lengthsOf(row);
     const [before, after] = lengths;
     const labels = [textAt(row, "before_label"), textAt(row, "after_label")].map(stepLabel);
-    const x = next;
-    const width = longest[index]! * scale;
-    next += width + GAP_PX;
+    const x = nextX;
+    const slotWidth = longest[index]! * scale;
+    nextX += slotWidth + GAP_PX;
     return {
       slot: numberAt(row, "slot"),
       label: [...new Set(labels)].join(" → "),
       lengths,
       x,
-      width,
+      width: slotWidth,
       lengthsPx: [before * scale, after * scale],
       diff: after - before,
       share: before > 0 ? (after - before) / before : Infinity,

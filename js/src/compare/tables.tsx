@@ -25,6 +25,7 @@ import {
   type FrameRow,
   rowsOf,
   shareText,
+  shortName,
   textAt,
 } from "./frames";
 
@@ -110,6 +111,19 @@ const counts = (row: FrameRow): string =>
 /** Times and counts are shown next to names and changes from this width on, in px. */
 const NUMBERS_FROM = 420;
 
+function NameWithKind({ row, on }: { row: FrameRow; on: boolean }) {
+  const replacement = textAt(row, "replaced_by");
+  const members = membersOf(row).slice(0, 4).join("\n");
+  const title = replacement ? `${members}\nreplaced by ${replacement}` : members;
+  const background = `var(--hta-kind-${textAt(row, "kind") || "other"})`;
+  return (
+    <>
+      <i class="hta-diff-swatch" style={{ background }} />
+      <NameButton text={textAt(row, "name")} title={title} on={on} />
+    </>
+  );
+}
+
 function nameColumns(
   scale: readonly [low: number, high: number],
   theme: ThemeName,
@@ -126,23 +140,7 @@ function nameColumns(
       by: "name",
       title: "name",
       width: "minmax(0, 1fr)",
-      cell: (row, _, on) => {
-        const replacement = textAt(row, "replaced_by");
-        const title = membersOf(row).slice(0, 4).join("\n");
-        return (
-          <>
-            <i
-              class="hta-diff-swatch"
-              style={{ background: `var(--hta-kind-${textAt(row, "kind") || "other"})` }}
-            />
-            <NameButton
-              text={textAt(row, "name")}
-              title={replacement ? `${title}\nreplaced by ${replacement}` : title}
-              on={on}
-            />
-          </>
-        );
-      },
+      cell: (row, _, on) => <NameWithKind row={row} on={on} />,
     },
     durationColumn("before_ns", "before"),
     durationColumn("after_ns", "after"),
@@ -170,17 +168,10 @@ export function NamesTable({
   choose(name: string | null, members: string[] | null): void;
 }) {
   const filter = useSignal("");
-  const { attrs } = frame;
-  const steps = Number(attrs.steps ?? 1);
-  const times = { cpu: "host time", all: "time" }[String(attrs.device)] ?? `${device} time`;
-  const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
-  const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
   const diffOf = (row: FrameRow): number => numberAt(row, "diff_ns");
   const rows = rowsOf(frame).sort((a, b) => Math.abs(diffOf(b)) - Math.abs(diffOf(a)));
   const diffs = rows.map(diffOf);
   const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
-  const moreNames = plural(hiddenRows, "more name");
-  const hiddenText = hiddenRows > 0 ? `; Python lists ${moreNames}, which changed less` : "";
   const press = (row: FrameRow): void => {
     if (selected === textAt(row, "name")) choose(null, null);
     else choose(textAt(row, "name"), membersOf(row));
@@ -192,10 +183,7 @@ export function NamesTable({
         <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
-        {`sum of ${times} ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
-          `${ranks ? ", mean over ranks" : ""}; ` +
-          "parallel streams add up, so this column does not sum to the difference" +
-          `${hiddenText}. Grey: not beyond the noise.`}
+        {namesAbout(frame, device)}
         <HatchLegend rows={rows} theme={theme} />
       </p>
       <Table
@@ -213,6 +201,22 @@ export function NamesTable({
         emptyText={frameNote(frame) || "No such name."}
       />
     </>
+  );
+}
+
+/** Return what the times of the names are, and how many names are left out. */
+function namesAbout({ attrs, rows }: PanelFrame, device: string): string {
+  const steps = Number(attrs.steps ?? 1);
+  const timesText = { cpu: "host time", all: "time" }[String(attrs.device)] ?? `${device} time`;
+  const stepsText = `${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}`;
+  const hasRanks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
+  const hiddenNames = Number(attrs.names ?? rows) - rows;
+  const moreNames = plural(hiddenNames, "more name");
+  return (
+    `sum of ${timesText} ${stepsText}${hasRanks ? ", mean over ranks" : ""}; ` +
+    "parallel streams add up, so this column does not sum to the difference" +
+    (hiddenNames > 0 ? `; Python lists ${moreNames}, which changed less` : "") +
+    ". Grey: not beyond the noise."
   );
 }
 
@@ -263,45 +267,40 @@ const ALL_FROM = 720;
 
 const durationText = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
 
-const changeName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
+function ChangeClass({ row, theme }: { row: FrameRow; theme: ThemeName }) {
+  const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
+  const changeClass = classOfChange(textAt(row, "change"), before, after);
+  return (
+    <>
+      <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
+      {textAt(row, "change")}
+    </>
+  );
+}
+
+function ChangeName({ row, on }: { row: FrameRow; on: boolean }) {
+  const [path, places] = [textAt(row, "path"), numberAt(row, "places")];
+  const more = places > 1 ? ` and ${places - 1} more` : "";
+  const lines = [textAt(row, "name"), path && `in ${path}${more}`, replacedText(row)];
+  const title = lines.filter((line) => line !== "").join("\n");
+  return (
+    <>
+      <NameButton text={shortName(row)} title={title} on={on} />
+      <small title={replacedText(row)}>
+        {replacedText(row, "short") || textAt(row, "measure")}
+      </small>
+    </>
+  );
+}
 
 function changeColumns(theme: ThemeName, hasSteps: boolean): TableColumn<FrameRow>[] {
   return [
-    {
-      by: "change",
-      title: "change",
-      cell: (row) => {
-        const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
-        const changeClass = classOfChange(textAt(row, "change"), before, after);
-        return (
-          <>
-            <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
-            {textAt(row, "change")}
-          </>
-        );
-      },
-    },
+    { by: "change", title: "change", cell: (row) => <ChangeClass row={row} theme={theme} /> },
     {
       by: "name",
       title: "name",
       width: "minmax(80px, 1fr)",
-      cell: (row, _, on) => {
-        const [path, places] = [textAt(row, "path"), numberAt(row, "places")];
-        const more = places > 1 ? ` and ${places - 1} more` : "";
-        const lines = [textAt(row, "name"), path && `in ${path}${more}`, replacedText(row)];
-        return (
-          <>
-            <NameButton
-              text={changeName(row)}
-              title={lines.filter((line) => line !== "").join("\n")}
-              on={on}
-            />
-            <small title={replacedText(row)}>
-              {replacedText(row, "short") || textAt(row, "measure")}
-            </small>
-          </>
-        );
-      },
+      cell: (row, _, on) => <ChangeName row={row} on={on} />,
     },
     {
       by: "before_ns",
@@ -372,7 +371,7 @@ export function ChangesTable({
         isOn={(row) => rows.indexOf(row) === selected}
         press={(row) => {
           const index = rows.indexOf(row);
-          choose(index === selected ? null : index, changeName(row));
+          choose(index === selected ? null : index, shortName(row));
         }}
         rowNoun="change"
         maxRows={maxRows}
@@ -426,6 +425,7 @@ export function titleOf(column: string): string {
 
 const PER_NS: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 
+/** Return a cell as text; its unit follows from the name of the column. */
 export function cellText(column: string, value: unknown, isDelta = false): string {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -441,16 +441,17 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
     if (!isDelta) return formatDuration(ns);
     return Math.abs(ns) < 0.5 ? "±0" : formatDurationDelta(ns);
   }
-  const plain = (size: number): string => {
-    if (unit === "bytes") return formatBytes(size);
-    if (unit === "share") return formatShare(size);
-    if (unit === "pct") return formatShare(size / 100);
-    if (unit === "mib") return formatBytes(size * 2 ** 20);
-    return Number.isInteger(size) ? formatCount(size) : String(Number(size.toPrecision(3)));
-  };
-  if (!isDelta) return value < 0 ? `−${plain(-value)}` : plain(value);
-  if (value === 0) return "±0";
-  return `${value > 0 ? "+" : "−"}${plain(Math.abs(value))}`;
+  if (isDelta && value === 0) return "±0";
+  const plusSign = isDelta ? "+" : "";
+  return `${value < 0 ? "−" : plusSign}${sizeText(Math.abs(value), unit)}`;
+}
+
+function sizeText(size: number, unit: string): string {
+  if (unit === "bytes") return formatBytes(size);
+  if (unit === "share") return formatShare(size);
+  if (unit === "pct") return formatShare(size / 100);
+  if (unit === "mib") return formatBytes(size * 2 ** 20);
+  return Number.isInteger(size) ? formatCount(size) : String(Number(size.toPrecision(3)));
 }
 
 /** Return the class for a change of time: more is slower. Other measures are not judged. */

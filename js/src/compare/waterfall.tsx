@@ -18,6 +18,7 @@ import {
   type FrameRow,
   rowsOf,
   shareText,
+  shortName,
   textAt,
 } from "./frames";
 import { DiffPanel } from "./pane";
@@ -72,14 +73,13 @@ export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): Water
   const visible = Math.min(sizes.filter((size) => size >= minSize).length, MAX_PARTS);
   const hidden = rows.length > visible + 1 ? rows.splice(visible) : [];
   if (hidden.length > 0) {
-    const [before_ns, after_ns] = ["before_ns", "after_ns"].map((name) =>
-      sum(hidden.map((row) => numberAt(row, name))),
-    ) as [number, number];
+    const before_ns = sum(hidden.map((row) => numberAt(row, "before_ns")));
+    const after_ns = sum(hidden.map((row) => numberAt(row, "after_ns")));
     const short = `${hidden.length} more`;
     rows.push({ kind, short, before_ns, after_ns, diff_ns: after_ns - before_ns });
   }
   const label = (row: FrameRow): string => {
-    const name = textAt(row, "short") || textAt(row, "name") || causeLabel(textAt(row, "cause"));
+    const name = shortName(row) || causeLabel(textAt(row, "cause"));
     return name || "without a launch";
   };
   return barsOf(rows, label, from, 1);
@@ -145,11 +145,11 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const first =
       this.shown.value === null && isRelevant ? textAt(largest, "kind") : this.open.value;
     super.show(shown);
-    this.set(first, this.level.value);
+    this.split(first, this.level.value);
   }
 
   /** Open a kind, divided by `level`; null closes all. */
-  private set(open: string | null, level: Level): void {
+  private split(open: string | null, level: Level): void {
     batch(() => {
       this.open.value = open;
       this.level.value = level;
@@ -177,30 +177,18 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
     const maximum = Math.max(1, ...ends);
     const { low, high } = waterfallScale(ends, maximum);
-    const enlarged = maximum / (high - low);
-    const diff = after - before;
-    const steps = Number(kinds.attrs.steps ?? 1);
-    const difference = `${formatDuration(Math.abs(diff))}${steps > 1 ? " a step" : ""}`;
-    const change = `${difference} ${diff > 0 ? "come from" : "are saved"}`;
-    const title = `Where the ${diff === 0 ? "time goes" : change} ${what}`;
     return (
       <>
         <div class="hta-diff-head">
-          <h3>{title.trim()}</h3>
+          <h3>{titleText(after - before, Number(kinds.attrs.steps ?? 1), what)}</h3>
           <ChoiceButtons
             name="Split by"
             options={LEVELS}
             chosen={this.level.value}
-            choose={(level) => this.set(open, level)}
+            choose={(level) => this.split(open, level)}
           />
         </div>
-        <p class="hta-about">
-          {(Object.keys(this.ctx.about.kind_words).length > 0
-            ? "every moment counted once. "
-            : "every moment of the steps counted once: compute, else communication, else copies, else idle. ") +
-            (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
-            "Click a kind to see what it is made of."}
-        </p>
+        <p class="hta-about">{this.aboutText(maximum / (high - low))}</p>
         {spread !== "" && <p class="hta-diff-spread">{spread}</p>}
         <div class="hta-diff-bars">
           {this.totalBar("before", kinds, before, maximum)}
@@ -211,11 +199,21 @@ export class Waterfall extends DiffPanel<WaterfallData> {
           <FailureNote
             title="The parts could not be drawn"
             error={parts}
-            retry={() => this.set(open, this.level.value)}
+            retry={() => this.split(open, this.level.value)}
           />
         )}
       </>
     );
+  }
+
+  private aboutText(magnification: number): string {
+    const isOrdered = Object.keys(this.ctx.about.kind_words).length === 0;
+    const countingText = isOrdered
+      ? "every moment of the steps counted once: compute, else communication, else copies, else idle. "
+      : "every moment counted once. ";
+    const scaleText =
+      magnification > 1 ? `Changes are drawn ${magnification.toFixed(0)} times as wide. ` : "";
+    return `${countingText}${scaleText}Click a kind to see what it is made of.`;
   }
 
   private totalBar(side: "before" | "after", kinds: PanelFrame, total: number, maxTotal: number) {
@@ -251,29 +249,36 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
 
+  private barName({ kind, label, depth }: WaterfallBar) {
+    if (depth > 0) {
+      return (
+        <span class="hta-diff-bar-name hta-diff-part" title={label}>
+          {label}
+        </span>
+      );
+    }
+    const isOpen = this.open.value === kind;
+    return (
+      <button
+        type="button"
+        class="hta-diff-bar-name hta-diff-bar-open"
+        aria-expanded={isOpen}
+        onClick={() => this.split(isOpen ? null : kind, this.level.value)}
+      >
+        <span class="hta-diff-arrow">{isOpen ? "▾" : "▸"}</span>
+        <i class="hta-diff-swatch" style={{ background: this.kindColor(kind) }} />
+        {label}
+      </button>
+    );
+  }
+
   private bar(bar: WaterfallBar, low: number, high: number) {
-    const { kind, label, before, diff, isChange, from, to, depth } = bar;
+    const { kind, label, before, after, diff, isChange, from, to, depth } = bar;
     const theme = this.ctx.theme.value;
-    const isOpen = this.open.value === kind && depth === 0;
     const place = (ns: number): string => percentCss((ns - low) / (high - low));
     return (
       <div key={`${kind} ${label}`} class="hta-diff-bar" data-kind={kind} data-depth={depth}>
-        {depth === 0 ? (
-          <button
-            type="button"
-            class="hta-diff-bar-name hta-diff-bar-open"
-            aria-expanded={isOpen}
-            onClick={() => this.set(isOpen ? null : kind, this.level.value)}
-          >
-            <span class="hta-diff-arrow">{isOpen ? "▾" : "▸"}</span>
-            <i class="hta-diff-swatch" style={{ background: this.kindColor(kind) }} />
-            {label}
-          </button>
-        ) : (
-          <span class="hta-diff-bar-name hta-diff-part" title={label}>
-            {label}
-          </span>
-        )}
+        {this.barName(bar)}
         <span class="hta-diff-bar-value">
           <b>{deltaText(diff)}</b>
           {` ${shareText(diff, before)}`}
@@ -282,7 +287,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
           <i class="hta-diff-edge" style={{ left: place(from) }} />
           <i
             class="hta-diff-fall"
-            title={`${label}: ${formatDuration(before)} → ${formatDuration(bar.after)}`}
+            title={`${label}: ${formatDuration(before)} → ${formatDuration(after)}`}
             style={{
               left: place(Math.min(from, to)),
               width: percentCss(Math.abs(diff) / (high - low)),
@@ -297,3 +302,10 @@ export class Waterfall extends DiffPanel<WaterfallData> {
 }
 
 const percentCss = (share: number): string => `${(share * 100).toFixed(3)}%`;
+
+/** `scope`: text about the step and the ranks. */
+function titleText(diff: number, steps: number, scope: string): string {
+  const difference = `${formatDuration(Math.abs(diff))}${steps > 1 ? " a step" : ""}`;
+  const changeText = `${difference} ${diff > 0 ? "come from" : "are saved"}`;
+  return `Where the ${diff === 0 ? "time goes" : changeText} ${scope}`.trim();
+}

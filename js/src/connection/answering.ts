@@ -72,34 +72,40 @@ export class HybridSource implements Source {
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
-    let pageError: unknown;
     const page = this.page.peek();
-    if (page?.canAnswer(op, request) === true) {
-      this.kernel.checkAlive();
-      try {
-        const answer = await page.ask(op, request, signal);
-        pageError = panelErrors(answer);
-        if (pageError === undefined) return answer;
-      } catch (error) {
-        if (isAbort(error)) throw error;
-        pageError = error;
-      }
-    }
+    if (page?.canAnswer(op, request) !== true) return this.askKernel(op, request, signal);
+    this.kernel.checkAlive();
+    let pageError: unknown;
     try {
-      const answer = await this.kernel.ask(op, request, signal);
-      // A failure here that the kernel does not have is a fault of the page's engine.
-      const isKernelBetter = pageError !== undefined && panelErrors(answer) === undefined;
-      if (isKernelBetter && !this.loggedOps.has(op)) {
-        this.loggedOps.add(op);
-        console.error(`The page could not answer ${op}; the kernel answered instead.`, pageError);
-      }
-      return answer;
+      const answer = await page.ask(op, request, signal);
+      pageError = panelErrors(answer);
+      if (pageError === undefined) return answer;
     } catch (error) {
-      // The page may have fetched its data while the kernel was answering.
-      const pageNow = this.page.peek();
-      if (isAbort(error) || this.status !== "none" || pageNow === null) throw error;
-      return pageNow.ask(op, request, signal).catch((reason: unknown) => {
-        throw hasErrorCode(reason, "unknown_op") ? error : reason;
+      if (isAbort(error)) throw error;
+      pageError = error;
+    }
+    const answer = await this.askKernel(op, request, signal);
+    // A failure in the page that the kernel does not have is a fault of the page's engine.
+    if (panelErrors(answer) === undefined && !this.loggedOps.has(op)) {
+      this.loggedOps.add(op);
+      console.error(`The page could not answer ${op}; the kernel answered instead.`, pageError);
+    }
+    return answer;
+  }
+
+  /** Ask the kernel or, if it has ended, the page, which may have fetched its data meanwhile. */
+  private async askKernel<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal: AbortSignal | undefined,
+  ): Promise<Answer<Op>> {
+    try {
+      return await this.kernel.ask(op, request, signal);
+    } catch (kernelError) {
+      const page = this.page.peek();
+      if (isAbort(kernelError) || this.status !== "none" || page === null) throw kernelError;
+      return page.ask(op, request, signal).catch((pageError: unknown) => {
+        throw hasErrorCode(pageError, "unknown_op") ? kernelError : pageError;
       });
     }
   }

@@ -86,7 +86,7 @@ export class KernelSource implements Source {
   private readonly token = makeViewToken();
   private readonly pending = new Map<
     string,
-    { resolve(reply: Reply): void; reject(error: Error): void }
+    { path: string | null; resolve(reply: Reply): void; reject(error: Error): void }
   >();
   private requestCount = 0;
   /** The file that the kernel did not replace. Repeating the request replaces it. */
@@ -134,35 +134,31 @@ export class KernelSource implements Source {
     if (path !== null) this.refusedPath = null;
     this.requestCount += 1;
     const rpc = `${this.token}.${this.requestCount}`;
-    return new Promise<Answer<Op>>((resolve, reject) => {
-      const onAbort = () => {
-        this.pending.delete(rpc);
-        this.restartTimer();
-        reject(abortError());
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      const ignoreAbort = (): void => signal?.removeEventListener("abort", onAbort);
-      this.pending.set(rpc, {
-        resolve: (reply) => {
-          ignoreAbort();
-          resolve(reply as Answer<Op>);
-        },
-        reject: (error) => {
-          ignoreAbort();
-          if (hasErrorCode(error, "file_exists")) this.refusedPath = path;
-          reject(error);
-        },
-      });
-      try {
-        this.model.send({ ...request, ...(isOverwrite && { overwrite: true }), rpc, op });
-      } catch {
-        this.failAll();
-        return;
-      }
-      // The request is sent anyway: a reply would show that the kernel is alive.
-      if (this.statusSignal.peek() === "none") this.failAll();
-      else if (this.busyTimer === undefined) this.restartTimer();
+    const answer = new Promise<Reply>((resolve, reject) => {
+      this.pending.set(rpc, { path, resolve, reject });
     });
+    const onAbort = (): void => {
+      this.pending.get(rpc)?.reject(abortError());
+      this.pending.delete(rpc);
+      this.restartTimer();
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const ignoreAbort = (): void => signal?.removeEventListener("abort", onAbort);
+    void answer.then(ignoreAbort, ignoreAbort);
+    this.send({ ...request, ...(isOverwrite && { overwrite: true }), rpc, op });
+    return answer as Promise<Answer<Op>>;
+  }
+
+  private send(message: { op: string; rpc: string }): void {
+    try {
+      this.model.send(message);
+    } catch {
+      this.failAll();
+      return;
+    }
+    // The request is sent anyway: a reply would show that the kernel is alive.
+    if (this.statusSignal.peek() === "none") this.failAll();
+    else if (this.busyTimer === undefined) this.restartTimer();
   }
 
   /** Check whether the kernel has ended, even if no request is pending. */
@@ -199,8 +195,13 @@ export class KernelSource implements Source {
     this.pending.delete(rpc);
     this.restartTimer();
     if (request === undefined) return;
-    if (ok) request.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
-    else request.reject(new RequestError(error ?? UNKNOWN_ERROR));
+    if (ok) {
+      request.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
+      return;
+    }
+    const requestError = new RequestError(error ?? UNKNOWN_ERROR);
+    if (hasErrorCode(requestError, "file_exists")) this.refusedPath = request.path;
+    request.reject(requestError);
   }
 
   private restartTimer(): void {

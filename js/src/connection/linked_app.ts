@@ -22,6 +22,23 @@ interface LinkedApp {
   flash(text: string): void;
 }
 
+/** Call `follow` with each new value of a trait. */
+function followTrait(
+  model: Pick<Model, "get" | "on" | "off">,
+  key: string,
+  signal: AbortSignal,
+  follow: (value: unknown) => void,
+): void {
+  let last = model.get(key);
+  const onChange = (): void => {
+    const value = model.get(key);
+    if (value === last) return;
+    last = value;
+    follow(value);
+  };
+  listenTo(model, `change:${key}`, onChange, signal);
+}
+
 /** Make an app and bind it to the model's state and traces. If that fails, show the reason. */
 export async function renderLinkedApp<T extends FollowedTraits>(
   { model, el, host, signal }: RenderProps<T>,
@@ -39,33 +56,23 @@ export async function renderLinkedApp<T extends FollowedTraits>(
     const apply = (): void => app.flash(applyAddress(model, state, scene));
     const text = (): string | null => stateText(state, scene.range, changedPanels(model));
     followAddress(model, addressChanges(model, state), text, signal, apply);
-    let stateRef = model.get("state");
-    let shownScene = model.get("_scene");
-    const attach = (): void => {
-      const next = model.get("state");
-      if (next === stateRef) return;
-      stateRef = next;
+    followTrait(model, "state", signal, (reference) => {
       stateModel().then(
-        (other) => {
+        (newState) => {
           // The state may have changed again, and the newer model may have arrived first.
-          if (stateRef === next && !signal.aborted) app.attach(other);
+          if (model.get("state") === reference && !signal.aborted) app.attach(newState);
         },
         (error: unknown) => app.fail("The linked state cannot be reached", error),
       );
-    };
-    const setScene = (): void => {
-      const next = model.get("_scene");
-      if (next === shownScene) return;
-      shownScene = next;
+    });
+    followTrait(model, "_scene", signal, (value) => {
       try {
-        scene = readScene(next);
+        scene = readScene(value);
         app.setScene(scene);
       } catch (error) {
         app.fail("The new traces cannot be shown", error);
       }
-    };
-    listenTo(model, "change:state", attach, signal);
-    listenTo(model, "change:_scene", setScene, signal);
+    });
   } catch (error) {
     showFailurePanel(el, failureTitle, asError(error), signal);
   }

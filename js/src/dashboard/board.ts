@@ -74,11 +74,7 @@ export class PanelGrid {
     this.fillTables();
   }
 
-  /**
-   * Make the timeline fill its column, above a heatmap or the details of an event.
-   *
-   * The heatmap takes at most half of the column.
-   */
+  /** Make the timeline fill its column, above a heatmap (at most half of it) or event details. */
   private fillColumn({ panels }: LayoutColumn): void {
     const { timeline } = this.ctx;
     const drawer = timeline.panels.shown.peek();

@@ -4,6 +4,7 @@ import { wholeRunName } from "../ui/formats";
 import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
 import { type HeadlinePiece, rankText } from "./findings";
+import type { DashSelection } from "./selection_state";
 
 /** At most this many findings are offered in one place. */
 const MAX_FINDINGS = 4;
@@ -15,30 +16,13 @@ export function Headline({ ctx }: { ctx: DashContext }) {
     return <Skeleton class="hta-headline" lines={2} />;
   }
   if (facts === null || facts.headline.length === 0) return null;
-  const pieces = (all: readonly HeadlinePiece[]) =>
-    all.map((piece) =>
-      typeof piece === "string" ? (
-        piece
-      ) : (
-        <button
-          type="button"
-          class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
-          title={`Select rank ${piece.rank}`}
-          onClick={({ ctrlKey, metaKey, shiftKey }) =>
-            selectionState.chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
-          }
-        >
-          {rankText(piece)}
-        </button>
-      ),
-    );
+  const sentence = (pieces: readonly HeadlinePiece[]) =>
+    pieces.map((piece) => <Piece piece={piece} selectionState={selectionState} />);
   return (
     <div class="hta-headline">
-      <h2>{pieces(facts.headline)}</h2>
+      <h2>{sentence(facts.headline)}</h2>
       {facts.more.length > 0 && (
-        <p>
-          {facts.more.flatMap((sentence, index) => [index > 0 ? " " : "", ...pieces(sentence)])}
-        </p>
+        <p>{facts.more.flatMap((pieces, index) => [index > 0 ? " " : "", ...sentence(pieces)])}</p>
       )}
       <div class="hta-headline-findings" role="group" aria-label="Findings">
         {selectionState.scope.value !== "job" && (
@@ -47,6 +31,24 @@ export function Headline({ ctx }: { ctx: DashContext }) {
         <FindingButtons ctx={ctx} isWindow />
       </div>
     </div>
+  );
+}
+
+/** A piece of text, or a rank as a button that selects it. */
+function Piece(props: { piece: HeadlinePiece; selectionState: DashSelection }) {
+  const { piece, selectionState } = props;
+  if (typeof piece === "string") return <>{piece}</>;
+  return (
+    <button
+      type="button"
+      class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
+      title={`Select rank ${piece.rank}`}
+      onClick={({ ctrlKey, metaKey, shiftKey }) =>
+        selectionState.chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
+      }
+    >
+      {rankText(piece)}
+    </button>
   );
 }
 

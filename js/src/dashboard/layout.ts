@@ -113,41 +113,44 @@ export function leftOutText(
 
 /** Lay out panels. `fills`: the view is alone in its window and may have separate columns. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
-  const shownPanels = shownIds(choice);
-  const shown = new Set(shownPanels);
-  const hasRoom = width >= COLUMNS_FROM || shownPanels.join() === "timeline";
-  const hasColumns = fills && hasRoom && !isRowsChoice(choice);
-  const bandName = width < PAIRS_FROM ? "one" : "pairs";
-  const name = hasColumns ? "columns" : bandName;
-  const present = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
-  let bands: LayoutColumn[][];
-  if (isRowsChoice(choice)) {
-    bands = (name === "one" ? choice.flat().map((id) => [id]) : choice).map(rowBand);
-  } else if (name === "columns") {
-    const [left = [], middle = [], right = []] = THREE_COLUMNS.map(present);
-    const placed = [...left, ...middle, ...right];
-    const others = [...shown].filter((id) => !placed.includes(id));
-    const columns =
-      width < THREE_FROM
-        ? [[...left.slice(0, 2), ...right, ...left.slice(2), ...others], middle, []]
-        : [[...left, ...others], middle, right];
-    const outer = [...columns[0]!, ...columns[2]!];
-    const hasCharts = middle.length > 0 && middle[0] !== "timeline";
-    const isSparse = hasCharts && outer.every((id) => TEXTS.has(id));
-    const band = sizeColumns(width, isSparse ? [[], [...middle, ...outer], []] : columns);
-    return { name, bands: [band], statusAfter: 0 };
-  } else {
-    const rows = name === "one" ? ONE_COLUMN.map((id) => [id]) : PAIRED_COLUMNS;
-    bands = rows.map((ids) => rowBand(present(ids)));
+  const shown = [...new Set(shownIds(choice))];
+  const hasRoom = width >= COLUMNS_FROM || shown.join() === "timeline";
+  if (fills && hasRoom && !isRowsChoice(choice)) {
+    const band = sizeColumns(width, columnsOf(width, shown));
+    return { name: "columns", bands: [band], statusAfter: 0 };
   }
-  const placed = new Set(bands.flat().flatMap(({ panels }) => panels));
-  bands.push(...[...shown].filter((id) => !placed.has(id)).map((id) => rowBand([id])));
-  bands = bands.filter((columns) => columns.length > 0);
-  const bandOf = (id: string): number =>
-    bands.findIndex((columns) => columns.some(({ panels }) => panels.includes(id)));
+  const name = width < PAIRS_FROM ? "one" : "pairs";
+  const defaultRows = name === "one" ? ONE_COLUMN.map((id) => [id]) : PAIRED_COLUMNS;
+  const chosenRows = name === "one" ? shown.map((id) => [id]) : (choice as readonly string[][]);
+  const rows = isRowsChoice(choice) ? chosenRows : presentIn(defaultRows, shown);
+  const otherRows = missingFrom(rows, shown).map((id) => [id]);
+  const bandRows = [...rows, ...otherRows].filter((ids) => ids.length > 0);
+  const bandOf = (id: string): number => bandRows.findIndex((ids) => ids.includes(id));
   const timedBand = Math.max(bandOf("timeline"), bandOf("heatmap"));
-  return { name, bands, statusAfter: timedBand < 0 ? bands.length - 1 : timedBand };
+  const statusAfter = timedBand < 0 ? bandRows.length - 1 : timedBand;
+  return { name, bands: bandRows.map(rowBand), statusAfter };
 }
+
+/** Return the panels of the left, middle and right column of a view that fills its window. */
+function columnsOf(width: number, shown: readonly string[]): string[][] {
+  const placed = presentIn(THREE_COLUMNS, shown);
+  const [left = [], middle = [], right = []] = placed;
+  const others = missingFrom(placed, shown);
+  const columns =
+    width < THREE_FROM
+      ? [[...left.slice(0, 2), ...right, ...left.slice(2), ...others], middle, []]
+      : [[...left, ...others], middle, right];
+  const outer = [...columns[0]!, ...columns[2]!];
+  const hasCharts = middle.length > 0 && middle[0] !== "timeline";
+  const isSparse = hasCharts && outer.every((id) => TEXTS.has(id));
+  return isSparse ? [[], [...middle, ...outer], []] : columns;
+}
+
+const presentIn = (rows: readonly (readonly string[])[], shown: readonly string[]): string[][] =>
+  rows.map((ids) => ids.filter((id) => shown.includes(id)));
+
+const missingFrom = (rows: readonly (readonly string[])[], shown: readonly string[]): string[] =>
+  shown.filter((id) => !rows.some((ids) => ids.includes(id)));
 
 function rowBand(ids: readonly string[]): LayoutColumn[] {
   return ids.map((id) => ({ width: fractionTrack(COLUMN_SHARES[id] ?? 1), panels: [id] }));

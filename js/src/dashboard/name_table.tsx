@@ -56,13 +56,21 @@ export function NameTable({
 }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowReaders(frame), [frame]);
-  // If only names in other tables are selected, no row of this table is faint.
   const { selectionState } = ctx;
   const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
   const isOn = (row: RowReader): boolean => {
     if (!spec.selectsEvents) return selection.names?.includes(String(row("name"))) ?? false;
     const events = eventsOf(row).map(String);
     return events.length > 0 && events.every((event) => chosenEvents.has(event));
+  };
+  const press = (row: RowReader, add: boolean): void => {
+    if (spec.selectsEvents) {
+      chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
+      return;
+    }
+    const names = togglePick(selection.names, String(row("name")), add);
+    const brush = spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names };
+    selectionState.brush(id, brush);
   };
   return (
     <div class="hta-name-table">
@@ -82,16 +90,9 @@ export function NameTable({
         filter={filter.value}
         namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
         isOn={isOn}
+        // If only names in other tables are selected, no row of this table is faint.
         isFaint={rows.some(isOn)}
-        press={(row, add) => {
-          if (spec.selectsEvents) {
-            chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
-            return;
-          }
-          const names = togglePick(selection.names, String(row("name")), add);
-          const brush = spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names };
-          selectionState.brush(id, brush);
-        }}
+        press={press}
         rowNoun={spec.rows}
         maxRows={maxRows}
         foot={(drawn) => footText(spec, frame, drawn)}

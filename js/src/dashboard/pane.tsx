@@ -38,21 +38,7 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
     el.style.overflowY = isFolding ? "auto" : "";
     if (!isFolding && (frame !== null || error !== null)) el.style.minHeight = "";
   });
-  let placeholder: VNode | null = null;
-  if (error !== null) {
-    const title = "These numbers cannot be shown";
-    placeholder = <FailureNote title={title} error={error} retry={retry} />;
-  } else if (marked === null) {
-    placeholder = (
-      <>
-        <p class="hta-note hta-on-screen">Computing…</p>
-        <p class="hta-on-paper">Not computed yet. Scroll to this panel, then print again.</p>
-        <Skeleton lines={4} />
-      </>
-    );
-  } else if (marked.rows === 0) {
-    placeholder = <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>;
-  }
+  const placeholder = placeholderOf(marked, error, retry);
   return (
     <>
       {placeholder !== null && (
@@ -80,6 +66,27 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
       />
     </>
   );
+}
+
+/** Return what to show instead of a panel's content; null if there is content. */
+function placeholderOf(
+  frame: PanelFrame | null,
+  error: Error | null,
+  retry: () => void,
+): VNode | null {
+  if (error !== null)
+    return <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />;
+  if (frame === null) {
+    return (
+      <>
+        <p class="hta-note hta-on-screen">Computing…</p>
+        <p class="hta-on-paper">Not computed yet. Scroll to this panel, then print again.</p>
+        <Skeleton lines={4} />
+      </>
+    );
+  }
+  if (frame.rows > 0) return null;
+  return <p>{capitalizeSentence(emptyPanelText(frame, "nothing here is selected"))}</p>;
 }
 
 /** Add ranks to mark and fold, and facts about the job. The same input gives the same object. */

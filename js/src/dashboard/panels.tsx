@@ -215,22 +215,7 @@ export class PaneSet {
 
   private draw(id: string, numbers: PanelNumbers): VNode {
     const { ctx } = this;
-    const spec = TABLES[id];
-    if (spec !== undefined) {
-      const maxRows = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
-      const by = this.groupingOf(id);
-      return (
-        <NameTable
-          key={by}
-          ctx={ctx}
-          id={id}
-          spec={by === "name" ? spec : groupedTable(spec, by)}
-          tools={this.groupingChoice(id)}
-          maxRows={maxRows}
-          {...numbers}
-        />
-      );
-    }
+    if (id in TABLES) return this.drawTable(id, numbers);
     const slot = ctx.slot(id);
     if (id === "mpi_sizes") return <SizesPanel slot={slot} {...numbers} />;
     const chart = <ChartPlace slot={slot} {...numbers} />;
@@ -247,6 +232,22 @@ export class PaneSet {
       >
         {chart}
       </MeasuredChart>
+    );
+  }
+
+  private drawTable(id: string, numbers: PanelNumbers): VNode {
+    const spec = TABLES[id]!;
+    const by = this.groupingOf(id);
+    return (
+      <NameTable
+        key={by}
+        ctx={this.ctx}
+        id={id}
+        spec={by === "name" ? spec : groupedTable(spec, by)}
+        tools={this.groupingChoice(id)}
+        maxRows={FIRST_ROWS + (this.spareRows.value[id] ?? 0)}
+        {...numbers}
+      />
     );
   }
 }

@@ -8,10 +8,10 @@ import {
   splitConjuncts,
 } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
-import { formatCount, plural } from "../ui/formats";
+import { plural } from "../ui/formats";
 import { truncate } from "../ui/text";
 
-interface Phrase {
+export interface Phrase {
   part: SelectionDimension;
   text: string;
   /** The complete text, if the shown text is cut. */
@@ -53,20 +53,19 @@ export function phrasesOf(
   }
   if (kinds !== null) addPhrase("kinds", listText("kind", kinds), kinds.join("\n"));
   if (names !== null) {
-    const nameText =
-      names.length > MAX_NAMES
-        ? plural(names.length, "name")
-        : listText(
-            "name",
-            names.map((name) => truncate(short(name), MAX_TEXT_LENGTH)),
-          );
     const launched = selection.launches === true ? " with launched work" : "";
-    addPhrase("names", nameText + launched, names.join("\n"));
+    addPhrase("names", namesText(names, short) + launched, names.join("\n"));
   }
   if (remaining !== null)
     addPhrase("rest", splitConjuncts(remaining).map(conditionText).join(", "), remaining);
   if (ids !== null) addPhrase("ids", plural(ids.length, "event"));
   return out;
+}
+
+function namesText(names: readonly string[], short: (name: string) => string): string {
+  if (names.length > MAX_NAMES) return plural(names.length, "name");
+  const shortNames = names.map((name) => truncate(short(name), MAX_TEXT_LENGTH));
+  return listText("name", shortNames);
 }
 
 /** Return the window as text, with as many digits as its length requires. */
@@ -82,31 +81,22 @@ function instantText(time: number): string {
 }
 
 /** Format times in one unit. `lastDigit` is the power of ten to which they are rounded. */
-function timeTexts(all: readonly number[], lastDigit: number): string {
-  const maxMagnitude = Math.max(...all.map(Math.abs));
-  const [power, unit] = UNITS.find(
-    ([exponent]) => maxMagnitude >= 10 ** exponent || exponent === 0,
-  ) ?? [0, "ns"];
-  const last = Math.min(Math.max(lastDigit, 0), power);
-  const step = 10 ** last;
-  let rounded = all.map((time) => Math.floor((Math.abs(time) + Math.floor(step / 2)) / step));
-  let decimals = power - last;
-  if (rounded.every((value) => value % 10 ** decimals === 0)) {
-    rounded = rounded.map((value) => value / 10 ** decimals);
-    decimals = 0;
-  }
-  const texts = all.map((time, index) => {
-    const value = rounded[index] ?? 0;
-    return (time < 0 && value !== 0 ? MINUS : "") + decimalText(value, decimals);
+function timeTexts(times: readonly number[], lastDigit: number): string {
+  const maxMagnitude = Math.max(...times.map(Math.abs));
+  const [power, unit] = UNITS.find(([exponent]) => maxMagnitude >= 10 ** exponent) ?? [0, "ns"];
+  const roundedPower = Math.min(Math.max(lastDigit, 0), power);
+  const step = 10 ** roundedPower;
+  const counts = times.map((time) => Math.floor((Math.abs(time) + Math.floor(step / 2)) / step));
+  // Without decimals if all of them would be 0.
+  const stepsPerUnit = 10 ** (power - roundedPower);
+  const areWhole = counts.every((count) => count % stepsPerUnit === 0);
+  const texts = counts.map((count, index) => {
+    const sign = times[index]! < 0 && count > 0 ? MINUS : "";
+    const whole = groupDigits(String(Math.floor(count / stepsPerUnit)));
+    if (areWhole || count === 0) return sign + whole;
+    return `${sign}${whole}.${String(count % stepsPerUnit).padStart(power - roundedPower, "0")}`;
   });
   return `${texts.join("–")}${THIN_SPACE}${unit}`;
-}
-
-function decimalText(value: number, decimals: number): string {
-  if (decimals === 0 || value === 0) return formatCount(value);
-  const scale = 10 ** decimals;
-  const part = String(value % scale).padStart(decimals, "0");
-  return `${groupDigits(String(Math.floor(value / scale)))}.${part}`;
 }
 
 function ranksText(ranks: readonly number[]): string {

@@ -1,7 +1,7 @@
 /** The selection in words, as removable chips and as Python code. */
 
-import { withoutDimension } from "../protocol/selection";
-import type { PanelFrame, Scene } from "../protocol/source";
+import { type SelectionDimension, withoutDimension } from "../protocol/selection";
+import type { PanelFrame, Scene, SelectionJson } from "../protocol/source";
 import { deviceOf } from "../protocol/scene";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
@@ -9,7 +9,8 @@ import { formatCount, formatDuration, plural, wholeRunName } from "../ui/formats
 import { leftOutText, withPrefix, type RichText } from "../ui/text";
 import type { DashContext } from "./context";
 import { FindingButtons } from "./headline";
-import { phrasesOf, windowText } from "./phrases";
+import { type Phrase, phrasesOf, windowText } from "./phrases";
+import type { DashSelection } from "./selection_state";
 
 export function SelectionPanel({ ctx }: { ctx: DashContext }) {
   const { selectionState, selectionTotals: totals } = ctx;
@@ -17,55 +18,29 @@ export function SelectionPanel({ ctx }: { ctx: DashContext }) {
   const selection = selectionState.selection.value;
   const phrases = phrasesOf(selection, (name) => ctx.shortName(name));
   const code = selectionCode(selection, scene.clock);
+  const summary =
+    phrases.length === 0 ? (
+      <>
+        {"The "}
+        <b>{wholeRunName(scene)}</b>
+        {`: ${wholeRunText(scene)}, all tracks. `}
+      </>
+    ) : (
+      <>
+        <b>{phrases.map(({ text }) => text).join(", ")}</b>
+        {": "}
+      </>
+    );
   return (
     <div class="hta-selection">
       <header class="hta-pane-head">
         <h3>Selection</h3>
       </header>
       <p class="hta-sel-words">
-        {phrases.length === 0 ? (
-          <>
-            {"The "}
-            <b>{wholeRunName(scene)}</b>
-            {`: ${wholeRunText(scene)}, all tracks. `}
-          </>
-        ) : (
-          <>
-            <b>{phrases.map(({ text }) => text).join(", ")}</b>
-            {": "}
-          </>
-        )}
+        {summary}
         {totals !== null && scene.events > 0 && totalsText(totals, scene)}
       </p>
-      <div
-        class="hta-sel-chips"
-        role="group"
-        aria-label="Parts of the selection"
-        hidden={phrases.length === 0}
-      >
-        {phrases.map(({ part, text, full }) => (
-          <span key={part} class="hta-sel-chip" title={full}>
-            <span>{text}</span>
-            <button
-              type="button"
-              aria-label={`Remove ${text} from the selection`}
-              title="Remove this part"
-              onClick={() =>
-                selectionState.select(withoutDimension(selection, part), selectionState.ranksFrom)
-              }
-            >
-              <Icon name="close" />
-            </button>
-          </span>
-        ))}
-        {phrases.length > 1 && (
-          <Button
-            text="Clear all"
-            keys="Esc"
-            press={() => selectionState.select(null, selectionState.ranksFrom)}
-          />
-        )}
-      </div>
+      <SelectionChips selectionState={selectionState} phrases={phrases} />
       <div class="hta-sel-code">
         <code title={code}>{code}</code>
         <Button
@@ -86,6 +61,38 @@ export function SelectionPanel({ ctx }: { ctx: DashContext }) {
           }
         />
       </div>
+    </div>
+  );
+}
+
+/** The parts of the selection, each with a button that removes it. */
+function SelectionChips(props: { selectionState: DashSelection; phrases: readonly Phrase[] }) {
+  const { selectionState, phrases } = props;
+  const select = (selection: SelectionJson | null): void =>
+    selectionState.select(selection, selectionState.ranksFrom);
+  const remove = (part: SelectionDimension): void =>
+    select(withoutDimension(selectionState.selection.value, part));
+  return (
+    <div
+      class="hta-sel-chips"
+      role="group"
+      aria-label="Parts of the selection"
+      hidden={phrases.length === 0}
+    >
+      {phrases.map(({ part, text, full }) => (
+        <span key={part} class="hta-sel-chip" title={full}>
+          <span>{text}</span>
+          <button
+            type="button"
+            aria-label={`Remove ${text} from the selection`}
+            title="Remove this part"
+            onClick={() => remove(part)}
+          >
+            <Icon name="close" />
+          </button>
+        </span>
+      ))}
+      {phrases.length > 1 && <Button text="Clear all" keys="Esc" press={() => select(null)} />}
     </div>
   );
 }

@@ -164,8 +164,25 @@ async function fetchParquet({ source, signal }: DashContext, panel: string): Pro
 
 const MAX_MB = 25;
 
-function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
-  const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
+/** Write the page and return the message about it. */
+async function writePage({ source, signal }: DashContext, path: string): Promise<VNode | null> {
+  try {
+    const { reply } = await source.ask("save_html", { max_mb: MAX_MB, path }, signal);
+    const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
+    return (
+      <>
+        <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
+        {`${size}.`}
+      </>
+    );
+  } catch (error) {
+    if (isAbort(error)) return null;
+    return <span class="hta-error-text">{asError(error).message}</span>;
+  }
+}
+
+function SaveForm({ ctx }: { ctx: DashContext }) {
+  const name = ctx.scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
   const path = useSignal(`${name}.html`);
   const isBusy = useRef(false);
   const status = useSignal<VNode | null>(null);
@@ -173,20 +190,7 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
     if (isBusy.current) return;
     isBusy.current = true;
     status.value = <span class="hta-note">Writing…</span>;
-    try {
-      const requested = { max_mb: MAX_MB, path: path.value.trim() };
-      const { reply } = await source.ask("save_html", requested, signal);
-      const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      status.value = (
-        <>
-          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
-          {`${size}.`}
-        </>
-      );
-    } catch (error) {
-      const { message } = asError(error);
-      status.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
-    }
+    status.value = await writePage(ctx, path.value.trim());
     isBusy.current = false;
   };
   return (
@@ -195,7 +199,7 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
         One file that needs no kernel and no network; what does not fit into {MAX_MB} MB is left
         out.
       </p>
-      {source.status === "none" ? (
+      {ctx.source.status === "none" ? (
         <p>Only a kernel can write the page.</p>
       ) : (
         <div class="hta-field-row">

@@ -13,27 +13,7 @@ import type { DashContext } from "./context";
 import { ShareButton } from "./share";
 
 export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
-  const { selectionState, shownPanels, folding } = ctx;
-  /** The panel that was last added with the menu. */
-  const added = useRef("");
-  const offered = groupPanels(ctx.offeredPanels);
-  const panels = (): MenuItem[] =>
-    offered.map(({ id, group: name = "More", ...kind }) => {
-      const [text, about, group] = [kind.title, kind.about, name].map((words) =>
-        fillDeviceWord(words, ctx.device),
-      ) as [string, string, string];
-      const on = shownPanels.value.includes(id);
-      const press = (): void => {
-        ctx.showPanel(id, !on);
-        added.current = on ? "" : id;
-      };
-      const isIdle = ctx.idlePanels.value.includes(id);
-      return { text, note: isIdle ? "nothing to show in this job" : about, on, group, press };
-    });
-  const showAdded = (): void => {
-    if (added.current !== "") ctx.bringIntoView(added.current);
-    added.current = "";
-  };
+  const { selectionState, folding } = ctx;
   return (
     <Toolbar class="hta-dash-toolbar" name="Dashboard">
       <JobName ctx={ctx} />
@@ -53,16 +33,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         />
       )}
       <ScopeChoice ctx={ctx} />
-      <MenuButton
-        text="Panels"
-        name="Choose which panels are shown"
-        keep
-        search="Search panels"
-        items={panels}
-        onClose={showAdded}
-      >
-        {" ▾"}
-      </MenuButton>
+      <PanelsMenu ctx={ctx} />
       <ShareButton ctx={ctx} />
       {!ctx.isFilled.value && <FullButton full={full} hint />}
       <Button
@@ -72,6 +43,43 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         press={({ currentTarget }) => ctx.timeline.help.toggle(currentTarget as HTMLElement)}
       />
     </Toolbar>
+  );
+}
+
+/** The menu that shows and hides panels. The last one that it added is scrolled into view. */
+function PanelsMenu({ ctx }: { ctx: DashContext }) {
+  const { shownPanels, idlePanels, device } = ctx;
+  const addedPanel = useRef("");
+  const items = (): MenuItem[] =>
+    groupPanels(ctx.offeredPanels).map(({ id, group = "More", title, about }) => {
+      const on = shownPanels.value.includes(id);
+      const isIdle = idlePanels.value.includes(id);
+      return {
+        text: fillDeviceWord(title, device),
+        note: isIdle ? "nothing to show in this job" : fillDeviceWord(about, device),
+        on,
+        group: fillDeviceWord(group, device),
+        press: () => {
+          ctx.showPanel(id, !on);
+          addedPanel.current = on ? "" : id;
+        },
+      };
+    });
+  const showAdded = (): void => {
+    if (addedPanel.current !== "") ctx.bringIntoView(addedPanel.current);
+    addedPanel.current = "";
+  };
+  return (
+    <MenuButton
+      text="Panels"
+      name="Choose which panels are shown"
+      keep
+      search="Search panels"
+      items={items}
+      onClose={showAdded}
+    >
+      {" ▾"}
+    </MenuButton>
   );
 }
 

@@ -240,29 +240,28 @@ class ViewPage {
     if (this.shown === null) {
       this.fail({ message: "Python has ended", remedy: `Run “${command}” again.` });
     }
-    const copyLabel = h("span", {}, "Copy the command");
-    const copy = renderButton({
-      name: `Copy: ${command}`,
-      text: "",
-      press: () =>
-        void copyAndReport(command, "the command", this.root).then((words) =>
-          replaceChildren(copyLabel, words),
-        ),
-    });
-    replaceChildren(copy, copyLabel);
+    const said = "This page continues with the data that it has. To start again, run";
     replaceChildren(
       this.notice,
       h("span", { class: "hta-badge hta-warn" }, "Python has ended"),
-      h(
-        "span",
-        { class: "hta-host-said" },
-        "This page continues with the data that it has. To start again, run",
-      ),
+      h("span", { class: "hta-host-said" }, said),
       h("code", {}, command),
-      copy,
+      copyButton(command, this.root),
     );
     this.printBar();
   }
+}
+
+/** Return a button that copies a command. Its label then tells the result. */
+function copyButton(command: string, root: HTMLElement): HTMLButtonElement {
+  const label = h("span", {}, "Copy the command");
+  const press = (): void =>
+    void copyAndReport(command, "the command", root).then((message) =>
+      replaceChildren(label, message),
+    );
+  const button = renderButton({ name: `Copy: ${command}`, text: "", press });
+  replaceChildren(button, label);
+  return button;
 }
 
 /** The address of the start page. */
@@ -294,6 +293,7 @@ function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolea
 
 const baseName = (path: string): string => path.split(/[\\/]/).at(-1) ?? path;
 
+/** Download the file that the reply in a message offers, if any. */
 function download({ data }: WireMessage): void {
   const { content } = data as { content?: { reply?: { download?: unknown } } };
   const address = content?.reply?.download;

@@ -251,6 +251,27 @@ interface GradientRow {
   critical: boolean;
 }
 
+/** Sum the rows of a worker's tensor. */
+function gradientTotal(rows: readonly GradientRow[], files: FilesOfRanks) {
+  const [{ tensor, rank: firstRank }] = rows as [GradientRow];
+  const { job, worker } = files.get(firstRank)!;
+  // If the worker's root GPU has the tensor, only it counts: it includes the other queues.
+  const ofRoot = rows.filter(({ rank }) => files.get(rank)!.root);
+  const counted = ofRoot.length > 0 ? ofRoot : rows;
+  return {
+    tensor,
+    job,
+    worker,
+    count: counted.length,
+    total_ns: sumBy(counted, "total_ns"),
+    busy_ns: sumBy(counted, "busy_ns"),
+    queue_ns: sumBy(counted, "queue_ns"),
+    tail_ns: sumBy(counted, "tail_ns"),
+    critical: counted.filter(({ critical }) => critical).length,
+    root: ofRoot.length > 0,
+  };
+}
+
 export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps", selection);
   const within = overlapTest(selection);
@@ -261,24 +282,8 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
   const gradientTotals = groupBy(rows, ({ tensor, rank }) => {
     const { job, worker } = files.get(rank)!;
     return `${worker} ${job}\0${tensor}`;
-  }).map((group) => {
-    // If the worker's root GPU has the tensor, only it counts: it includes the other queues.
-    const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
-    const counted = ofRoot.length > 0 ? ofRoot : group;
-    const { job, worker } = files.get(group[0]!.rank)!;
-    return {
-      tensor: group[0]!.tensor,
-      job,
-      worker,
-      count: counted.length,
-      total_ns: sumBy(counted, "total_ns"),
-      busy_ns: sumBy(counted, "busy_ns"),
-      queue_ns: sumBy(counted, "queue_ns"),
-      tail_ns: sumBy(counted, "tail_ns"),
-      critical: counted.filter(({ critical }) => critical).length,
-      root: ofRoot.length > 0,
-    };
-  });
+  }).map((group) => gradientTotal(group, files));
+  // Tensors are ordered by their mean time on the slowest worker.
   const slowest = new Map<string, number>();
   for (const { tensor, total_ns, count } of gradientTotals) {
     slowest.set(tensor, Math.max(slowest.get(tensor) ?? 0, total_ns / count));

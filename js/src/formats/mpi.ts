@@ -38,41 +38,22 @@ function selectedRows(table: ColumnTables[string], { ranks }: SelectionJson): Ro
   return selected.filter((row) => row.source === "profile" || !profiled.has(place(row)));
 }
 
+const byRoutine = ({ job, routine }: Pick<RoutineRow, "job" | "routine">): string =>
+  `${job}\0${routine}`;
+
 function ratio(part: number, total: number): number | null {
   return total > 0 ? part / total : null;
 }
 
 export function routinesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const rows = selectedRows(tables.routines, selection);
-  const communication = rows.filter((row) => row.is_io !== true);
-  const timeOfJobs = new Map(
-    groupBy(communication, ({ job }) => job).map((group) => [
-      group[0]!.job,
-      sumBy(group, "time_s"),
-    ]),
+  const jobTimes = new Map<string, number>();
+  for (const { job, is_io, time_s } of rows) {
+    if (is_io !== true) jobTimes.set(job, (jobTimes.get(job) ?? 0) + time_s);
+  }
+  const routineTotals = groupBy(rows, byRoutine).map((group) =>
+    routineTotal(group, jobTimes.get(group[0]!.job) ?? 0),
   );
-  const routineTotals = groupBy(rows, ({ job, routine }) => `${job}\0${routine}`).map((group) => {
-    const { job, routine, is_io } = group[0]!;
-    const fastest = group.reduce((extreme, row) => (row.time_s < extreme.time_s ? row : extreme));
-    const slowest = group.reduce((extreme, row) => (row.time_s > extreme.time_s ? row : extreme));
-    const [calls, time] = [sumBy(group, "calls"), sumBy(group, "time_s")];
-    return {
-      job,
-      name: routine,
-      ranks: group.length,
-      calls,
-      bytes: sumBy(group, "bytes"),
-      time_s: time,
-      is_io: is_io === true,
-      min_s: fastest.time_s,
-      min_rank: fastest.rank,
-      max_s: slowest.time_s,
-      max_rank: slowest.rank,
-      mean_s: time / group.length,
-      share_of_time: is_io === true ? null : ratio(time, timeOfJobs.get(job) ?? 0),
-      mean_us: ratio(time * 1e6, calls),
-    };
-  });
   routineTotals.sort(
     (a, b) =>
       compareCodePoints(a.job, b.job) ||
@@ -87,26 +68,45 @@ export function routinesFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.routines, NO_MPI_NOTE));
 }
 
-export function sizesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
+/** Sum the rows of a routine, which are its ranks. `jobTime` is the job's time in communication. */
+function routineTotal(ranks: readonly RoutineRow[], jobTime: number) {
+  const { job, routine: name, is_io } = ranks[0]!;
+  const fastest = ranks.reduce((extreme, row) => (row.time_s < extreme.time_s ? row : extreme));
+  const slowest = ranks.reduce((extreme, row) => (row.time_s > extreme.time_s ? row : extreme));
+  const [calls, time_s] = [sumBy(ranks, "calls"), sumBy(ranks, "time_s")];
+  return {
+    job,
+    name,
+    ranks: ranks.length,
+    calls,
+    bytes: sumBy(ranks, "bytes"),
+    time_s,
+    is_io: is_io === true,
+    min_s: fastest.time_s,
+    min_rank: fastest.rank,
+    max_s: slowest.time_s,
+    max_rank: slowest.rank,
+    mean_s: time_s / ranks.length,
+    share_of_time: is_io === true ? null : ratio(time_s, jobTime),
+    mean_us: ratio(time_s * 1e6, calls),
+  };
+}
+
+/** Return the rows by size, and those of routines without sizes; all if no name is selected. */
+function sizedRows(tables: ColumnTables, selection: SelectionJson): RoutineRow[] {
   const binned = selectedRows(tables.sizes, selection);
-  const byRoutine = ({ job, routine }: RoutineRow): string => `${job}\0${routine}`;
   const binnedRoutines = new Set(binned.map(byRoutine));
-  const rows = [
-    ...binned,
-    ...selectedRows(tables.routines, selection).filter(
-      (row) => !binnedRoutines.has(byRoutine(row)),
-    ),
-  ];
+  const totals = selectedRows(tables.routines, selection);
+  const rows = [...binned, ...totals.filter((row) => !binnedRoutines.has(byRoutine(row)))];
   const { names } = parseClauses(selection.query);
-  const requested = rows.some(({ routine }) => names?.includes(routine) === true);
-  const routinesBySize = groupBy(
-    rows.filter(({ routine }) => !requested || names!.includes(routine)),
-    byRoutine,
-  ).map((ofRoutine) => {
-    const sums = groupBy(
-      ofRoutine,
-      ({ size_lo = -1, size_hi = -1 }) => `${size_lo} ${size_hi}`,
-    ).map(totalsOf);
+  const selected = rows.filter(({ routine }) => names?.includes(routine) === true);
+  return selected.length > 0 ? selected : rows;
+}
+
+export function sizesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
+  const routinesBySize = groupBy(sizedRows(tables, selection), byRoutine).map((rows) => {
+    const sizeOf = ({ size_lo = -1, size_hi = -1 }: RoutineRow): string => `${size_lo} ${size_hi}`;
+    const sums = groupBy(rows, sizeOf).map(totalsOf);
     return { sums: sums.sort((a, b) => a.size_lo - b.size_lo), total: totalsOf(sums) };
   });
   routinesBySize.sort(

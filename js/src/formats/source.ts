@@ -1,6 +1,7 @@
 /** Compute the panels of a format from tables in the page, and pass on other requests. */
 
 import { makeFrame } from "../engine/frames";
+import { indicesWhere } from "../expressions/numbers";
 import { noteFor, type NoteName } from "../facts/notes";
 import { WHOLE_JOB_PANELS, withoutOwnDimensions } from "../facts/panels";
 import { FULL_SELECTION } from "../protocol/selection";
@@ -37,13 +38,13 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
     const { rows, columns, attrs } = tables[id]!;
     const overlaps = overlapTest(selection);
     const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
-    const remaining = Array.from({ length: rows }, (_, index) => index).filter(
-      (row) => start === undefined || overlaps(start[row]!, end![row]! - start[row]!),
-    );
+    const isInWindow = (row: number): boolean =>
+      start === undefined || overlaps(start[row]!, end![row]! - start[row]!);
+    const rowsInWindow = Array.from(indicesWhere(rows, isInWindow));
     const selected: PanelFrame["columns"] = {};
     for (const [name, values] of Object.entries(columns))
-      selected[name] = remaining.map((row) => values[row]!);
-    return { rows: remaining.length, columns: selected, attrs };
+      selected[name] = rowsInWindow.map((row) => values[row]!);
+    return { rows: rowsInWindow.length, columns: selected, attrs };
   };
 }
 
@@ -94,25 +95,28 @@ export function frameFromTables(
 
 const TOO_LARGE_NOTE = "this job is too large for this panel in a saved page: use a kernel";
 
+/** Answer the panels that the tables suffice for, and ask the source for the others. */
+async function askPanels(
+  source: Source,
+  tables: ColumnTables,
+  request: Requests["panels"],
+  signal?: AbortSignal,
+): Promise<Answer<"panels">> {
+  const panels: Record<string, PanelFrame> = {};
+  const missing: string[] = [];
+  for (const id of request.panels) {
+    const frame = frameFromTables(tables, id, request.selection ?? null);
+    if (frame !== null) panels[id] = frame;
+    else if (isLarge(tables, id) && source.status === "none")
+      panels[id] = makeFrame({}, {}, TOO_LARGE_NOTE);
+    else missing.push(id);
+  }
+  if (missing.length === 0) return { reply: { panels }, buffer: null };
+  const { reply, buffer } = await source.ask("panels", { ...request, panels: missing }, signal);
+  return { reply: { ...reply, panels: { ...reply.panels, ...panels } }, buffer };
+}
+
 export function withTables(source: Source, tables: () => ColumnTables): Source {
-  const askPanels = async (
-    request: Requests["panels"],
-    signal?: AbortSignal,
-  ): Promise<Answer<"panels">> => {
-    const panels: Record<string, PanelFrame> = {};
-    const missing: string[] = [];
-    const { panels: ids, selection = null } = request;
-    for (const id of ids) {
-      const frame = frameFromTables(tables(), id, selection);
-      if (frame === null && isLarge(tables(), id) && source.status === "none") {
-        panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE_NOTE } };
-      } else if (frame === null) missing.push(id);
-      else panels[id] = frame;
-    }
-    if (missing.length === 0) return { reply: { panels }, buffer: null };
-    const { reply, buffer } = await source.ask("panels", { ...request, panels: missing }, signal);
-    return { reply: { ...reply, panels: { ...reply.panels, ...panels } }, buffer };
-  };
   return {
     get status() {
       return source.status;
@@ -123,7 +127,7 @@ export function withTables(source: Source, tables: () => ColumnTables): Source {
       signal?: AbortSignal,
     ): Promise<Answer<Op>> =>
       op === "panels"
-        ? ((await askPanels(request as Requests["panels"], signal)) as Answer<Op>)
+        ? ((await askPanels(source, tables(), request as Requests["panels"], signal)) as Answer<Op>)
         : source.ask(op, request, signal),
   };
 }

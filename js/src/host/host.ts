@@ -82,17 +82,20 @@ export class WidgetHost {
       // When a connection is restored, comm_open arrives again, perhaps with a newer state.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
-      const state = decodeState(data as Record<string, unknown>, buffers);
-      const post = (commData: Record<string, unknown>, sent: readonly BinaryData[]): void => {
-        if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
-        this.transport.post({ type: "comm_msg", comm: id, data: commData }, sent);
-      };
-      const model = new RemoteModel(state, post, this.manager);
-      this.models.set(id, model);
-      for (const resolveModel of this.pendingModels.get(id) ?? []) resolveModel(model);
-      this.pendingModels.delete(id);
+      this.addModel(id, decodeState(data as Record<string, unknown>, buffers));
     }
     return true;
+  }
+
+  private addModel(id: string, state: Record<string, unknown>): void {
+    const post = (data: Record<string, unknown>, buffers: readonly BinaryData[]): void => {
+      if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
+      this.transport.post({ type: "comm_msg", comm: id, data }, buffers);
+    };
+    const model = new RemoteModel(state, post, this.manager);
+    this.models.set(id, model);
+    for (const resolveModel of this.pendingModels.get(id) ?? []) resolveModel(model);
+    this.pendingModels.delete(id);
   }
 
   /** Return the model with this reference, waiting for it if necessary. */

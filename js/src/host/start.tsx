@@ -103,6 +103,8 @@ export class StartPage {
     this.selectedPaths = ticked.map(({ path }) => path);
     const sortedPaths = ticked.sort((a, b) => a.changed_ms - b.changed_ms).map(({ path }) => path);
     const shown = arrangeEntries(entries, this.search, this.sortColumn);
+    const partsOf = ({ path, parts }: FolderEntry): FolderEntry[] =>
+      this.expanded.has(path) ? parts.slice(0, MAX_SHOWN_PARTS) : [];
     const page = (
       <>
         <h1>{`Traces in ${title}`}</h1>
@@ -127,9 +129,7 @@ export class StartPage {
           <tbody>
             {shown.flatMap((entry) => [
               this.row(entry, false),
-              ...(this.expanded.has(entry.path)
-                ? entry.parts.slice(0, MAX_SHOWN_PARTS).map((part) => this.row(part, true))
-                : []),
+              ...partsOf(entry).map((part) => this.row(part, true)),
             ])}
           </tbody>
         </table>
@@ -138,23 +138,26 @@ export class StartPage {
           {entries.length > 0 && shown.length === 0 && (
             <p>No name or verdict matches the search.</p>
           )}
-          {sortedPaths.length === 1 && (
-            <span class="hta-note">{`Tick another one to compare ${sortedPaths[0]}.`}</span>
-          )}
-          {sortedPaths.length === 2 && (
-            <>
-              <Button
-                text="Compare"
-                class="hta-primary"
-                press={() => this.open({ view: "diff", paths: sortedPaths })}
-              />
-              <span>{`${sortedPaths[0]} (before) with ${sortedPaths[1]} (after)`}</span>
-            </>
-          )}
+          {this.comparison(sortedPaths)}
         </div>
       </>
     );
     render(page, this.el);
+  }
+
+  /** Return the offer to compare the ticked entries, the older one first. */
+  private comparison(paths: string[]): VNode | null {
+    const [before, after] = paths;
+    if (before === undefined) return null;
+    if (after === undefined)
+      return <span class="hta-note">{`Tick another one to compare ${before}.`}</span>;
+    const press = (): void => this.open({ view: "diff", paths });
+    return (
+      <>
+        <Button text="Compare" class="hta-primary" press={press} />
+        <span>{`${before} (before) with ${after} (after)`}</span>
+      </>
+    );
   }
 
   private head(text: string): VNode {

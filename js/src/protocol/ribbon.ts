@@ -1,6 +1,7 @@
 /** Decode the reply to `ribbon`: the last rank to arrive at each collective. */
 
 import { readColumn, ProtocolError } from "./decode";
+import { getOrMake } from "./maps";
 import type { Arrival, Reply } from "./source";
 
 interface RibbonArrivals {
@@ -15,7 +16,7 @@ interface RibbonArrivals {
   id: Uint32Array;
 }
 
-/** The arrivals of one rank: a range of positions in the columns, ordered by bin. */
+/** The arrivals of one rank: positions in the columns from `first` to before `last`, by bin. */
 interface ArrivalRange {
   first: number;
   last: number;
@@ -36,42 +37,42 @@ export interface Ribbon {
   jobMaxNs: number;
 }
 
+/** Read the columns whose names begin with `prefix`; `nsName` is the one with the delays. */
+function readArrivals({ reply, buffer }: Reply, prefix: string, nsName: string): RibbonArrivals {
+  const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
+    readColumn(reply, buffer, prefix + name, dtype);
+  const columns = {
+    bin: get("bin", "u32"),
+    ns: get(nsName, "f64"),
+    rank: get("rank", "i32"),
+    call: get("call", "u32"),
+    name: get("name", "u32"),
+    id: get("id", "u32"),
+  };
+  if (Object.values(columns).some(({ length }) => length !== columns.bin.length)) {
+    throw new ProtocolError("The columns of the ribbon differ in length.");
+  }
+  return columns;
+}
+
 export function decodeRibbon(
-  { reply, buffer }: Reply,
+  answer: Reply,
   { start, end, bins }: { start: number; end: number; bins: number },
 ): Ribbon {
-  const readArrivals = (prefix: string, ns: string): RibbonArrivals => {
-    const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
-      readColumn(reply, buffer, prefix + name, dtype);
-    const columns = {
-      bin: get("bin", "u32"),
-      ns: get(ns, "f64"),
-      rank: get("rank", "i32"),
-      call: get("call", "u32"),
-      name: get("name", "u32"),
-      id: get("id", "u32"),
-    };
-    if (Object.values(columns).some(({ length }) => length !== columns.bin.length)) {
-      throw new ProtocolError("The columns of the ribbon differ in length.");
-    }
-    return columns;
-  };
-  const rankArrivals = readArrivals("", "late");
-  const { rank } = rankArrivals;
+  const { reply } = answer;
+  const rankArrivals = readArrivals(answer, "", "late");
   const rangeOfRank = new Map<number, ArrivalRange>();
-  for (let first = 0; first < rank.length;) {
-    let last = first + 1;
-    while (last < rank.length && rank[last] === rank[first]) last += 1;
-    rangeOfRank.set(rank[first]!, { first, last });
-    first = last;
-  }
+  rankArrivals.rank.forEach((rank, index) => {
+    const range = getOrMake(rangeOfRank, rank, () => ({ first: index, last: index }));
+    range.last = index + 1;
+  });
   return {
     start,
     end,
     bins,
     rankArrivals,
     rangeOfRank,
-    jobArrivals: readArrivals("job_", "wait"),
+    jobArrivals: readArrivals(answer, "job_", "wait"),
     names: (reply.names ?? []) as string[],
     collectiveCount: Number(reply.of ?? 0),
     maxNs: Number(reply.most ?? 0),

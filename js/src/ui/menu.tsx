@@ -64,9 +64,9 @@ export class Popover {
     for (const target of [el, anchor]) {
       target.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
-    const first =
+    const firstControl =
       el.querySelector<HTMLElement>("[data-first]") ?? el.querySelector<HTMLElement>(CONTROLS);
-    first?.focus({ preventScroll: true });
+    firstControl?.focus({ preventScroll: true });
   }
 
   /** Close the popover. Return false if it was not open. */
@@ -74,24 +74,26 @@ export class Popover {
     const { el, openPopover } = this;
     if (openPopover === null) return false;
     const { root, anchor, focusBefore, listeners } = openPopover;
-    const inside = el.contains(activeElement(el));
+    const hadFocus = el.contains(activeElement(el));
     listeners.abort();
     this.openPopover = null;
     el.remove();
     render(null, el);
     aria(anchor, "expanded", false);
-    if (!inside || !giveFocusBack) return true;
-    // Not every browser focuses a button when it is clicked.
-    const back =
-      focusBefore instanceof HTMLElement && root.contains(focusBefore) ? focusBefore : anchor;
-    back.focus({ preventScroll: true });
+    if (hadFocus && giveFocusBack) {
+      // Not every browser focuses a button when it is clicked.
+      const isKept = focusBefore instanceof HTMLElement && root.contains(focusBefore);
+      (isKept ? focusBefore : anchor).focus({ preventScroll: true });
+    }
     return true;
   }
 
   private onKey(event: KeyboardEvent): void {
     if (event.key === "Escape") this.onEscape(event);
     else if (event.key === "Tab") this.onTab(event);
-    else if (!["Home", "End"].includes(event.key) || !(event.target instanceof HTMLInputElement)) {
+    // In a text field, Home and End move the cursor.
+    else if (event.target instanceof HTMLInputElement && /^(Home|End)$/.test(event.key)) return;
+    else {
       const items = [...this.el.querySelectorAll<HTMLElement>(".hta-menu-item")];
       moveFocus(event, items, "ArrowDown", "ArrowUp");
     }
@@ -245,27 +247,36 @@ function Menu({ items, close, search, onClose }: MenuProps) {
           onInput={({ currentTarget }) => (filter.value = currentTarget.value)}
         />
       )}
-      {shown.map(({ text, note, on, group, press }, index) => (
-        <Fragment key={text}>
-          {group !== shown[index - 1]?.group && <h4>{group}</h4>}
-          <button
-            type="button"
-            class="hta-menu-item"
-            role={on === undefined ? "menuitem" : role}
-            aria-checked={on}
-            onClick={() => {
-              close();
-              press();
-            }}
-          >
-            {on !== undefined && <span class="hta-menu-mark">{on && <Icon name="check" />}</span>}
-            <span>{text}</span>
-            {note !== undefined && <span class="hta-note">{note}</span>}
-          </button>
+      {shown.map((item, index) => (
+        <Fragment key={item.text}>
+          {item.group !== shown[index - 1]?.group && <h4>{item.group}</h4>}
+          <MenuRow item={item} role={role} close={close} />
         </Fragment>
       ))}
       {shown.length === 0 && <p class="hta-note">{`Nothing matches ${filter.value}.`}</p>}
     </div>
+  );
+}
+
+/** The button of an item. `role` is used for items that are selected or not. */
+function MenuRow(props: { item: MenuItem; role: "menuitemcheckbox" | "checkbox"; close(): void }) {
+  const { text, note, on, press } = props.item;
+  const onClick = (): void => {
+    props.close();
+    press();
+  };
+  return (
+    <button
+      type="button"
+      class="hta-menu-item"
+      role={on === undefined ? "menuitem" : props.role}
+      aria-checked={on}
+      onClick={onClick}
+    >
+      {on !== undefined && <span class="hta-menu-mark">{on && <Icon name="check" />}</span>}
+      <span>{text}</span>
+      {note !== undefined && <span class="hta-note">{note}</span>}
+    </button>
   );
 }
 

@@ -71,28 +71,18 @@ export function Table<Row>(props: TableProps<Row>) {
   const moreRows = useSignal(0);
   const [wrapperRef, width] = useWidth();
   const columns = props.columns.filter(({ from = 0 }) => width >= from);
-  const filterText = props.filter?.trim().toLowerCase() ?? "";
-  const shownRows = rows.filter((row) =>
-    namesOf(row).some((name) => name.toLowerCase().includes(filterText)),
-  );
   const current = order.value;
-  if (value !== null && current !== null && current !== givenOrder) {
-    const sign = current.descending ? -1 : 1;
-    shownRows.sort((a, b) => sign * compareValues(value(a, current.by), value(b, current.by)));
-  }
+  const shownRows = arrangeRows(props, current === givenOrder ? null : current);
   const drawn = shownRows.slice(0, maxRows + moreRows.value);
-  const maxima = columns.map((column) =>
-    Math.max(...rows.map((row) => Number(value?.(row, column.by)) || 0)),
-  );
+  const keys = uniqueKeys(drawn.map((row) => namesOf(row)[0] ?? ""));
+  const cells = columns.map((column) => {
+    const values = rows.map((row) => Number(value?.(row, column.by)) || 0);
+    return [column, Math.max(...values)] as const;
+  });
+  const sortBy = (column: TableColumn<Row>): void =>
+    void (order.value = nextOrder(current, column, givenOrder));
   const foot = props.foot?.(drawn.length) ?? "";
-  const left = shownRows.length - drawn.length;
-  const seen = new Map<string, number>();
-  /** Keys must be unique, but a name may occur in several rows. */
-  const keyOf = (row: Row): string => {
-    const ownKey = namesOf(row)[0] ?? "";
-    seen.set(ownKey, (seen.get(ownKey) ?? 0) + 1);
-    return `${ownKey} ${seen.get(ownKey)}`;
-  };
+  const hiddenRows = shownRows.length - drawn.length;
   return (
     <>
       <div
@@ -109,28 +99,19 @@ export function Table<Row>(props: TableProps<Row>) {
                 key={column.by}
                 column={column}
                 order={current?.by === column.by ? current : null}
-                sort={
-                  value === null
-                    ? null
-                    : () => (order.value = nextOrder(current, column, givenOrder))
-                }
+                sort={value === null ? null : () => sortBy(column)}
               />
             ))}
           </div>
         )}
-        {drawn.map((row) => (
-          <TableRow
-            key={keyOf(row)}
-            table={props}
-            row={row}
-            cells={columns.map((column, index) => [column, maxima[index] ?? 1])}
-          />
+        {drawn.map((row, index) => (
+          <TableRow key={keys[index]!} table={props} row={row} cells={cells} />
         ))}
       </div>
       <div class="hta-names-foot">
-        {left > 0 && (
+        {hiddenRows > 0 && (
           <Button
-            text={plural(left, `more ${rowNoun}`)}
+            text={plural(hiddenRows, `more ${rowNoun}`)}
             class="hta-more-names"
             press={() => (moreRows.value += rowStep)}
           />
@@ -143,6 +124,30 @@ export function Table<Row>(props: TableProps<Row>) {
       </div>
     </>
   );
+}
+
+/** Return the rows that match the filter, sorted by `order`; null leaves them as they are. */
+function arrangeRows<Row>(
+  { rows, value, namesOf, filter = "" }: TableProps<Row>,
+  order: SortOrder | null,
+): Row[] {
+  const filterText = filter.trim().toLowerCase();
+  const shownRows = rows.filter((row) =>
+    namesOf(row).some((name) => name.toLowerCase().includes(filterText)),
+  );
+  if (value === null || order === null) return shownRows;
+  const sign = order.descending ? -1 : 1;
+  return shownRows.sort((a, b) => sign * compareValues(value(a, order.by), value(b, order.by)));
+}
+
+/** Number each name among its equals: keys must be unique, but names may occur several times. */
+function uniqueKeys(names: readonly string[]): string[] {
+  const counts = new Map<string, number>();
+  return names.map((name) => {
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
+    return `${name} ${count}`;
+  });
 }
 
 /** Return the order after a press on a column head: by the column, then reversed, then `first`. */

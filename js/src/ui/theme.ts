@@ -82,8 +82,8 @@ export function applyTheme(root: HTMLElement, name: ThemeName): void {
   root.style.setProperty("--hta-mono", tokens.mono);
   for (const [key, value] of Object.entries(tokens[name])) {
     if (typeof value !== "string") continue;
-    const name = key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    root.style.setProperty(`--hta-${name}`, value);
+    const property = key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    root.style.setProperty(`--hta-${property}`, value);
   }
   for (const [kind, color] of Object.entries(theme.kind)) {
     root.style.setProperty(`--hta-kind-${kind}`, color);

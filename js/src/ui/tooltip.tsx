@@ -66,6 +66,8 @@ function visibleHeights(frame: HTMLElement, y: number): { top: number; height: n
 }
 
 const GAP_PX = 12;
+/** Distance from the mark and from the edges of the frame. */
+const MARGIN_PX = 4;
 
 /**
  * Return the position of a tooltip: right of and below the pointer and its mark, or on the other
@@ -77,11 +79,13 @@ export function placeTooltip(
   frame: { width: number; height: number; top?: number },
   mark: { top: number; bottom: number } | null,
 ): { left: number; top: number } {
-  let left = pointer.x + GAP_PX;
-  if (left + size.width > frame.width - 4) left = pointer.x - GAP_PX - size.width;
-  left = Math.max(4, Math.min(left, frame.width - size.width - 4));
-  const below = Math.max(pointer.y + GAP_PX, mark === null ? 0 : mark.bottom + 4);
-  const above = Math.min(pointer.y - GAP_PX, mark === null ? Infinity : mark.top - 4) - size.height;
-  const fitsBelow = below + size.height <= frame.height - 4;
-  return { left, top: fitsBelow || above < (frame.top ?? 0) + 4 ? below : above };
+  const maxLeft = frame.width - MARGIN_PX - size.width;
+  const right = pointer.x + GAP_PX;
+  const wishedLeft = right > maxLeft ? pointer.x - GAP_PX - size.width : right;
+  const left = Math.max(MARGIN_PX, Math.min(wishedLeft, maxLeft));
+  const { top: markTop, bottom: markBottom } = mark ?? { top: Infinity, bottom: -Infinity };
+  const below = Math.max(pointer.y + GAP_PX, markBottom + MARGIN_PX);
+  const above = Math.min(pointer.y - GAP_PX, markTop - MARGIN_PX) - size.height;
+  const fitsBelow = below + size.height <= frame.height - MARGIN_PX;
+  return { left, top: fitsBelow || above < (frame.top ?? 0) + MARGIN_PX ? below : above };
 }

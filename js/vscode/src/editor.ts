@@ -96,10 +96,11 @@ export class TraceEditor {
     this.hasBegun = true;
     const limit = this.setting<number>("askAboveMB", 1000);
     const sizes = await Promise.all(this.request.paths.map(fileSize));
-    const size = sizes.reduce((sum, one) => sum + one, 0) / MEGABYTE;
-    if (limit === 0 || size <= limit) return this.start();
-    const shown = size < 1000 ? `${size.toFixed(0)} MB` : `${(size / 1000).toFixed(1)} GB`;
-    const message = `The files are ${shown} in size`;
+    const megabytes = sizes.reduce((sum, size) => sum + size, 0) / MEGABYTE;
+    if (limit === 0 || megabytes <= limit) return this.start();
+    const sizeText =
+      megabytes < 1000 ? `${megabytes.toFixed(0)} MB` : `${(megabytes / 1000).toFixed(1)} GB`;
+    const message = `The files are ${sizeText} in size`;
     const remedy = `VS Code asks before it reads more than ${limit} MB (setting hta.askAboveMB).`;
     this.post({ type: "problem", problem: { message, remedy, load: "Load" } });
   }
@@ -119,10 +120,10 @@ export class TraceEditor {
         this.touch();
       },
       onLog: (text) => this.shared.log.append(text),
-      onEnded: (problem, isEarly) =>
-        void (isEarly ? explainEnd(python, cwd, problem) : Promise.resolve(problem)).then((why) => {
-          if (attempt === this.attempt) this.end(why);
-        }),
+      onEnded: (problem, isEarly) => {
+        const explained = isEarly ? explainEnd(python, cwd, problem) : Promise.resolve(problem);
+        void explained.then((why) => attempt === this.attempt && this.end(why));
+      },
     });
   }
 
@@ -264,13 +265,13 @@ async function fileSize(name: string): Promise<number> {
 async function install(python: string, cwd: string): Promise<boolean> {
   const args = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
   const name = "Install hta_widgets";
-  const run = new vscode.ProcessExecution(python, args, { cwd });
-  const task = new vscode.Task({ type: "hta" }, vscode.TaskScope.Workspace, name, "HTA", run);
+  const command = new vscode.ProcessExecution(python, args, { cwd });
+  const task = new vscode.Task({ type: "hta" }, vscode.TaskScope.Workspace, name, "HTA", command);
   const running = await vscode.tasks.executeTask(task);
   return new Promise((resolve) => {
-    const heard = vscode.tasks.onDidEndTaskProcess(({ execution, exitCode }) => {
+    const listener = vscode.tasks.onDidEndTaskProcess(({ execution, exitCode }) => {
       if (execution !== running) return;
-      heard.dispose();
+      listener.dispose();
       resolve(exitCode === 0);
     });
   });

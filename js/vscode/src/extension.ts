@@ -36,6 +36,32 @@ class LoadingStatus {
   }
 }
 
+/** Return the commands by name. They receive the file and all files selected in the explorer. */
+function makeCommands(loading: LoadingStatus, open: (request: OpenTraceRequest) => void) {
+  let selected: vscode.Uri | null = null;
+  return {
+    "hta.cancel": () => loading.cancel(),
+    "hta.open": async (uri?: vscode.Uri, uris?: vscode.Uri[]) => {
+      const traces = selectedUris(uri, uris) ?? (await pickTraces());
+      if (traces.length > 0) open({ view: "dashboard", paths: traces.map(tracePath) });
+    },
+    "hta.selectForCompare": (uri?: vscode.Uri) => {
+      selected = selectedUris(uri)?.[0] ?? null;
+      return vscode.commands.executeCommand("setContext", "hta.hasSelected", selected !== null);
+    },
+    "hta.compareWithSelected": (uri?: vscode.Uri, uris?: vscode.Uri[]) => {
+      const traces = selectedUris(uri, uris) ?? [];
+      const pair = traces.length === 2 ? traces : [selected, traces[0]];
+      const paths = pair.filter((trace) => trace !== null && trace !== undefined).map(tracePath);
+      if (paths.length === 2) open({ view: "diff", paths });
+    },
+    "hta.newNotebook": async (uri?: vscode.Uri, uris?: vscode.Uri[]) => {
+      const traces = selectedUris(uri, uris) ?? (await pickTraces());
+      if (traces.length > 0) await openNotebook(traces.map(tracePath));
+    },
+  };
+}
+
 export function activate(context: vscode.ExtensionContext): void {
   const subscriptions = context.subscriptions;
   const log = vscode.window.createOutputChannel("HTA traces");
@@ -45,17 +71,12 @@ export function activate(context: vscode.ExtensionContext): void {
     log,
     loading: (editor: TraceEditor, text: string | null): void => loading.show(editor, text),
   };
-  let selected: vscode.Uri | null = null;
-
   const open = (request: OpenTraceRequest): void => {
-    const title = request.paths.map((item) => path.basename(item));
-    const name = request.view === "diff" ? title.join(" ↔ ") : (title[0] ?? "");
+    const names = request.paths.map((tracePath) => path.basename(tracePath));
+    const title = request.view === "diff" ? names.join(" ↔ ") : (names[0] ?? "");
     const column = vscode.ViewColumn.Active;
-    new TraceEditor(
-      shared,
-      vscode.window.createWebviewPanel(PANEL, name, column, OPTIONS),
-      request,
-    );
+    const panel = vscode.window.createWebviewPanel(PANEL, title, column, OPTIONS);
+    new TraceEditor(shared, panel, request);
   };
 
   const provider: vscode.CustomReadonlyEditorProvider = {
@@ -63,28 +84,6 @@ export function activate(context: vscode.ExtensionContext): void {
     openCustomDocument: (uri) => ({ uri, dispose: () => undefined }),
     resolveCustomEditor: ({ uri }, panel) => {
       new TraceEditor(shared, panel, { view: "dashboard", paths: [tracePath(uri)] }, uri);
-    },
-  };
-
-  const commands: Record<string, (...given: never[]) => unknown> = {
-    "hta.cancel": () => loading.cancel(),
-    "hta.open": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = selectedUris(one, many) ?? (await pickTraces());
-      if (uris.length > 0) open({ view: "dashboard", paths: uris.map(tracePath) });
-    },
-    "hta.selectForCompare": (one?: vscode.Uri) => {
-      selected = selectedUris(one)?.[0] ?? null;
-      return vscode.commands.executeCommand("setContext", "hta.hasSelected", selected !== null);
-    },
-    "hta.compareWithSelected": (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = selectedUris(one, many) ?? [];
-      const pair = uris.length === 2 ? uris : [selected, uris[0]];
-      const paths = pair.filter((uri) => uri !== null && uri !== undefined).map(tracePath);
-      if (paths.length === 2) open({ view: "diff", paths });
-    },
-    "hta.newNotebook": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = selectedUris(one, many) ?? (await pickTraces());
-      if (uris.length > 0) await openNotebook(uris.map(tracePath));
     },
   };
 
@@ -100,7 +99,9 @@ export function activate(context: vscode.ExtensionContext): void {
     ...["hta.trace", "hta.any"].map((type) =>
       vscode.window.registerCustomEditorProvider(type, provider, options),
     ),
-    ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
+    ...Object.entries(makeCommands(loading, open)).map(([name, run]) =>
+      vscode.commands.registerCommand(name, run),
+    ),
     vscode.window.registerWebviewPanelSerializer(PANEL, restored),
   );
 }
