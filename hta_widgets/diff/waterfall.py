@@ -29,7 +29,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows, sum_by_group
 from hta_widgets.trace.event_columns import categorical_dtype
 from hta_widgets.trace.host_stack import forest_of, operator_tree
-from hta_widgets.trace.trace import categorical_dtype
 
 Level = Literal["kind", "cause", "operator", "kernel"]
 
