@@ -235,13 +235,13 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
         shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
         other_rows = rows[len(shown) :]
         label = f"{len(other_rows)} more"
-        texts = {"kind": kind, "name": label, "short": label}
+        others: dict[str, Any] = {"kind": kind, "name": label, "short": label}
         for name, values in columns.items():
             parts[name] += [values[row] for row in shown]
+            if name.endswith("_ns"):
+                others[name] = sum(values[row] for row in other_rows)
             if other_rows:
-                is_time = name.endswith("_ns")
-                total = sum(values[row] for row in other_rows) if is_time else texts.get(name)
-                parts[name].append(total)
+                parts[name].append(others.get(name))
     return {"rows": len(parts["kind"]), "columns": parts, "attrs": frame["attrs"]}
 
 

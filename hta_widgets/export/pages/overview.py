@@ -204,10 +204,10 @@ def _write_columns(writer: ColumnWriter, columns: _Columns) -> None:
         ("instant", ("lane", "cell", "kind")),
         ("slice", ("lane", "start", "dur", "id", "type", "flags")),
     ):
-        none = np.empty((len(fields), 0), np.int64)
-        table = np.concatenate([none, *columns[prefix]], axis=1)
-        for name, values in zip(fields, table, strict=True):
-            writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
+        empty = np.empty((len(fields), 0), np.int64)
+        table = np.concatenate([empty, *columns[prefix]], axis=1)
+        for field, values in zip(fields, table, strict=True):
+            writer.ints(f"{prefix}_{field}", values, delta=field in {"start", "id", "lane", "cell"})
 
 
 def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:

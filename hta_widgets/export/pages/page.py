@@ -368,11 +368,11 @@ def _with_coverage(
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
     if not full:
         return "Overview only: no individual events."
-    content = ""
+    contents = ["all events"]
     if len(args) < len(full):
-        content = f"arguments of {rank_list(args)}" if args else "no arguments"
+        contents.append(f"arguments of {rank_list(args)}" if args else "no arguments")
     if overviews:
-        events = f"all events, {content}" if content else "all events"
-        return f"{rank_list(full).capitalize()}: {events}. Others: overview only."
-    separator = "; " if args else ", "
-    return f"All events{separator}{content}." if content else "All events."
+        return f"{rank_list(full).capitalize()}: {', '.join(contents)}. Others: overview only."
+    # A list of ranks may contain commas.
+    text = ("; " if args else ", ").join(contents)
+    return f"{text.capitalize()}."

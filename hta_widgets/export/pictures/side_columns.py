@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from hta_widgets.export.pictures.drawing import Painter, first_text_that_fits, fit_text, text_width
@@ -131,31 +132,29 @@ class SideColumnPainter(Painter):
         return lanes
 
     def _draw_track_names(self, row: Row, y: float) -> None:
-        theme, drawing = self.theme, self.drawing
-        right = self.area.left - 8
-        max_width = right - 4
+        right, max_width = self.area.left - 8, self.area.left - 12
+        draw = partial(self.drawing.text, right, anchor="end")
         # The name is centered on the lanes above the first lane that has its own label.
         labeled = next((band for band in row.bands[1:] if band.label), None)
         height = row.height - 4 if labeled is None else labeled.top
         middle = y + height / 2 + _BASELINE
-        name = row.names[0]
-        if self.area.narrow or text_width(name) > max_width:
-            # Drop the prefix before two spaces, as in "GPU  stream 7".
-            name = re.sub(r"^\w+ {2}", "", name)
-        name = fit_text(name, max_width)
+        full_name = row.names[0]
+        short_name = re.sub(r"^\w+ {2}", "", full_name)  # without the device: "GPU  stream 7"
+        is_short = self.area.narrow or text_width(full_name) > max_width
+        name = fit_text(short_name if is_short else full_name, max_width)
         track = row.track or {}
         limits = track.get("range")
         if limits is not None and height >= 28:
             lowest, highest = (value(number, track.get("unit", "")) for number in limits)
-            drawing.text(right, middle - 7, name, theme.ink2, anchor="end")
+            draw(middle - 7, name, self.theme.ink2)
             label = first_text_that_fits([f"{lowest} – {highest}", highest], max_width)
-            drawing.text(right, middle + 7, label, theme.ink3, anchor="end")
+            draw(middle + 7, label, self.theme.ink3)
         elif height >= 11:
-            drawing.text(right, middle, name, theme.ink2, anchor="end")
+            draw(middle, name, self.theme.ink2)
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
                 baseline = y + band.top + band.height / 2 + _BASELINE
-                drawing.text(right, baseline, band.label, theme.ink3, anchor="end")
+                draw(baseline, band.label, self.theme.ink3)
 
     def _main_fact(self, row: Row) -> _RankFact:
         """Return why the rank is an outlier, else its main fact; a warning precedes both."""

@@ -164,7 +164,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
         _choose_instants(members)
         _choose_asyncs(members)
     _choose_counters(members)
-    return members if len(rows) or is_whole or members.asyncs or not records else None
+    return members if len(rows) or is_whole or members.asyncs else None
 
 
 def is_by_time(selection: Selection) -> bool:
@@ -439,6 +439,7 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
+    """Return the rows and the records at both ends of the flows that have records."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])
