@@ -99,15 +99,16 @@ class Members:
         if recorded_ns is None:
             return False
         time_ns = recorded_ns - (self.trace.zero_ns - base_time_ns(self.trace.metadata))
-        if record.ph in "eF":  # may be later than the window in which the interval begins
+        if record.ph in {"e", "F"}:  # may be later than the window in which the interval begins
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
         if not self.in_window(time_ns):
             return False
-        if record.ph in "stf":
+        if record.ph in {"s", "t", "f"}:
             return self._leave_out("flows")
         thread = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
-        if record.ph in "XBE" or (self.threads is not None and thread not in self.threads):
+        is_other_thread = self.threads is not None and thread not in self.threads
+        if is_other_thread or record.ph in {"X", "B", "E"}:
             return self._leave_out("others")
         return True
 

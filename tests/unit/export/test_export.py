@@ -82,6 +82,17 @@ def test_a_window_takes_what_overlaps_it(small, tmp_path, document):
     assert report.events == 1
 
 
+@pytest.mark.parametrize("phase", ["", "ef", "st", "XB", "q"])
+def test_a_record_of_an_unknown_phase_is_kept_in_its_window(trace_file, load, tmp_path, phase):
+    unknown = {"ph": phase, "name": "unknown", **HOST, "ts": 30}
+    traces = load(trace_file([x("op", 10, 90), unknown]))
+    for start_ns, kept in ((15_000, ["unknown"]), (25_000, [])):
+        window = traces.select(start_ns=start_ns, end_ns=80_000)
+        report = export_trace(traces, tmp_path / "out.json", window)
+        records = json.loads(report.path.read_text())["traceEvents"]
+        assert [record["name"] for record in records if record["ph"] == phase] == kept
+
+
 def test_flows_need_both_ends(small, tmp_path, document):
     traces, _ = small
     query = "name in ['launch', 'kernel']"
