@@ -187,9 +187,9 @@ class Operators:
         else:
             self.tape.append(Node(name, op, backward, self.program.owner[0]))
         event = self.program.host[op]
-        place = self.again if self.is_again else len(self.tape)
-        number = f'"Sequence number": @SEQ{place}@, "Fwd thread id": 0'
-        event.details = f"{event.details}, {number}" if event.details else number
+        number = self.again if self.is_again else len(self.tape)
+        args = f'"Sequence number": @SEQ{number}@, "Fwd thread id": 0'
+        event.details = f"{event.details}, {args}" if event.details else args
 
     def _empty(self, size_bytes: int) -> None:
         self.program.leaf("aten::empty", 1_300)

@@ -109,9 +109,9 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     is_work = stream >= 0
     if not is_work.any():
         return columns
-    stated = columns.stream.astype(np.int64)
-    stated[rows] = np.where(is_work & (stated[rows] < 0), stream, stated[rows])
-    return replace(_with_category(columns, rows[is_work], "kernel"), stream=stated)
+    streams = columns.stream.astype(np.int64)
+    streams[rows] = np.where(is_work & (streams[rows] < 0), stream, streams[rows])
+    return replace(_with_category(columns, rows[is_work], "kernel"), stream=streams)
 
 
 def _rows_without_category(columns: RankColumns) -> Rows:

@@ -18,7 +18,7 @@ from hta_widgets.analysis.frames import columns_of_rows, float64, int64, result_
 from hta_widgets.analysis.scope import Window
 from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
-from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
+from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope, safe_ratio
 from hta_widgets.text import share
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.traceset import Selection, TraceSet
@@ -287,46 +287,46 @@ _IMBALANCE = {
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     """Return the columns of `_IMBALANCE` after the job."""
-    rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
+    rank, comm_s = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Rounding removes floating-point errors from differences of printed decimals.
-    other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
-    min_at, max_at, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
-    count, min_s, max_s = len(comm), float(comm[min_at]), float(comm[max_at])
-    mean, median, deviation = float(comm.mean()), float(np.median(comm)), float(comm.std())
-    robust_deviation = _MAD * float(np.median(np.abs(comm - median)))
-    z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
-    ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
-    is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
-    rival = _rival(rank, comm) if is_far else ""
+    other_s = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm_s, 9)
+    least, most, busiest = int(comm_s.argmin()), int(comm_s.argmax()), int(other_s.argmax())
+    count, min_s, max_s = len(comm_s), float(comm_s[least]), float(comm_s[most])
+    mean, median, deviation = float(comm_s.mean()), float(np.median(comm_s)), float(comm_s.std())
+    robust_deviation = _MAD * float(np.median(np.abs(comm_s - median)))
+    z_score = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
+    ratio = safe_ratio(float(other_s.max()), float(other_s.mean()))
+    is_far = count >= max(ntasks, 2) and least == busiest and ratio > _UNEVEN and z_score < _FAR
+    rival = _rival(rank, comm_s) if is_far else ""
     stands_out = is_far and not rival
-    elapsed = float((comm + other).mean())
-    lost = _NAN
-    if count > 1 and elapsed > 0:
-        lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
+    elapsed_s = float((comm_s + other_s).mean())
+    lost_share = _NAN
+    if count > 1 and elapsed_s > 0:
+        lost_share = float(np.median(np.delete(comm_s, least)) - min_s) / elapsed_s
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
         "comm_min_s": min_s,
-        "comm_min_rank": int(rank[min_at]),
+        "comm_min_rank": int(rank[least]),
         "comm_max_s": max_s,
-        "comm_max_rank": int(rank[max_at]),
-        "comm_median_s": float(np.sort(comm)[(count - 1) // 2]),
-        "imbalance_pct": 100 * (max_s / mean - 1) if mean > 0 else _NAN,
+        "comm_max_rank": int(rank[most]),
+        "comm_median_s": float(np.sort(comm_s)[(count - 1) // 2]),
+        "imbalance_pct": 100 * (safe_ratio(max_s, mean) - 1),
         "imbalance_cray_pct": (
             100 * (max_s - mean) / max_s * count / (count - 1) if count > 1 and max_s > 0 else _NAN
         ),
-        "noncomm_mean_s": float(other.mean()),
-        "noncomm_max_s": float(other.max()),
+        "noncomm_mean_s": float(other_s.mean()),
+        "noncomm_max_s": float(other_s.max()),
         "noncomm_max_rank": int(rank[busiest]),
         "noncomm_ratio": ratio,
-        "straggler_rank": int(rank[min_at]) if count > 1 else -1,
-        "straggler_z": z,
+        "straggler_rank": int(rank[least]) if count > 1 else -1,
+        "straggler_z": z_score,
         "straggler_robust_z": (
             (min_s - median) / robust_deviation if robust_deviation > 1e-12 else _NAN
         ),
-        "lost_share": lost,
+        "lost_share": lost_share,
         "stands_out": stands_out,
-        "is_straggler": stands_out and lost >= costly_share(1, count),
+        "is_straggler": stands_out and lost_share >= costly_share(1, count),
     }
     return {**record, "explanation": _imbalance_cause(record, rival)}
 

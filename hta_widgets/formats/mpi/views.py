@@ -148,7 +148,7 @@ def mpi_compare(
     if frame.empty:
         return empty_figure(frame, style)
     data = _compared_rows(frame[:top], theme)
-    largest = float(data["diff_ns"].abs().max()) or 1.0
+    largest = float(max(data["right"].max(), -data["left"].min())) or 1.0
     total = float(frame["diff_time_s"].sum()) * 1e9
     calls = "{before_calls:count} → {after_calls:count}"
     return draw_rows(
@@ -186,9 +186,8 @@ def mpi_compare(
 def _compared_rows(compared: pd.DataFrame, theme: Theme) -> pd.DataFrame:
     """Return rows of `analysis.mpi_compare` with labels, bars and times in ns."""
     rows = compared.reset_index(drop=True)
-    for word in ("before", "after", "diff"):
-        rows[f"{word}_ns"] = rows[f"{word}_time_s"].astype(float) * 1e9
-    diff_ns = rows["diff_ns"].to_numpy()
+    rows["before_ns"], rows["after_ns"] = rows["before_time_s"] * 1e9, rows["after_time_s"] * 1e9
+    diff_ns = rows["diff_time_s"].to_numpy(float) * 1e9
     rows["left"], rows["right"] = np.minimum(diff_ns, 0), np.maximum(diff_ns, 0)
     rows["fill"] = np.where(diff_ns < 0, theme.delta[1], theme.delta[5])
     rows["diff"] = [f"{'+' if ns > 0 else ''}{duration(ns)}" for ns in diff_ns]

@@ -142,7 +142,7 @@ class _ExportReader:
         first_rows = np.unique(event, return_index=True)[1]
         repeated = len(event) - len(first_rows)
         self._rows.note("skipped", repeated, f"rows that occur in two versions of {table.name}")
-        return select_rows(columns, np.sort(first_rows))
+        return select_rows(columns, first_rows)
 
     def _assign_process(self, work: Columns) -> None:
         """Assign device work without a process to the process with calls, if it is the only one."""
