@@ -274,7 +274,8 @@ def _passes_of_rank(part: RankPart, schedules: _Schedules) -> dict[str, Any]:
     rows, is_backward, start, end = _selected_kernels(part)
     step = part.table.step[rows]
     order = np.lexsort((start, step))
-    start, end, step, is_backward = (values[order] for values in (start, end, step, is_backward))
+    start, end, step = (values[order] for values in (start, end, step))
+    is_backward = is_backward[order]
     keys = np.stack([step, is_backward])
     begins_pass = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
     last_end = np.maximum.accumulate(end)
