@@ -20,7 +20,6 @@ import {
   isAbort,
   type Operation,
   type Reply,
-  type Requests,
   type Source,
   type Span,
   type Answer,
@@ -297,21 +296,17 @@ export class ObservedSource implements Source {
     this.memo.clear();
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
+  readonly ask: Source["ask"] = (op, request, signal) => {
     if (op !== "stats") return this.askAndNotify(op, request, signal);
     const key = JSON.stringify(request);
     // The request is shared, so no single caller may abort it.
     const answer = this.memo.get(
       key,
       () => this.askAndNotify(op, request, undefined) as Promise<Answer<"stats">>,
-    ) as Promise<Answer<Op>>;
+    ) as Promise<Answer<typeof op>>;
     answer.catch(() => this.memo.delete(key));
     return signal === undefined ? answer : abortable(answer, signal);
-  }
+  };
 
   /** Repeat the request while replies are incomplete, and return the final reply. */
   private readonly askUntilComplete: Source["ask"] = async (op, request, signal) => {
