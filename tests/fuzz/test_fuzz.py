@@ -18,7 +18,7 @@ from .inputs import (
 from .journey import journey, run
 
 #: Number of inputs of each kind; `make fuzz` tries thousands of new ones.
-INPUTS, STRUCTURAL, CASES, AT_ONCE = (160, 40, 40, 20) if ALL else (30, 10, 10, 10)
+INPUTS, STRUCTURAL, CASES, AT_ONCE = (160, 40, 40, 20) if ALL else (10, 5, 5, 5)
 #: Share of the steps after loading that are run; all of them would take minutes.
 SHARE = 0.1
 #: Share of charts drawn for inputs in `FAILED_ONCE`; none of these inputs failed in a chart.

@@ -1,5 +1,6 @@
 """The wheel: built once, complete, and usable on a machine without Node."""
 
+import email
 import importlib.util
 import json
 import os
@@ -27,6 +28,8 @@ TRACE = {
         CPU | {"name": "aten::add", "ts": 11, "dur": 0.25},
     ],
 }
+
+PROJECT_URL = "https://example.org/team/hta_widgets"
 
 USE = """
 import hta_widgets as hw
@@ -81,7 +84,7 @@ def dist(repo, built, tmp_path_factory) -> Path:
     for tool in ("node", "npm"):
         (broken / tool).write_text(f"#!/bin/sh\necho 'must not call {tool}' >&2\nexit 1\n")
         (broken / tool).chmod(0o755)
-    env = {"PATH": f"{broken}:/usr/bin:/bin"} | pip_environment()
+    env = {"PATH": f"{broken}:/usr/bin:/bin", "PROJECT_URL": PROJECT_URL} | pip_environment()
     run(sys.executable, "-m", "build", "--outdir", folder, repo, env=env)
     return folder
 
@@ -119,6 +122,22 @@ def test_wheel_holds_the_package_and_each_built_file_once(dist, built):
     roots = {name.split("/")[0] for name in names if name not in info}
     (data,) = (root for root in roots if root.endswith(".data"))
     assert roots == {"hta_widgets", data}
+
+
+def test_wheel_states_the_public_address_of_the_project(dist):
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(wheel.read(name))
+    assert set(metadata.get_all("Project-URL")) == {
+        f"Source, {PROJECT_URL}",
+        f"Documentation, {PROJECT_URL}/blob/v{metadata['Version']}/docs/index.md",
+        f"Changelog, {PROJECT_URL}/blob/v{metadata['Version']}/CHANGELOG.md",
+        f"Issues, {PROJECT_URL}/issues",
+    }
+    readme = metadata.get_payload()
+    assert f"]({PROJECT_URL}/raw/v{metadata['Version']}/docs/img/tour.webp)" in readme
+    assert f"]({PROJECT_URL}/blob/v{metadata['Version']}/docs/answers.md)" in readme
+    assert re.findall(r"\]\((?!https:)[^)]*\)", readme) == []
 
 
 def test_wheel_holds_the_extension_of_jupyterlab(dist):

@@ -79,7 +79,7 @@ def paired(saved):
     return lambda traces, **options: Pair(traces, saved(TileEngine(traces), **options))
 
 
-@pytest.mark.parametrize("seed", range(1, 9 if ALL else 5))
+@pytest.mark.parametrize("seed", range(1, 9 if ALL else 3))
 def test_random_jobs(tmp_path, paired, seed):
     traces = load(write_job(tmp_path, seed, ranks=1 + seed % 4, events=150))
     count = 14 if ALL else 6
