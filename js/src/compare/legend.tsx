@@ -30,14 +30,7 @@ interface ColorLegendProps {
 }
 
 export function ColorLegend(props: ColorLegendProps) {
-  const { color, swapped, theme, counts, again: retry, choose } = props;
-  // Only changed events have counts. The others are unchanged, changed by chance, or not compared.
-  const present = GROUPS.map((group) => ({
-    group,
-    count: countEventsInGroup(group, counts, swapped),
-    isChange: !["same", "not compared"].includes(group.name),
-  }));
-  const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
+  const { color, choose } = props;
   return (
     <div class="hta-diff-colors">
       <span class="hta-note">Colour by</span>
@@ -48,29 +41,28 @@ export function ColorLegend(props: ColorLegendProps) {
         chosen={color}
         choose={choose}
       />
-      <div class="hta-diff-keys">
-        {color === "change" && (
-          <>
-            {present
-              .filter(({ count }) => count !== 0)
-              .map(({ group, count, isChange }) => (
-                <ColorKey
-                  key={group.name}
-                  group={group}
-                  count={isChange ? count : null}
-                  theme={theme}
-                />
-              ))}
-            <span class="hta-note">
-              {counts === null
-                ? matchingNote
-                : "short events are coloured only if they change by 10 % or more"}
-            </span>
-            {counts === null && retry !== null && <Button text="Try again" press={retry} />}
-          </>
-        )}
-      </div>
+      <div class="hta-diff-keys">{color === "change" && <ChangeKeys {...props} />}</div>
     </div>
+  );
+}
+
+function ChangeKeys({ swapped, theme, counts, again: retry }: ColorLegendProps) {
+  const groups = GROUPS.map((group) => ({
+    group,
+    count: countEventsInGroup(group, counts, swapped),
+    // Only changed events have counts. The others are unchanged, changed by chance, or not compared.
+    isChange: !["same", "not compared"].includes(group.name),
+  })).filter(({ count }) => count !== 0);
+  const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
+  const shortNote = "short events are coloured only if they change by 10 % or more";
+  return (
+    <>
+      {groups.map(({ group, count, isChange }) => (
+        <ColorKey key={group.name} group={group} count={isChange ? count : null} theme={theme} />
+      ))}
+      <span class="hta-note">{counts === null ? matchingNote : shortNote}</span>
+      {counts === null && retry !== null && <Button text="Try again" press={retry} />}
+    </>
   );
 }
 

@@ -20,7 +20,6 @@ import {
   isAbort,
   type Operation,
   type Reply,
-  type Requests,
   type Source,
   type Span,
   type Answer,
@@ -66,11 +65,7 @@ export class HybridSource implements Source {
   /** Operations that failed in the page. Each is logged only once. */
   private readonly loggedOps = new Set<Operation>();
 
-  private async route<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op>> {
+  private readonly route: Source["ask"] = async (op, request, signal) => {
     signal?.throwIfAborted();
     const page = this.page.peek();
     if (page?.canAnswer(op, request) !== true) return this.askKernel(op, request, signal);
@@ -91,14 +86,10 @@ export class HybridSource implements Source {
       console.error(`The page could not answer ${op}; the kernel answered instead.`, pageError);
     }
     return answer;
-  }
+  };
 
   /** Ask the kernel or, if it has ended, the page, which may have fetched its data meanwhile. */
-  private async askKernel<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op>> {
+  private readonly askKernel: Source["ask"] = async (op, request, signal) => {
     try {
       return await this.kernel.ask(op, request, signal);
     } catch (kernelError) {
@@ -108,7 +99,7 @@ export class HybridSource implements Source {
         throw hasErrorCode(pageError, "unknown_op") ? kernelError : pageError;
       });
     }
-  }
+  };
 }
 
 function panelErrors({ reply }: { reply: object }): unknown {
@@ -305,40 +296,28 @@ export class ObservedSource implements Source {
     this.memo.clear();
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
+  readonly ask: Source["ask"] = (op, request, signal) => {
     if (op !== "stats") return this.askAndNotify(op, request, signal);
     const key = JSON.stringify(request);
     // The request is shared, so no single caller may abort it.
     const answer = this.memo.get(
       key,
       () => this.askAndNotify(op, request, undefined) as Promise<Answer<"stats">>,
-    ) as Promise<Answer<Op>>;
+    ) as Promise<Answer<typeof op>>;
     answer.catch(() => this.memo.delete(key));
     return signal === undefined ? answer : abortable(answer, signal);
-  }
+  };
 
   /** Repeat the request while replies are incomplete, and return the final reply. */
-  private async askUntilComplete<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op>> {
+  private readonly askUntilComplete: Source["ask"] = async (op, request, signal) => {
     if (!INCREMENTAL_OPS.has(op)) return this.inner.ask(op, request, signal);
     for (;;) {
       const reply = await this.inner.ask(op, { ...request, within_ms: REPLY_BUDGET_MS }, signal);
       if (!isPending(reply)) return reply;
     }
-  }
+  };
 
-  private async askAndNotify<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op>> {
+  private readonly askAndNotify: Source["ask"] = async (op, request, signal) => {
     try {
       const reply = await this.askUntilComplete(op, request, signal);
       for (const listener of this.replyListeners) listener(op, request, reply);
@@ -349,7 +328,7 @@ export class ObservedSource implements Source {
       }
       throw error;
     }
-  }
+  };
 }
 
 /** Return the window in whole ns, as the stage does: equal views make equal requests. */

@@ -5,10 +5,8 @@ import {
   type Answer,
   type ErrorReply,
   hasErrorCode,
-  type Operation,
   type Reply,
   RequestError,
-  type Requests,
   type Source,
   WRITE_OPERATIONS,
 } from "../protocol/source";
@@ -123,11 +121,7 @@ export class KernelSource implements Source {
     return this.statusSignal.value;
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
+  readonly ask: Source["ask"] = (op, request, signal) => {
     if (this.signal.aborted || signal?.aborted) return Promise.reject(abortError());
     const path = "path" in request ? request.path : null;
     const isOverwrite = path !== null && path === this.refusedPath;
@@ -146,8 +140,8 @@ export class KernelSource implements Source {
     const ignoreAbort = (): void => signal?.removeEventListener("abort", onAbort);
     void answer.then(ignoreAbort, ignoreAbort);
     this.send({ ...request, ...(isOverwrite && { overwrite: true }), rpc, op });
-    return answer as Promise<Answer<Op>>;
-  }
+    return answer as Promise<Answer<typeof op>>;
+  };
 
   private send(message: { op: string; rpc: string }): void {
     try {

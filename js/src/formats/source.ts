@@ -5,14 +5,7 @@ import { indicesWhere } from "../expressions/numbers";
 import { noteFor, type NoteName } from "../facts/notes";
 import { WHOLE_JOB_PANELS, withoutOwnDimensions } from "../facts/panels";
 import { FULL_SELECTION } from "../protocol/selection";
-import type {
-  PanelFrame,
-  SelectionJson,
-  Source,
-  Requests,
-  Answer,
-  Operation,
-} from "../protocol/source";
+import type { PanelFrame, SelectionJson, Source, Requests, Answer } from "../protocol/source";
 import {
   blameFrame,
   gradientsFrame,
@@ -121,13 +114,10 @@ export function withTables(source: Source, tables: () => ColumnTables): Source {
     get status() {
       return source.status;
     },
-    ask: async <Op extends Operation>(
-      op: Op,
-      request: Requests[Op],
-      signal?: AbortSignal,
-    ): Promise<Answer<Op>> =>
-      op === "panels"
-        ? ((await askPanels(source, tables(), request as Requests["panels"], signal)) as Answer<Op>)
-        : source.ask(op, request, signal),
+    ask: async (op, request, signal) => {
+      if (op !== "panels") return source.ask(op, request, signal);
+      const answer = await askPanels(source, tables(), request as Requests["panels"], signal);
+      return answer as Answer<typeof op>;
+    },
   };
 }
