@@ -124,7 +124,7 @@ class NamePool:
         return np.array([self.code(name) for name in names], dtype=np.int64)
 
     def code(self, name: str, shown: str | None = None) -> int:
-        """Return the code of a name; names that differ only by demangler are shown alike."""
+        """Return the code of a name; names that differ only by demangler share a code."""
         key = normalize_signature(name)
         code = self._codes.setdefault(key, len(self._codes))
         shown = name if shown is None else shown

@@ -291,7 +291,7 @@ def build_trace(
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
     """Return the end record of each event of two records, by row of the sorted events.
 
-    `order` sorts the results of `_event_rows`, of which the paired events come last.
+    `order` sorts the results of `_event_rows`; paired events are the last of these.
     """
     first_paired = len(order) - len(end_rows)
     rows = np.flatnonzero(order >= first_paired)
