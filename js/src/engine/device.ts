@@ -240,8 +240,8 @@ export function kernelSums(selection: RankSelection) {
       const [kernel, time] = [work.kernel[index]!, end - start];
       count[kernel]! += 1;
       total[kernel]! += time;
-      min[kernel] = Math.min(min[kernel]!, time);
-      max[kernel] = Math.max(max[kernel]!, time);
+      if (time < min[kernel]!) min[kernel] = time;
+      if (time > max[kernel]!) max[kernel] = time;
     });
     return { count, total, min, max };
   });

@@ -136,6 +136,7 @@ export interface MarkedRows {
 
 type MarksRequest = Requests["marks"];
 
+/** Answer `marks`: where the lanes of a view have marked rows. */
 export function marksReply(
   view: MarksRequest,
   members: Iterable<MarkedRows>,
@@ -149,6 +150,12 @@ export function marksReply(
   const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);
   const indexOfLane = new Map(shownLanes.map((lane, index) => [lane, index]));
+  const mark = (lane: number, first: number, end: number): void => {
+    const laneIndex = indexOfLane.get(lane);
+    if (laneIndex === undefined) return;
+    changes[laneIndex * width + first]! += 1;
+    changes[laneIndex * width + end]! -= 1;
+  };
   let total = 0;
   let inView = 0;
   for (const markedRows of members) {
@@ -164,13 +171,8 @@ export function marksReply(
       const start = rows.start[row]!;
       const first = binOf(start);
       const end = binOf(Math.max(start, start + rows.dur[row]! - 1)) + 1;
-      const rowSummaries = shownSummaries.filter(({ includes }) => includes(row));
-      for (const lane of [rows.lane[row]!, ...rowSummaries.map((summary) => summary.lane)]) {
-        const laneIndex = indexOfLane.get(lane);
-        if (laneIndex === undefined) continue;
-        changes[laneIndex * width + first]! += 1;
-        changes[laneIndex * width + end]! -= 1;
-      }
+      mark(rows.lane[row]!, first, end);
+      for (const { lane, includes } of shownSummaries) if (includes(row)) mark(lane, first, end);
     }
   }
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));

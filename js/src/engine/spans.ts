@@ -15,20 +15,21 @@ export class IntervalUnion {
   static of(starts: Float64Array, ends: Float64Array): IntervalUnion {
     const pieces = new Float64Array(starts.length);
     const prefix = new Float64Array(starts.length + 1);
-    let count = 0;
-    let reached = -Infinity;
+    let [count, covered, reached] = [0, 0, -Infinity];
     for (let i = 0; i < starts.length; i += 1) {
-      if (starts[i]! >= reached) {
-        pieces[count] = starts[i]!;
-        prefix[count + 1] = prefix[count]!;
+      const [start, end] = [starts[i]!, ends[i]!];
+      if (start >= reached) {
+        pieces[count] = start;
+        prefix[count] = covered;
         count += 1;
-        reached = starts[i]!;
+        reached = start;
       }
-      if (ends[i]! > reached) {
-        prefix[count]! += ends[i]! - reached;
-        reached = ends[i]!;
+      if (end > reached) {
+        covered += end - reached;
+        reached = end;
       }
     }
+    prefix[count] = covered;
     return new IntervalUnion(shrink(pieces, count), shrink(prefix, count + 1));
   }
 

@@ -33,6 +33,7 @@ export type TileJob = Pick<
   "names" | "overlayAt" | "rankOfLane" | "loadRank" | "loadCollectives" | "classLoader"
 >;
 
+/** Answer `tiles`: the tiles of all requested lanes, packed. */
 export async function tilesReply(job: TileJob, request: Requests["tiles"]): Promise<Reply> {
   const { level, parts } = request;
   if (!(level >= 0 && level <= MAX_LEVEL)) {

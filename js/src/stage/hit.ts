@@ -95,7 +95,6 @@ function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: 
   }
 }
 
-/** Return the distance, in ns, within which a point hits a mark of a ribbon. */
 function hitToleranceNs(frame: StageFrame): number {
   return MARK_HIT_PX * nsPerPx(frame);
 }

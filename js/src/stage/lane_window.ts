@@ -333,40 +333,28 @@ function cellsWithoutSlices(tile: Tile, index: number, cell: number): CellRow {
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** The cells that a pixel covers. */
-export interface PixelCells {
-  x: number;
-  /** Edges of the pixel as fractional cell indices. */
-  from: number;
-  to: number;
-  /** First and last cell that the pixel covers at least in part. */
-  first: number;
-  last: number;
-}
-
-/**
- * Call `visit` for each of `width` pixels that has cells, always with the same object. `start` is
- * the time at x = 0, `nsPerPx` the scale.
- */
-export function forEachPixel(
+/** Map pixels to the cells of a lane. `start` is the time at x = 0, `nsPerPx` the scale. */
+export function pixelMapping(
   lane: LaneWindow,
   { start, nsPerPx }: { start: number; nsPerPx: number },
   width: number,
-  visit: (pixel: PixelCells) => void,
-): void {
+) {
   const cells = (lane.last - lane.first) * TILE_CELLS;
   const cellsPerPx = nsPerPx / lane.cell;
+  /** Fractional index of the cell at x = 0. */
   const origin = (start - lane.start) / lane.cell;
-  const end = Math.min(width, Math.ceil((cells - origin) / cellsPerPx));
-  const pixel: PixelCells = { x: 0, from: 0, to: 0, first: 0, last: 0 };
-  for (let x = Math.max(0, Math.floor(-origin / cellsPerPx)); x < end; x += 1) {
-    pixel.x = x;
-    pixel.from = origin + x * cellsPerPx;
-    pixel.to = pixel.from + cellsPerPx;
-    pixel.first = Math.max(0, Math.floor(pixel.from));
-    pixel.last = Math.min(cells - 1, Math.ceil(pixel.to) - 1);
-    visit(pixel);
-  }
+  /** First pixel that has cells, and the pixel after the last one. */
+  const first = Math.max(0, Math.floor(-origin / cellsPerPx));
+  const last = Math.min(width, Math.ceil((cells - origin) / cellsPerPx));
+  return { cells, cellsPerPx, origin, first, last };
+}
+
+/** Return the edges of a pixel in cells, and the first and last cell that it covers in part. */
+export function cellsOfPixel(mapping: ReturnType<typeof pixelMapping>, x: number) {
+  const from = mapping.origin + x * mapping.cellsPerPx;
+  const to = from + mapping.cellsPerPx;
+  const first = Math.max(0, Math.floor(from));
+  return { x, from, to, first, last: Math.min(mapping.cells - 1, Math.ceil(to) - 1) };
 }
 
 export type Residual = Pick<CellRow, "share" | "counts">;

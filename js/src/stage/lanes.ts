@@ -7,9 +7,9 @@ import { FONT } from "../ui/theme";
 import type { BandForm } from "./bands";
 import { xAtTime } from "./camera";
 import {
-  forEachPixel,
+  cellsOfPixel,
   type LaneWindow,
-  type PixelCells,
+  pixelMapping,
   type Residual,
   residualCells,
   SLOT_STATE,
@@ -138,48 +138,52 @@ export class LanePainter {
   private drawColumns(place: LanePlacement, lane: LaneWindow): void {
     const { raster, paints } = this;
     const cells = residualCells(lane, RECT_PX * place.nsPerPx);
+    const codes = paints.byClass ? lane.classes : lane.kind;
     const height = place.y1 - place.y0;
     const hairlinePx = Math.min(height, hairline(place));
-    forEachPixel(lane, place, raster.width, (pixel) => {
-      const column = this.columnOf(pixel, cells, lane);
-      if (column.code === NO_CODE) return;
-      const coveredShare = column.covered / (pixel.to - pixel.from);
-      const minSize = column.isMarked ? hairlinePx : 0;
-      const size = Math.min(Math.max(coveredShare * height, minSize), height);
-      if (size * STEPS < 0.5) return;
+    const exact = paints.columns[place.form];
+    const pending = paints.pendingColumns[place.form];
+    const mapping = pixelMapping(lane, place, raster.width);
+    for (let x = mapping.first; x < mapping.last; x += 1) {
+      const pixel = cellsOfPixel(mapping, x);
+      const { covered, code, isMarked } = this.columnOf(pixel, cells, codes);
+      if (code === NO_CODE) continue;
+      const minSize = isMarked ? hairlinePx : 0;
+      const size = Math.min(Math.max((covered / mapping.cellsPerPx) * height, minSize), height);
+      if (size * STEPS < 0.5) continue;
       const slot = Math.floor(pixel.first / TILE_CELLS);
-      const isExact = lane.slots[slot] === SLOT_STATE.exact && !place.coarse;
-      const ramps = isExact ? paints.columns : paints.pendingColumns;
-      const rampStart = column.code * (STEPS + 1);
-      raster.fillColumn(pixel.x, place.y1, size, ramps[place.form], rampStart, STEPS);
-    });
+      const ramp = lane.slots[slot] === SLOT_STATE.exact && !place.coarse ? exact : pending;
+      raster.fillColumn(x, place.y1, size, ramp, code * (STEPS + 1), STEPS);
+    }
   }
 
   /**
    * Return the covered part of a pixel in cells, the kind or class with the most weight (`NO_CODE`
    * without events), and whether the pixel must be visible because a cell has its middle in it.
    */
-  private columnOf({ x, from, to, first, last }: PixelCells, cells: Residual, lane: LaneWindow) {
-    const { paints, raster } = this;
-    const codes = paints.byClass ? lane.classes : lane.kind;
+  private columnOf(pixel: ReturnType<typeof cellsOfPixel>, cells: Residual, codes: Uint8Array) {
+    const { x, from, to, first, last } = pixel;
+    const { share, counts } = cells;
+    const { byClass, columnWeights, unknownClass } = this.paints;
+    const isLastPixel = x === this.raster.width - 1;
     let covered = 0;
     let maxWeight = -1;
     let code: number = NO_CODE;
     let isMarked = false;
     for (let k = first; k <= last; k += 1) {
-      if (cells.counts[k]! <= 0) continue;
+      if (counts[k]! <= 0) continue;
       // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
-      const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
+      const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || isLastPixel);
       if (isSampled) isMarked = true;
-      const part = cells.share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+      const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       if (part > 0) covered += part;
-      const weight = part * (paints.columnWeights[codes[k]!] ?? 1);
+      const weight = part * (columnWeights[codes[k]!] ?? 1);
       if (weight > maxWeight && (isSampled || part > 0)) {
         maxWeight = weight;
         code = codes[k]!;
       }
     }
-    if (code === NO_CODE && paints.byClass && maxWeight >= 0) code = paints.unknownClass;
+    if (code === NO_CODE && byClass && maxWeight >= 0) code = unknownClass;
     return { covered, code, isMarked };
   }
 
@@ -222,19 +226,21 @@ export class LanePainter {
     const base = Math.min(0, low);
     const pxPerUnit = high > base ? (place.y1 - place.y0 - 1) / (high - base) : 0;
     const line = hairline(place);
-    forEachPixel(lane, place, raster.width, ({ x, first, last }) => {
+    const mapping = pixelMapping(lane, place, raster.width);
+    for (let x = mapping.first; x < mapping.last; x += 1) {
+      const { first, last } = cellsOfPixel(mapping, x);
       let [min, max] = [Infinity, -Infinity];
       for (let k = first; k <= last; k += 1) {
         if (lane.min[k]! < min) min = lane.min[k]!;
         if (lane.max[k]! > max) max = lane.max[k]!;
       }
-      if (max < min) return;
+      if (max < min) continue;
       const top = place.y1 - line - Math.round((max - base) * pxPerUnit);
       const bottom = place.y1 - Math.round((min - base) * pxPerUnit);
       raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
       raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
       raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
-    });
+    }
   }
 
   /** Draw waits over their events. A short wait is as high as its share of the pixel's time. */
@@ -305,14 +311,16 @@ export class LanePainter {
     draw: (x: number, share: number) => void,
   ): void {
     const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
-    forEachPixel(lane, place, this.raster.width, ({ x, from, to, first, last }) => {
+    const mapping = pixelMapping(lane, place, this.raster.width);
+    for (let x = mapping.first; x < mapping.last; x += 1) {
+      const { from, to, first, last } = cellsOfPixel(mapping, x);
       let covered = 0;
       for (let k = first; k <= last; k += 1) {
         if (counts[k]! <= 0 || share[k]! <= 0) continue;
         covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       }
-      if (covered > 0) draw(x, Math.min(1, covered / (to - from)));
-    });
+      if (covered > 0) draw(x, Math.min(1, covered / mapping.cellsPerPx));
+    }
   }
 
   drawRibbon(place: RowPlacement, ribbon: Ribbon | null, rank: number): void {

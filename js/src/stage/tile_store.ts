@@ -299,7 +299,7 @@ export function missingTiles(
   maxTiles: number = REQUEST_TILES,
 ): TileRequest | null {
   const { first, last } = tileRange(window, level, range);
-  /** By their range. Lanes that miss the same range share a block. */
+  // Lanes that lack the same range share a block.
   const blocks = new Map<string, TileBlock>();
   let tiles = 0;
   for (const lane of lanes) {
@@ -311,6 +311,7 @@ export function missingTiles(
         index += 1;
       }
       if (index === from) break;
+      // Tiles `from` to `index - 1` are missing.
       tiles += index - from;
       const emptyBlock: TileBlock = { lanes: [], first: from, last: index };
       getOrMake(blocks, `${from}:${index}`, () => emptyBlock).lanes.push(lane);
