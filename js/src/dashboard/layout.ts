@@ -27,7 +27,6 @@ const LEFT_PX = 396;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
-/** Split a text into panel ids. */
 const panelIds = (text: string): string[] => text.trim().split(/\s+/);
 
 const ONE_COLUMN = panelIds(`

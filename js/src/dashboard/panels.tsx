@@ -173,7 +173,6 @@ export class PaneSet {
     this.ctx.hasWaits.value = columns.total_ns!.some((ns) => Number(ns) > 0);
   }
 
-  /** Repeat failed requests. */
   retry(): void {
     for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.retry();
   }

@@ -30,7 +30,6 @@ interface SelectionHost {
   readonly signal: AbortSignal;
   readonly scene: ReadonlySignal<Scene>;
   readonly timeline: TimelineApp;
-  /** The window of the timeline, or the window that it is moving to. */
   readonly view: Span;
   bringIntoView(id: string): void;
 }
@@ -89,7 +88,6 @@ export class DashSelection {
     return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
-  /** Bind to this shared state instead of the previous one. */
   attach(state: Model): void {
     this.shared.attach(state);
   }

@@ -73,7 +73,6 @@ export class DashApp {
     requestAnimationFrame(() => this.loadAfterFirstFrame());
   }
 
-  /** Bind to this shared state instead of the previous one. */
   attach(state: Model): void {
     this.ctx.selectionState.attach(state);
     this.ctx.timeline.attach(state);

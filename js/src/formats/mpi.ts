@@ -92,7 +92,7 @@ function routineTotal(ranks: readonly RoutineRow[], jobTime: number) {
   };
 }
 
-/** Return the rows by size, and those of routines without sizes; all if no name is selected. */
+/** Return the rows by size, and the totals of other routines; all if no name in them is selected. */
 function sizedRows(tables: ColumnTables, selection: SelectionJson): RoutineRow[] {
   const binned = selectedRows(tables.sizes, selection);
   const binnedRoutines = new Set(binned.map(byRoutine));
