@@ -352,7 +352,8 @@ class Target:
 def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
     """Replace a folder by `part`, and keep files of the folder that are not in `replaced`.
 
-    If the process is killed, either the old or the new folder is left, never a mixture.
+    Old and new traces are never mixed. If the process is killed meanwhile, what was not moved yet
+    remains next to the folder as ``.NAME.….old``.
     """
     old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
     shutil.copymode(folder, part)

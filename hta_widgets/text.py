@@ -70,10 +70,10 @@ def duration(ns: Number) -> str:
     absolute = abs(float(ns))
     sign = MINUS if ns < 0 else ""
     for unit, scale in _TIME_UNITS:
+        # From 999.5 of the smaller unit, three digits round up to this unit.
         if absolute >= scale * 0.9995:
             return f"{sign}{_group_digits(_significant(absolute / scale, 3))}{THIN}{unit}"
-    exact = absolute == int(absolute)
-    text = str(int(absolute)) if exact else _significant(max(absolute, 0.001), 3)
+    text = str(int(absolute)) if absolute.is_integer() else _significant(absolute, 3)
     return f"{sign}{text}{THIN}ns"
 
 

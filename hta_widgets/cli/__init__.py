@@ -51,14 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _import_command(options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _print_error(str(error), error, as_json=_has_json(words))
+        return _report_error(error, as_json=_has_json(words))
     except BrokenPipeError:
         # The reader closed the pipe, as ``head`` does. Drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _print_error(text, TraceError(text), as_json=_has_json(words))
+        return _report_error(TraceError(text), as_json=_has_json(words))
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
@@ -106,12 +106,13 @@ def _has_json(words: Sequence[str]) -> bool:
     return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
-def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
+def _report_error(error: TraceError, *, as_json: bool) -> int:
+    """Print an error, as JSON if `as_json`, and return the exit code."""
     if as_json:
         reply = import_module("hta_widgets.answers.reply")
         print(reply.json_text(reply.error_envelope(error)))
     else:
-        say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
+        say(f"hta-widgets: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
 
 
@@ -184,8 +185,7 @@ class _Command(argparse.ArgumentParser):
         """Report invalid arguments, as JSON if `--json` is given, and exit."""
         if _has_json(self.words):
             usage = " ".join(self.format_usage().split())
-            _print_error("", TraceError(message, remedy=usage), as_json=True)
-            self.exit(2)
+            self.exit(_report_error(TraceError(message, remedy=usage), as_json=True))
         super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -293,9 +293,18 @@ def map_distinct(values: Array, number_of: Callable[[int], int]) -> Ints:
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of columns by first occurrence, and each row's position in them."""
-    frame = pd.DataFrame(dict(enumerate(columns)))
-    code = np.asarray(frame.groupby(list(frame), sort=False).ngroup(), np.int64)
-    first_rows = np.flatnonzero(~pd.Series(code).duplicated())
+    # The codes of the columns are digits of one number; `count` is the place value of the next
+    # digit. Groups of pandas would need three times the memory.
+    code, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        digit, values = pd.factorize(column)
+        if count * max(len(values), 1) >= 1 << 62:
+            code, combined = pd.factorize(code)
+            count = len(combined)
+        code = code * len(values) + digit
+        count *= max(len(values), 1)
+    code = pd.factorize(code)[0]
+    _, first_rows = np.unique(code, return_index=True)
     return list(zip(*(column[first_rows].tolist() for column in columns), strict=True)), code
 
 

@@ -380,7 +380,9 @@ def _as_integer(value: object, default: int | None) -> int | None:
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
+    """Parse `count` numbers separated by commas; None if the text has other values."""
     with warnings.catch_warnings():
+        # At text that is not a number, NumPy stops with this warning.
         warnings.simplefilter("error", DeprecationWarning)
         try:
             values = np.fromstring(text, dtype, sep=",")

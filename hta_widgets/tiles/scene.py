@@ -144,23 +144,10 @@ def data_quality(
     Without events, the text states the number of async intervals.
     """
     all_problems = list(problems)
-    counts: Counter[str] = Counter()
-    files: dict[str, set[str | None]] = {}
-    for problem in all_problems:
-        if not problem.is_note:
-            counts[problem.kind] += problem.count
-            files.setdefault(problem.kind, set()).add(problem.file)
-    for kind in _OF_FILES & counts.keys():
-        counts[kind] = len(files[kind])
+    phrases = _problem_phrases(all_problems)
     shown = plural(events, "event") if events or not asyncs else plural(asyncs, "async interval")
-    if counts or ranks:
-        part_texts = [
-            problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
-        ]
-        phrases = [
-            _problem_phrase(kind, number) for kind, number in counts.items() if kind != "part"
-        ]
-        level, text = "warn", " · ".join(filter(None, [ranks, shown, *part_texts, *phrases]))
+    if phrases or ranks:
+        level, text = "warn", " · ".join(filter(None, [ranks, shown, *phrases]))
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
     listed = group_problems(all_problems)
@@ -170,6 +157,24 @@ def data_quality(
             0, {"kind": "ranks", "count": 1, "detail": detail, "rank": None, "file": None}
         )
     return {"level": level, "text": text, "problems": listed}
+
+
+def _problem_phrases(problems: list[Problem]) -> list[str]:
+    """Return phrases for problems, missing parts first; empty if all are notes."""
+    counts: Counter[str] = Counter()
+    files: dict[str, set[str | None]] = {}
+    for problem in problems:
+        if not problem.is_note:
+            counts[problem.kind] += problem.count
+            files.setdefault(problem.kind, set()).add(problem.file)
+    for kind in _OF_FILES & counts.keys():
+        counts[kind] = len(files[kind])
+    if not counts:
+        return []
+    # The detail of a part begins with what is missing.
+    parts = [problem.detail.partition(";")[0] for problem in problems if problem.kind == "part"]
+    counts.pop("part", None)
+    return [*parts, *(_problem_phrase(kind, count) for kind, count in counts.items())]
 
 
 def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:

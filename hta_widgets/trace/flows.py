@@ -90,7 +90,7 @@ def flow_table(
         to_device = (table.stream[tail] < 0) & (table.stream[head] >= 0)
         flow_kind[~is_lost & to_device] = 0
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
-    without_id = launching[_lack_ids(columns, head_rows[launching], table, head[launching])]
+    without_id = launching[_mask_without_id(columns, head_rows[launching], table, head[launching])]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
     is_lost[without_id] = True
 
@@ -148,12 +148,13 @@ def add_bound_arrows(
     return concatenate_tables([flows, added], kinds=kinds)
 
 
-def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
-    """Return the flow records that have id 0, as have their device events, which means no id."""
-    has_zero: Bools = table.correlation[events] == 0
-    flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[has_zero]].tolist()]
-    has_zero[has_zero] = [text.strip('"') == "0" for text in flow_ids]
-    return has_zero
+def _mask_without_id(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
+    """Return a mask of the flow records without an id: they and their `events` have id 0."""
+    is_without_id: Bools = table.correlation[events] == 0
+    flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[is_without_id]].tolist()]
+    # Ids are JSON texts, so 0 may have quotes.
+    is_without_id[is_without_id] = [text.strip('"') == "0" for text in flow_ids]
+    return is_without_id
 
 
 def counter_table(

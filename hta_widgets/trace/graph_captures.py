@@ -119,30 +119,40 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     """Return the graphs that a trace captured, in the order of capture."""
     table = trace.table
     calls = np.flatnonzero(name_mask(trace, _LAUNCH.match) & category_mask(trace, CALLS))
-    launched = np.zeros(len(table) + 1, dtype=bool)
-    launched[trace.launch_of] = True
-    calls = calls[~launched[calls]]
-    begins, ends = _capture_calls(trace)
-    if len(begins):
-        number = np.searchsorted(table.start_ns[begins], table.start_ns[calls], side="right") - 1
-        is_inside = (number >= 0) & (table.start_ns[calls] < table.end_ns[ends[number]])
-        groups = [calls[is_inside & (number == capture)] for capture in range(len(begins))]
-    else:
-        groups = [calls]
-    labels = name_mask(trace, lambda name: name.startswith("capture_"))
-    label_of = nearest_ancestor(table.parent, labels)
+    has_work = np.zeros(len(table) + 1, dtype=bool)  # the last value is for launch -1
+    has_work[trace.launch_of] = True
+    label_of = nearest_ancestor(
+        table.parent, name_mask(trace, lambda name: name.startswith("capture_"))
+    )
     graphs = []
-    for rows in filter(len, groups):
-        label = int(label_of[rows[0]])
-        name = table.names[table.name[label]] if label >= 0 else ""
-        nodes = []
-        kernels = event_args(trace, rows, ("kernel",))["kernel"]
-        for kernel, code in zip(kernels, table.name[rows].tolist(), strict=True):
-            call = table.names[code]
-            name_of_call = call if _COPY.search(call) else ""
-            nodes.append(_node_name(kernel if isinstance(kernel, str) else name_of_call))
-        graphs.append(CapturedGraph(name, rows, tuple(nodes)))
+    for rows in filter(len, _calls_by_capture(trace, calls[~has_work[calls]])):
+        label_row = int(label_of[rows[0]])
+        label = table.names[table.name[label_row]] if label_row >= 0 else ""
+        graphs.append(CapturedGraph(label, rows, _node_names(trace, rows)))
     return graphs
+
+
+def _calls_by_capture(trace: Trace, calls: Rows) -> list[Rows]:
+    """Return the calls within each capture, or all calls if captures are not recorded."""
+    begins, ends = _capture_calls(trace)
+    if not len(begins):
+        return [calls]
+    start_ns = trace.table.start_ns
+    number = np.searchsorted(start_ns[begins], start_ns[calls], side="right") - 1
+    is_inside = (number >= 0) & (start_ns[calls] < trace.table.end_ns[ends[number]])
+    return [calls[is_inside & (number == capture)] for capture in range(len(begins))]
+
+
+def _node_names(trace: Trace, calls: Rows) -> tuple[str, ...]:
+    """Return the names of the nodes that the calls added to a graph."""
+    table = trace.table
+    nodes = []
+    kernels = event_args(trace, calls, ("kernel",))["kernel"]
+    for kernel, code in zip(kernels, table.name[calls].tolist(), strict=True):
+        call_name = table.names[code]
+        copy_name = call_name if _COPY.search(call_name) else ""
+        nodes.append(_node_name(kernel if isinstance(kernel, str) else copy_name))
+    return tuple(nodes)
 
 
 @memoize

@@ -352,19 +352,22 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
     """Return each rank's cost to the others, by (step, rank), as a share of their time.
 
-    The second array includes inherited lateness. Steps that are only partly in the rank's file are
-    NaN. With `complete`, only collectives with events of all their ranks are used.
+    The first array excludes inherited lateness, the second includes it. NaN: steps without a
+    selected collective, and steps that are only partly in the rank's file. With `complete`, only
+    collectives with events of all their ranks are used.
     """
     match = work.match
-    counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
-    collectives = work.sum_by_step(counts)
+    is_used = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
+    count = work.sum_by_step(is_used)
     is_step = work.steps >= 0
-    has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
-    usual_count = np.median(collectives[is_step], axis=0) if is_step.any() else 0
-    is_partial = ~has_collectives[:, None] | (collectives * 2 < usual_count) | (collectives == 0)
-    costs_ns = [np.where(counts, cost, 0) for cost in (work.lost_ns, work.exposed_ns)]
+    is_selected = is_step & (work.sum_by_step(work.is_counted & is_used).sum(axis=1) > 0)
+    usual_count = np.median(count[is_step], axis=0) if is_step.any() else 0
+    # A rank with less than half of its usual collectives was recorded for only a part of the step.
+    is_partial = (count == 0) | (count * 2 < usual_count)
+    is_unknown = is_partial | ~is_selected[:, None]
+    costs_ns = [np.where(is_used, cost, 0) for cost in (work.lost_ns, work.exposed_ns)]
     lost, exposed = work.shares_of_others(*costs_ns)
-    return np.where(is_partial, np.nan, lost), np.where(is_partial, np.nan, exposed)
+    return np.where(is_unknown, np.nan, lost), np.where(is_unknown, np.nan, exposed)
 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:

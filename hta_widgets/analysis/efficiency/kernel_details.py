@@ -162,13 +162,16 @@ def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: Ints) -> pd.D
 
     ``is_vector`` states whether the kernel's operator does no matrix work.
     """
-    tree, signature_set, call = operator_tree(trace), signatures(trace), trace.launch_of[rows]
+    tree, signature_set = operator_tree(trace), signatures(trace)
+    launch = trace.launch_of[rows]
+    # Index -1 (no launch, operator or call) selects the appended value.
     name_of_operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)
-    module = np.maximum(np.append(module_owners(trace).owner, -1)[call], -1)
+    # Owners below -1, such as the optimizer, are not modules.
+    module = np.maximum(np.append(module_owners(trace).owner, -1)[launch], -1)
     is_vector = np.append(signature_set.texts_of_work("kind") == "vector", False)
     return pd.DataFrame(
         {
-            "operator": name_of_operator[tree.innermost[call]],
+            "operator": name_of_operator[tree.innermost[launch]],
             "module": np.append(class_of_module, -1)[module],
             "is_vector": is_vector[signature_set.calls.of_work(rows, len(trace))],
         }

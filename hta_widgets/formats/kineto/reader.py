@@ -330,7 +330,7 @@ def read_file(
         state = FileState.of(path)
         documents = _Documents(StreamBuffer(stream, advance), notes)
         values, moves = documents.read()
-        records = documents.list
+        records = documents.records
         if stream.fault is not None:
             notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
         if not records.columns.rows:
@@ -391,8 +391,8 @@ class _Documents:
     def __init__(self, window: StreamBuffer, notes: NoteCounts) -> None:
         self.window = window
         self.notes = notes
-        self.list = RecordList(window, notes)
-        self.enclosed = False
+        self.records = RecordList(window, notes)
+        self.enclosed = False  # whether the last list of records is the value of a key
         self.documents: list[Document] = []
 
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
@@ -404,12 +404,12 @@ class _Documents:
         values = self._read_document()
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
-            start, first_record = self.window.offset, self.list.entries
+            start, first_record = self.window.offset, self.records.entries
             try:
                 further = self._read_document() if documents < _MAX_DOCUMENTS else None
             except TraceError:
                 further = None
-                if self.list.entries > first_record:
+                if self.records.entries > first_record:
                     self._add_base({}, first_record, start, is_cut=True)
             if further is None:
                 self.notes.add("skipped", "text after the end of the trace", start)
@@ -424,21 +424,25 @@ class _Documents:
 
     def _read_document(self) -> dict[str, bytes]:
         window, notes = self.window, self.notes
-        first_record, start = self.list.entries, window.offset
+        first_record, start = self.records.entries, window.offset
         head, text = find_events(window.unread(), window.read_block, window.stream.path, notes)
         window.replace_unread(text, head.start)
         self.enclosed = head.enclosed
         values = head.values
         next_part, lists = "list", 0
         while next_part == "list":
-            closed = self.list.read(enclosed=head.enclosed)
+            closed = self.records.read(enclosed=head.enclosed)
             next_part = "end" if closed else "cut"
             lists += 1
             if closed and head.enclosed:
                 tail, next_part = self._read_tail(has_read_all=lists == _MAX_LISTS)
                 values = {**values, **tail}
         # Horovod leaves the list open, which the format allows.
-        if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
+        if (
+            not closed
+            and not is_horovod(self.records.columns.names)
+            and not notes.count("truncated")
+        ):
             notes.add("truncated", "the list of events does not end", None)
         self._add_base(values, first_record, start, is_cut=next_part == "cut")
         for key in _UNREAD_KEYS:
@@ -479,7 +483,7 @@ class _Documents:
             note = f"a truncated trace without {BASE_KEY}; the previous trace's base time is used"
             self.notes.add("repaired", note, start)
         self.documents.append(Document(first_record, values, base_ns))
-        self.list.columns.add_base(base_ns)
+        self.records.columns.add_base(base_ns)
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
         text = values.get(BASE_KEY, b"null")

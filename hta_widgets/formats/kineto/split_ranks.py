@@ -52,13 +52,14 @@ _FLOWS = [ord(phase) for phase in "stf"]
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: FileRecords, problems: Problems
 ) -> list[RankContents]:
-    """Return the ranks that a file's processes name, else one per device; empty for a single rank.
+    """Return the ranks that a file's processes name, else one per device; empty for neither.
 
     If only host processes name ranks, each device has the rank of its host process.
     """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed
     devices = None
+    # Devices split the file only if the names of processes do not assign all device work.
     if rank_of_pid is None or (rank_of_pid[columns.pid[is_work]] < 0).any():
         devices = _find_devices(columns, is_work)
     if devices is not None:
@@ -67,12 +68,13 @@ def split_ranks(
         return []
     rank_of_row = rank_of_pid[columns.pid]
     is_unknown = rank_of_row < 0
+    min_rank = rank_of_pid[rank_of_pid >= 0].min()
     problems.add(
         "guessed_rank",
         int((is_unknown & columns.timed).sum()),
         "records of processes that state no rank; assigned to the first rank",
     )
-    rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
+    rank_of_row[is_unknown] = min_rank
     return [
         _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
         for rank in np.unique(rank_of_row).tolist()

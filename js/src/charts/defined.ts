@@ -219,7 +219,7 @@ function firstItemOfRows(row: Float64Array): number[] {
   return firstItems;
 }
 
-/** Add the columns of `SPREAD_MARK` and return that mark. A row of several items has one line. */
+/** Add the columns of `SPREAD_MARK` and return that mark. Each row has one line: NaN hides others. */
 function addSpread(
   definition: Definition,
   scope: EvaluationScope,
@@ -227,10 +227,10 @@ function addSpread(
   theme: Theme,
 ): ChartMark {
   const row = scope.get("row") as Float64Array;
-  const first = hasRankRows(definition) ? new Set(firstItemOfRows(row)) : null;
+  const hasLine = new Set(hasRankRows(definition) ? firstItemOfRows(row) : row.keys());
   for (const name of ["fold_low", "fold_high"]) {
     const edgeValues = scope.get(name) as Float64Array;
-    data[name] = edgeValues.map((edge, item) => (first?.has(item) === false ? NaN : edge));
+    data[name] = edgeValues.map((edge, item) => (hasLine.has(item) ? edge : NaN));
   }
   return buildMark(SPREAD_MARK, data, theme);
 }
