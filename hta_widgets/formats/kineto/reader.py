@@ -1,9 +1,9 @@
 """Reads Chrome trace JSON of Kineto and other tools, slice by slice, into columns.
 
-A slice is a part of the list ``traceEvents``. Its records are decoded in one call and their fields
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call, and their fields
 go to columns. Args are read later, from the positions of the records in the file. A slice that is
-not valid JSON is read by `tolerant`, record by record. This module also recognizes the JSON of
-BytePS, which differs only in its records.
+not valid JSON is read by `tolerant`, record by record. This module also recognizes BytePS's JSON,
+which differs only in its records.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ from hta_widgets.trace.problems import NoteCounts, Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
-#: Around damage, pieces of this size are decoded before individual records are tried.
+#: Text around damage is decoded in pieces of this size before records are tried individually.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
-#: A list with no trace record among its first entries, this many, is not a trace.
+#: A list is not a trace if its first entries, this many, contain no trace record.
 _ENOUGH_ENTRIES = 1000
 #: Reading stops if, among this many successive entries, fewer than one in a thousand is a trace
 #: record.
 _CHECKED_ENTRIES = 1 << 18
-#: If times of more slices than this cannot be decoded as numbers, all times are read as text.
+#: If times cannot be decoded as numbers in more slices than this, all times are read as text.
 _ENOUGH_FAILURES = 3
 
-#: Result of decoding a piece of text: the list continues after it, the list ends in it, the text
-#: ends within a record, or the text is not valid JSON.
+#: Result of decoding a piece of text: the list continues after the piece, the list ends in it, the
+#: text ends within a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -155,8 +155,8 @@ class RecordList:
     def _take_slice(self) -> SliceOutcome:
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        # If text up to a comma is unbalanced, that comma is in the last, incomplete record; the
-        # previous comma is tried.
+        # Text that is unbalanced up to a comma ends in an incomplete record, so the previous comma
+        # is tried.
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             outcome = self._take_strictly(cut)
             if outcome != "unbalanced":
@@ -164,7 +164,7 @@ class RecordList:
         return "unbalanced"
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
-        """Read the records up to the comma at `cut`, or none."""
+        """Read the records up to the comma at `cut`, either all or none."""
         body = memoryview(self.window.text)[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
@@ -272,7 +272,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return a decoder for starts of the type in `records`; None if one is not a number."""
+    """Return a decoder for starts of the type in `records`; None if a start is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return timed_decoder(int)
@@ -284,7 +284,7 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
 
 
 def _times_if_exact(records: list[Any]) -> tuple[Times, Times] | None:
-    """Return starts and durations of timed records; None if they may be inexact."""
+    """Return starts and durations of timed records; None if these may be inexact."""
     if not records:
         return None
     durations = nanoseconds_of_doubles(np.array([record.dur for record in records], np.float64))
