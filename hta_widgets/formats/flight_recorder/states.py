@@ -75,7 +75,7 @@ class _Group:
     def add_dump(
         self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int, *, is_cut: bool
     ) -> None:
-        """Add what a rank enqueued; its dump states the number `last_enqueued`."""
+        """Add the collectives enqueued by a rank; its dump states the number `last_enqueued`."""
         sequences = [entry.sequence for entry in entries if not entry.is_p2p]
         if is_cut or not sequences:
             sequences.append(last_enqueued)

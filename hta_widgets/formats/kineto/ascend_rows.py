@@ -62,7 +62,7 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
 
 
 def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
-    """Give launches and unlinked tasks that flows of a category connect the same correlation."""
+    """Give launches and unlinked tasks connected by flows of a category the same correlation."""
     code = columns.categories.find(flow_category)
     is_flow = (columns.category == code) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")

@@ -281,6 +281,7 @@ class Columns:
 
     @property
     def rows(self) -> int:
+        """Number of records added so far."""
         self._flush()
         return self._columns["record"].size
 

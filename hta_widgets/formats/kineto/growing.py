@@ -82,7 +82,7 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts; if decoding all at once fails, each is converted alone."""
+    """Return the numbers in JSON texts; if one call cannot decode them, convert each separately."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:

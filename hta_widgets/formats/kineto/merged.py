@@ -281,6 +281,7 @@ class MergedRecords(RecordSource):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
+        """Return a source from the result of `to_stored`."""
         source, numbers = source_from_store(facts["whole"], column), column("numbers")
         if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
             raise ValueError("the numbers of records are not in order")

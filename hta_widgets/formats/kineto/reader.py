@@ -315,7 +315,7 @@ class FileContents(NamedTuple):
     metadata: dict[str, Any]
     source: FileRecords
     problems: Problems
-    #: the first record and the metadata of each document
+    #: for each document, its first record and metadata
     documents: list[Document]
 
 
@@ -349,7 +349,7 @@ def read_file(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause garbage collection: decoded objects form no cycles, and it would double the time."""
+    """Pause garbage collection: it would double the time, and decoded objects form no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -376,11 +376,11 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
     )
 
 
-#: Maximum number of traces in a file. Text after them is skipped, because finding each trace takes
-#: a search.
+#: Maximum number of traces in a file. Text after them is skipped, because each further trace
+#: requires a search.
 _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
-#: Keys of the outermost object that hold samples, or text of other tracers.
+#: Keys of the outermost object that hold samples or the text of other tracers.
 _UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
 _EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
@@ -398,8 +398,8 @@ class _Documents:
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
         """Read all documents into one list of records.
 
-        Returns their top-level values, and the shifts for records whose times have another base
-        time than these values state.
+        Return the documents' top-level values, and the shifts for records whose base time differs
+        from the one in these values.
         """
         values = self._read_document()
         documents = 1
@@ -437,7 +437,7 @@ class _Documents:
             if closed and head.enclosed:
                 tail, next_part = self._read_tail(has_read_all=lists == _MAX_LISTS)
                 values = {**values, **tail}
-        # Horovod leaves the list open, which the format allows.
+        # Horovod leaves the list open. The format allows this.
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         self._add_base(values, first_record, start, is_cut=next_part == "cut")
@@ -451,8 +451,8 @@ class _Documents:
     ) -> tuple[dict[str, bytes], Literal["list", "end", "cut"]]:
         """Read the keys after a list of events in an object.
 
-        Returns also whether another list, the object's end or the end of truncated text follows.
-        With `has_read_all`, no other list is read.
+        Also return whether another list, the object's end or the end of truncated text follows.
+        With `has_read_all`, no further list is read.
         """
         window, notes = self.window, self.notes
         tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
@@ -471,7 +471,7 @@ class _Documents:
     def _add_base(
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
     ) -> None:
-        """Add a document's base time to its records; the document begins at byte `start`."""
+        """Add a document's base time to its records; `start` is the document's first byte."""
         base_ns = self._base_ns(values)
         earlier_ns = self.documents[-1].base_ns if self.documents else 0
         if is_cut and BASE_KEY not in values and earlier_ns:
@@ -498,7 +498,7 @@ _RANK_PEEK_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
-    """Return the rank stated in the first bytes of a file; None if none is."""
+    """Return the rank stated in the first bytes of a file; None if they state none."""
     try:
         with open_stream(path) as stream:
             text = stream.read(_RANK_PEEK_BYTES)
@@ -511,7 +511,7 @@ def peek_rank(path: str) -> int | None:
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
-#: Builds the trace of a rank from its records, the path of the file, and the problems to extend.
+#: Builds a trace from a rank's records, the file's path, and the problems, to which it adds.
 _Build = Callable[[RankContents, str, Problems], Trace]
 
 
@@ -528,20 +528,20 @@ def is_server_json(start: FileStart) -> bool:
 def read_kineto(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of Kineto, or any other trace-event JSON."""
+    """Read a Kineto file, or any other trace-event JSON."""
     return _build_traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
 
 
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server, which differ in their records."""
+    """Read the file of a BytePS worker or server; its records show which."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _build_traces(contents, path, _builder(contents.columns))
 
 
 def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
-    """Build the traces of a file: one, or one per rank that was merged into it."""
+    """Build the traces of a file: a single one, or one for each rank merged into it."""
     problems = Problems(contents.problems)
     parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
     if parts is not None:
@@ -561,7 +561,7 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
     rank_contents = RankContents(stated, contents.columns, contents.metadata, contents.source)
     trace = build(rank_contents, path, notes)
-    for problem in notes:  # the rank may change later
+    for problem in notes:  # omits the rank, which may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
 
@@ -585,7 +585,7 @@ def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
     )
 
 
-#: Builders by the format that a merged file states for a rank.
+#: Build function for each format that a merged file may state for a rank.
 _BUILDERS: dict[str, _Build] = {
     "kineto": build_plain,
     "byteps": build_worker,
