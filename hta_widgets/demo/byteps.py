@@ -168,8 +168,7 @@ class _BytepsJob:
     partitions: list[_Partition]
     node_of: list[int]
     rng: random.Random
-    #: (start, duration) of tensors, keyed by (worker, GPU, tensor), and of stages, keyed by (…,
-    #: key, stage)
+    #: (start, duration) of tensors by (worker, GPU, tensor), and of stages by (…, key, stage)
     totals: dict[tuple[int, int, str], _Spans] = field(default_factory=_lists)
     stages: dict[tuple[int, int, int, str], _Spans] = field(default_factory=_lists)
     #: waiting times before stages, keyed by (worker, GPU, stage)

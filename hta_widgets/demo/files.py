@@ -296,7 +296,7 @@ class StepTemplate:
 
 
 class _Writer:
-    """Writes records, and collects the holes of each record in the order of its text."""
+    """Writes records, and collects the holes of each record in text order."""
 
     def __init__(self, program: Program, nodes: int) -> None:
         self.program, self.nodes = program, nodes

@@ -234,8 +234,7 @@ class StepTimes:
     """Times of a step on all ranks, in ns on the true clock.
 
     `times_ns` has a row per rank and columns for ticks, side ticks, device starts and device ends.
-    `collectives` has indices of device events; `arrival_ns` and `end_ns` have a row for each of
-    them.
+    `collectives` has the indices of device events; `arrival_ns` and `end_ns` have a row for each.
     """
 
     def __init__(

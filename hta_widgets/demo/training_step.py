@@ -65,7 +65,7 @@ _LOOK_UP = (
     " unsigned int)"
 )
 ExchangeDirection = Literal["gather", "scatter"]
-#: Collectives that gather or scatter a sequence, by name in c10d, annotation and kernel.
+#: Names of the collectives that gather or scatter a sequence: in c10d, annotation, kernel.
 _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (

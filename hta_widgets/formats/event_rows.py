@@ -534,7 +534,7 @@ def _rank_columns(
 
 
 def _copy_table(size_bytes: Ints, dur_ns: Ints) -> CopyTable:
-    """Return the events that are copies, which are those with a size."""
+    """Return the copies among events. Only copies have a size."""
     copies = np.flatnonzero(size_bytes >= 0)
     size_bytes, dur_ns = size_bytes[copies], dur_ns[copies]
     unknown_rates = np.full(len(copies), np.nan)

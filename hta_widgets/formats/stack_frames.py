@@ -84,8 +84,7 @@ class StackPool:
 
     def __init__(self) -> None:
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
-        # Events of a dump share lists of frames. These lists outlive the pool, so their ids are
-        # unique.
+        # Events of a dump share lists of frames, which outlive the pool, so ids are unique.
         self._number_of_list: dict[int, int] = {}
 
     def add(self, frames: Any) -> int:

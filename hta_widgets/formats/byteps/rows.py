@@ -270,8 +270,7 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
 
     The keys of a server are ``server * floor((2**64 - 1) / servers) + raw key``. The number of
     servers is the smallest for which all raw keys have at most 32 bits and each tensor's
-    partitions, taken over all files of the job, begin at 0. It is 0 if no number meets these
-    conditions.
+    partitions, taken over all files of the job, begin at 0. It is 0 if no number is possible.
     """
     all_keys = [int(key) for file in keys for key in file.tolist()]
     for servers in range(max(1, len(keys)), _MAX_SERVERS):

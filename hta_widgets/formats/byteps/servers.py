@@ -283,8 +283,7 @@ def byteps_worker_lag(
         - ``iterations`` (int64): number of (key, iteration) pairs that every node pushed; other
           pairs do not count
         - ``label`` (object): the node's ps-lite rank; the profile does not state which worker it is
-        - ``straggler`` (bool): ``score`` is at least 0.8. By chance, it would be 1 / number of
-          nodes
+        - ``straggler`` (bool): ``score`` is at least 0.8. By chance, it is 1 / number of nodes
         - ``job`` (object)
     """
     arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
@@ -428,9 +427,8 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     """Return the clock offset between each worker and server, and its error.
 
     A request arrives at the server after the worker has sent it, and the server answers before the
-    worker receives the answer. With theta as the server's clock minus the worker's clock, each PUSH
-    and PULL gives ``end at the server - end at the worker <= theta <= arrival - start at the
-    worker``.
+    worker has the answer. With theta as the server's clock minus the worker's clock, each PUSH and
+    PULL gives ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
     The bounds of all requests form an interval. Its middle is the estimate and half its width is
     the error. No file states which node a worker is, or how many iterations the server served

@@ -216,7 +216,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
                 groups[name, members] = _Group(job, label, bool(members), members or tuple(dumps))
             last_enqueued = dump.enqueued.get(name, -1)
             groups[name, members].add_dump(rank, entries[name], last_enqueued, is_cut=dump.is_cut)
-    # Unless it is the default group, a group without a list of ranks consists of its callers.
+    # A group without a list of ranks consists of its callers, unless it is the default group.
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted(set().union(*group.calls.values())))

@@ -7,9 +7,8 @@ and as tasks of the hardware streams. Only the group's event counts::
                      Plane 1                 Memcpy, Notify_Wait       repeats it
     Ascend Hardware  Stream 4                SDMA, Notify Wait         repeats it, or waits
 
-Operators are linked to their tasks by ``async_npu`` flows, which begin at the start of an operator
-and end at the start of a task. Tasks without such a flow are linked to CANN calls by
-``HostToDevice``.
+Flows ``async_npu`` link operators to tasks. They begin at the start of an operator and end at the
+start of a task. Tasks without such a flow are linked to CANN calls by ``HostToDevice``.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: A string. An unterminated string extends to the end of the text, so that each byte is scanned
-#: only once.
+#: A string. If unterminated, it extends to the end of the text, so each byte is scanned once.
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)

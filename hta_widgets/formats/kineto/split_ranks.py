@@ -314,7 +314,7 @@ def _devices_of_threads(
 
     For device threads, the home is `own_device`; they serve none. For host threads, whose
     `own_device` is -1, home and served devices follow from the launches of the thread or, if it has
-    none, of its process. A thread without launches in its process belongs to the first device.
+    none, of its process. Failing that, the home is the first device.
     """
     threads = len(own_device)
     votes = np.bincount(
@@ -325,8 +325,7 @@ def _devices_of_threads(
     np.add.at(votes_of_process, process, votes)
     has_launches = votes.any(axis=1, keepdims=True)
     serves = np.where(has_launches, votes, votes_of_process[process]) > 0
-    # In files of other tools, a process holds the threads of one device and, for example, its
-    # ranges.
+    # In other tools' files, a process holds one device's threads and, for example, its ranges.
     owned = np.flatnonzero(own_device >= 0)
     np.add.at(votes_of_process, (process[owned], own_device[owned]), 1)
     votes = np.where(has_launches, votes, votes_of_process[process])

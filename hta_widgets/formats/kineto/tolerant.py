@@ -327,8 +327,7 @@ def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
     """Return the end of a value of the outermost object, and whether the value is JSON.
 
     A value that is not JSON ends before a line that begins with a key or with the closing brace of
-    the object. It is not an object or list of several lines, because these may also have such
-    lines.
+    the object. It is not an object or list of several lines: these may have such lines too.
     """
     try:
         end = _scan(chars, start)[1]

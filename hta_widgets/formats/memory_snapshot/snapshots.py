@@ -2,8 +2,7 @@
 
 PyTorch's other devices write the same format, for example ``torch.xpu.memory._dump_snapshot``. A
 snapshot has the segments that the allocator holds at the end, and a ring buffer of its last events.
-When the ring begins, some memory is already in use. Its amount is computed from the state at the
-end::
+When the ring begins, some memory is already in use. Its amount is computed from the end::
 
     in use at the end, by the segments           19.4 GB
     allocated less released by the ring's events  0.0 GB

@@ -59,8 +59,7 @@ def mpi_ranks(
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
-        Keys of the files to use, in the trace set. The table in rank 0's file is always used as a
-        whole.
+        Trace-set keys of the files to use. The table in rank 0's file is always used as a whole.
 
     Returns
     -------

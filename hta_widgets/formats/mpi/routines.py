@@ -69,7 +69,7 @@ class MpiScope:
     note: str
 
     def match_counts(self) -> dict[str, int]:
-        """Return the number of ranks of each source, and of their routines."""
+        """Return the number of ranks for each source of calls, and the number of their routines."""
         return {
             "profiles": sum(rank.is_profile for rank in self.ranks),
             "time_lines": sum(not rank.is_profile for rank in self.ranks),

@@ -221,9 +221,8 @@ def mpi_ranks(
     -------
     bokeh.plotting.figure
         One bar per rank, in descending order of communication share. Several hosts are ordered by
-        their mean share, with their ranks kept together. Ranks for which others wait are marked:
-        for traces, the ranks that a dashboard names; for a frame, the ranks flagged in its column
-        ``is_straggler``.
+        their mean share, with their ranks together. Ranks for which others wait are marked: for
+        traces, the ranks that a dashboard names; for a frame, those flagged in ``is_straggler``.
 
     Examples
     --------

@@ -158,7 +158,7 @@ def _calls_of_kernels(
 ) -> list[list[_NcclCall]]:
     """Return the NCCL calls that each kernel executes; empty if unknown."""
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
-    # These are -1 for kernels without a launch.
+    # Thread and launch time are -1 for kernels without a launch.
     thread_of_kernel, launch_ns = (
         values_by_id(calls["correlation"], calls[name], kernels["correlation"])
         for name in ("thread", "start_ns")

@@ -251,8 +251,7 @@ class _ExportReader:
     def _stated_rank(self, process: int, device: int) -> int | None:
         """Return the rank stated by MPI, a mark, NCCL or an environment variable.
 
-        MPI, marks and variables apply to a whole process, so they are ignored if it has several
-        ranks.
+        MPI, marks and variables apply to a process. They are ignored if it has several ranks.
         """
         has_one_device = self._devices_of[process] <= 1
         ranges = self._ranges.select(self._ranges.columns["process"] == process)

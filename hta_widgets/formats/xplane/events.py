@@ -31,7 +31,7 @@ CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
 _MAX_SHIFT = 63
 _VARINT, _BYTES = 0, 2
-#: Size of a value for each wire type; 0 if it precedes the value, -1 for unknown types.
+#: Size of a value for each wire type; 0 if the data states it, -1 for unknown types.
 _FIXED_SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
 #: Keys of two fields of a statistic: its number, and an integer value.
