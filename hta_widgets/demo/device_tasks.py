@@ -25,7 +25,7 @@ _LAYER_NORM = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceTask:
-    """A kernel, copy or fill for a device stream."""
+    """A kernel, copy or fill to run on a device stream."""
 
     name: str
     category: str  # "kernel", "gpu_memcpy" or "gpu_memset"

@@ -222,7 +222,7 @@ class JobPlan:
 
 
 def _ranks_with_files(ranks: int, missing: Sequence[int], straggler: int | None) -> tuple[int, ...]:
-    """Return the ranks that write a file; check `missing` and `straggler`."""
+    """Return the ranks that write a file, after checking `missing` and `straggler`."""
     written = tuple(rank for rank in range(ranks) if rank not in set(missing))
     if not written:
         raise TraceError("every rank is missing", remedy="Leave at least one rank in.")

@@ -75,7 +75,7 @@ def write_demo(
     straggler : int or None, default 5
         The slow rank. The last rank is slow if the number is too large; None means no slow rank.
     factor : float, default 1.25
-        Factor by which the straggler is slower, on host and device.
+        Factor by which the straggler is slower, on both host and device.
     skew_us : float, default 200
         Largest clock error. The clock of rank 0 is exact.
     tensor_ranks : int, optional
@@ -89,8 +89,8 @@ def write_demo(
         Maximum delay until recording starts. The delay differs between ranks. Earlier events are
         not written.
     events_per_step : int, optional
-        Approximate number of records per rank and step; determines the number of layers. By default
-        there are 12 layers, about 5 000 records.
+        Approximate number of records per rank and step. It determines the number of layers. By
+        default there are 12 layers, about 5 000 records.
     modules : bool, default False
         Write the calls of modules, as recorded with ``with_stack=True``.
     checkpoint : bool, default False
@@ -312,7 +312,7 @@ class StepTimes:
         self.collectives.append(device)
 
     def _synchronize(self, stream: int, tick: int) -> None:
-        """Wait on the host until a stream is free; this shifts all later ticks."""
+        """Wait on the host until a stream is free. This shifts all later ticks."""
         reached = np.maximum(self.ticks[:, tick], self.free[stream] + _WAKE_NS)
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
 

@@ -320,7 +320,7 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
 def _records(
     calls: _Calls, times: _RankTimes, byte_order: Literal["<", ">"]
 ) -> npt.NDArray[np.void]:
-    """Return the records of the timeline; a row has the calls of a rank."""
+    """Return the records of the timeline, with one row of calls per rank."""
     rank = np.arange(len(times.zero_ns))[:, None]
     records = np.zeros((len(rank), len(calls.routine)), _RECORD.newbyteorder(byte_order))
     sends = np.isin(calls.routine, _routine_numbers(ROOT_SENDS))

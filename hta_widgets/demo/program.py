@@ -208,7 +208,7 @@ class Program:
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
-        """Run the block on another thread while the current one waits."""
+        """Run the block on another thread while the current thread waits."""
         self.thread, waiting = thread, self.thread
         self.spend(9_000)  # waking a thread
         yield
@@ -224,7 +224,7 @@ class Program:
         return event
 
     def join_thread(self, other: Program, anchor: int) -> None:
-        """Add a thread that starts at tick `anchor`; no ticks may be added after this."""
+        """Add a thread that starts at tick `anchor`. No ticks may be added afterwards."""
         ticks = len(self.costs)
         self.side_costs, self.side_anchor = other.costs, anchor
         for event in other.host:

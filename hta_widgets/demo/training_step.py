@@ -98,7 +98,7 @@ class Model:
 
     @property
     def attention_shape(self) -> list[int]:
-        """Batch, heads, length and width of queries, keys and values."""
+        """Batch size, heads, length and head width of queries, keys and values."""
         return [self.batch, self.heads, self.tokens, self.width // self.heads]
 
     def step_flops(self) -> dict[str, int]:

@@ -139,7 +139,7 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file in blocks of columns, and the problems found while reading it."""
+    """The events of a file, as blocks of columns, and the problems found while reading it."""
 
     def __init__(self, path: str) -> None:
         self.path, self.problems = path, Problems()
@@ -341,7 +341,7 @@ def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
-    """Yield the process, the device and the rows of each rank."""
+    """Yield each rank's process, device and rows."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0

@@ -5,7 +5,7 @@ Most profilers do not record steps, but programs name a range for each step: ``i
 
 1. the ranges whose names match the parameter ``steps`` of `hta_widgets.load`, if it is not None;
 2. else the ranges with a usual name for steps and a number;
-3. else the ranges of one name that tile most of the device's time without overlap.
+3. else the ranges of a single name that tile most of the device's time without overlap.
 
 The threads that launch most of the rank's work are searched first, because PyTorch launches the
 backward pass on another thread. If candidates are nested, only the outermost ones count. The number
@@ -123,7 +123,7 @@ def _number_steps(
     chosen: Columns, names: Sequence[str], number: re.Pattern[str], rule: str
 ) -> _Steps:
     """Return the outermost ranges as steps, numbered by name if all of these numbers differ."""
-    # A range is outermost if it begins after all ranges before it have ended.
+    # A range is outermost if it begins after all previous ranges have ended.
     last_end_ns = np.maximum.accumulate(chosen["end_ns"])
     is_outermost = np.append(True, chosen["start_ns"][1:] >= last_end_ns[:-1])
     ranges = select_rows(chosen, is_outermost)

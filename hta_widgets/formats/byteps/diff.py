@@ -248,7 +248,7 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield findings for stages that changed, and for workers that are late in one run only.
+    """Yield findings for stages that changed, and for workers that are late in only one run.
 
     A stage's work or queue must differ by 5 % of the longer time and by 1 % of a step. The
     difference must be significant in Welch's test over the steps, at a level of 1 % divided by the

@@ -328,7 +328,7 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 
 #: A server is reported if its load exceeds the mean load by this factor.
 _UNEVEN_RATIO = 1.25
-#: Queues are reported if they take this share of the time of gradients.
+#: Queues are reported if they take this share of gradients' time.
 _MUCH_QUEUE = 0.25
 
 

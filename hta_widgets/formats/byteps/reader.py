@@ -190,7 +190,7 @@ def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
 
 
 def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None, str]:
-    """Return the folder of a worker or server, the GPU of a file, and the folders between them."""
+    """Return the folder of a file's worker or server, its GPU, and the folders between them."""
     *folders, _ = PurePath(file).parts
     numbered = [position for position, part in enumerate(folders) if _NUMBERED.fullmatch(part)]
     if not numbered:
@@ -265,7 +265,7 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
 
 
 def _pair_requests(columns: RankColumns) -> _RequestPairs:
-    """Pair begins and ends by key and request; a server answers a worker's requests in order."""
+    """Pair begins and ends by key and request. A server answers a worker's requests in order."""
     rows = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     request = columns.pid[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     is_begin = columns.phase[rows] == ord("B")

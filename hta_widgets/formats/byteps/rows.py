@@ -214,7 +214,7 @@ class Requests:
 
 
 def node_label(node: int) -> str:
-    """Return the label of a ps-lite node id: 9, 11, 13 … are workers, even numbers are servers."""
+    """Return the label of a ps-lite node id. Workers are 9, 11, 13 …; servers are even numbers."""
     return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 

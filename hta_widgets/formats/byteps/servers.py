@@ -282,7 +282,7 @@ def byteps_worker_lag(
           pairs in which this node is last
         - ``iterations`` (int64): number of (key, iteration) pairs that every node pushed; other
           pairs do not count
-        - ``label`` (object): the node's ps-lite rank; the profile does not state which worker it is
+        - ``label`` (object): the node's ps-lite rank; the profile does not show which worker it is
         - ``straggler`` (bool): ``score`` is at least 0.8. By chance, it is 1 / number of nodes
         - ``job`` (object)
     """
@@ -321,8 +321,8 @@ def byteps_arrivals(
     DataFrame
         One row per key, iteration and node, for iterations that every node of the server pushed:
         ``job`` (object, empty if there is none), ``server, iteration, node, start_ns`` (int64),
-        ``key`` (uint64), ``lag_ns`` (int64, after the first arrival), ``last`` (bool, whether it
-        alone is last) and ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
+        ``key`` (uint64), ``lag_ns`` (int64, after the first arrival), ``last`` (bool, whether only
+        this node is last) and ``imposed_wait_ns`` (int64, of other nodes' pulls if it is last).
         ``.attrs["dropped"]``: the number of pushes excluded because another node lacks the push of
         that key and iteration.
     """

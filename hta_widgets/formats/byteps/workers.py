@@ -264,7 +264,7 @@ def byteps_pull_blame(
     """Return how often each worker's PULL was the shortest, and how much longer its PULLs took.
 
     A server answers a pull when all workers' pushes of the same partition and iteration have
-    arrived. The worker that pushes last pulls last and waits least. So the worker with the
+    arrived. The worker that pushes last pulls last and waits least. Therefore, the worker with the
     *shortest* PULL is the one for which the others waited. Only durations are compared, so clocks
     need not agree.
 
@@ -330,8 +330,9 @@ def byteps_pulls(
     DataFrame
         One row per partition, step and worker: ``job`` (object, empty if there is none), ``key,
         step, worker, rank, id, start_ns, dur_ns`` (int64), ``slack_ns`` (int64, in excess of the
-        shortest) and ``shortest`` (bool, whether it alone is the shortest). ``.attrs["dropped"]``:
-        the number of PULLs excluded because another worker lacks the same partition and step.
+        shortest) and ``shortest`` (bool, whether only this PULL is the shortest).
+        ``.attrs["dropped"]``: the number of PULLs excluded because another worker lacks the same
+        partition and step.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []

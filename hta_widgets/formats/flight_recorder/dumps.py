@@ -209,7 +209,7 @@ class _DumpReader:
         )
 
     def _status_of(self, entry: _DumpEntry) -> Mapping[str, Any]:
-        """Return the status of an entry's group, looked up by its number or its name."""
+        """Return the status of an entry's group, looked up by number or by name."""
         return self._status.get(str(entry.get("pg_id"))) or self._status.get(entry.group) or {}
 
     def _last_collective(self, group: str) -> EnqueuedCollective | None:

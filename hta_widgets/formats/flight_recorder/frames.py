@@ -101,7 +101,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     """Return the row of a collective, given its rows in `collective_states`, one per rank."""
     collective = states[0]
     states_of_rank: dict[int, set[str]] = defaultdict(set)
-    for state in states:  # a rank has one state per part of a batch
+    for state in states:  # a batch gives a rank one state per part
         states_of_rank[state.rank].add(state.state)
     waiting, missing = (
         [rank for rank, of_rank in states_of_rank.items() if of_rank & members]

@@ -177,7 +177,7 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
         key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
     }
     ranks = [trace.profile.rank for trace in with_dump.values()]
-    # File names may begin with a host. Dumps of different ranks belong to the same job.
+    # File names may begin with a host. If the dumps are of different ranks, they are one job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
     first_name = next((trace.job for trace in with_dump.values()), "")
     keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
@@ -508,7 +508,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 @check_arguments
 def collective_hangs(traces: TraceSet) -> pd.DataFrame:
-    """Return each process group's first collective that is unfinished or called differently.
+    """Return each process group's first collective that is unfinished or was called differently.
 
     Parameters
     ----------

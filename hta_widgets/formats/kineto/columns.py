@@ -408,7 +408,7 @@ def _join_times(parts: Sequence[Times]) -> Times:
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
-    """Return the code of each phase; 0 if a phase is not a single letter."""
+    """Return the code of each phase; 0 if the phase is not a single letter."""
     letters = [record.ph for record in records]
     count = len(letters)
     text = ",".join(letters)  # usually, every second byte is a phase
@@ -422,7 +422,7 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 def _scoped_id(record: Record) -> bytes:
     """Return the id, with the scope and process in which it is unique; empty if there is none.
 
-    An id in ``id2`` may be unique only within the process.
+    An id in ``id2`` may be unique only within its process.
     """
     parts = [bytes(record.id)]
     if not record.id and record.id2 is not None:
@@ -444,7 +444,7 @@ def _integers(values: list[Any]) -> Ints:
 
 
 def _wrap_integer(value: Any) -> int:
-    """Return an integer wrapped to 64 bits; -1 for other values.
+    """Return an integer wrapped to 64 bits; -1 for values of other types.
 
     In merged files, ids of high ranks are strings such as ``"10000:7"``: id 7 of rank 10,000.
     """

@@ -55,7 +55,7 @@ class CommunicationColumns:
 
 
 class CopyColumns:
-    """Bandwidth and size of the few device records that state them."""
+    """Bandwidth and size of the few device records that give them."""
 
     def __init__(self) -> None:
         self._record: list[int] = []

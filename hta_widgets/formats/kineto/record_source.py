@@ -124,7 +124,7 @@ class FileRecords(RecordSource):
         self._checkpoints = checkpoints
         self._moves = list(moves)
 
-    #: whether a restored source can take over the checkpoints of this source
+    #: whether a restored source can take over this source's checkpoints
     keeps_places = True
 
     def to_stored(self) -> StoredSource:

@@ -54,7 +54,7 @@ def split_ranks(
 ) -> list[RankContents]:
     """Return the ranks named by a file's processes, else one per device; empty for a single rank.
 
-    If only host processes name ranks, each device has the rank of its host process.
+    If only host processes name ranks, each device gets the rank of its host process.
     """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed

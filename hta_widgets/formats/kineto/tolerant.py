@@ -255,7 +255,7 @@ class _TolerantReader:
         self.reading.entries += 1
 
     def _record(self, start: int, end: int, *, is_complete: bool) -> Record | None:
-        """Decode an entry and report its repair; return None if it is not a record."""
+        """Decode an entry and report any repair; return None if it is not a record."""
         body = self.text[start:end]
         if is_complete and is_utf8(body) and not has_windows_path(body):
             try:

@@ -29,7 +29,7 @@ _MIN_FREE_SHARE = 0.1
 
 
 def _peak_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the blocks at the highest peak of all devices; small rows are combined."""
+    """Return the blocks at the highest peak of all devices, combining small rows."""
     peak = snapshot_peak(traces)
     if not len(peak):
         return peak

@@ -40,7 +40,7 @@ from hta_widgets.trace.columns import as_integer
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
-#: Uses of memory, according to the stack that allocated it.
+#: Uses of memory, derived from the stack of the allocation.
 BEFORE, NO_STACK = "before the recording", "no stack"
 USES = (BEFORE, "forward and other", "backward", "optimizer", NO_STACK)
 _OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
@@ -57,7 +57,7 @@ _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
 
 @dataclass(frozen=True, slots=True)
 class MemorySegment:
-    """Memory that the allocator got from the device, and its blocks at the end."""
+    """Memory that the allocator obtained from the device, and its blocks at the end."""
 
     device: int
     address: int
@@ -325,7 +325,7 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
 
 
 def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
-    """Return the use of memory, according to the stack that allocated it."""
+    """Return the use of memory, derived from the stack of the allocation."""
     if not stack:
         return NO_STACK
     if any(_OPTIMIZER.search(frame.file) for frame in stack):

@@ -196,7 +196,7 @@ _MIN_SHOWN_NS = 0.5e6  # smaller differences in calls' time are not shown
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield changes of routines, numbers of calls, waiting and stragglers.
+    """Yield changes in routines, call counts, waiting and stragglers.
 
     A profile does not show how times vary within a run, so two times must differ by 20 % of the
     longer one, by 1 % of the run and by 20 ms. Call counts are exact. Waiting times of time lines

@@ -172,7 +172,7 @@ class CallStack:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of all ranks in rank 0's file."""
+    """The summary of all ranks, from rank 0's file."""
 
     ranks: tuple[RankRow, ...] = ()
     histogram: tuple[tuple[float, int], ...] = ()

@@ -200,7 +200,7 @@ class _Parser:
 
     @property
     def block(self) -> _Block:
-        """The context to which lines belong, or the whole run."""
+        """The context to which lines belong, or else the whole run."""
         return self.contexts[-1] if self.contexts else self.main
 
     def parse_line(self, line: str, line_number: int) -> None:

@@ -410,7 +410,7 @@ def mpi_negotiation(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the share of small messages in each rank's calls to a routine.
+    """Return the share of small messages among each rank's calls to a routine.
 
     In each cycle, Horovod uses an all-reduce of 8 bytes to agree on which gradients are ready. On
     CPUs, these are most of the calls, about half of the time and few of the bytes. If NCCL

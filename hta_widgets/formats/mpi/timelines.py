@@ -126,7 +126,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
 
 
 def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) -> CommEvents:
-    """Return the collectives of a rank, in the group of all `ranks` or of a rooted routine."""
+    """Return a rank's collectives, in the group of all `ranks` or of a rooted routine."""
     rooted = ["", *sorted(_ROOTED.intersection(calls.routines))]
     code = {name: number for number, name in enumerate(rooted)}
     group = np.array([code.get(name, 0) for name in calls.routines], dtype=np.int64)

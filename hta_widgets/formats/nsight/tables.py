@@ -48,7 +48,7 @@ _DRIVER_CALL = 1
 
 
 def process_of(global_id: int) -> int:
-    """Return the part of a global id that identifies a process, without its sign."""
+    """Return the part of a global id that identifies a process, as a nonnegative number."""
     return (global_id >> ID_BITS) & _PROCESS_MASK
 
 

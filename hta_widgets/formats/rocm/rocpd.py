@@ -149,7 +149,7 @@ class _TableSet(RocmProcess):
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _event_columns(self, name: str, *further: str) -> dict[str, Ints]:
-        """Return columns of a table of events, including columns from other tables."""
+        """Return columns of a table of events, including columns joined from other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]

@@ -51,7 +51,7 @@ class ProtobufError(Exception):
 
 
 def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each field: an int, a span of bytes, or bytes of fixed size."""
+    """Yield each field's number and value: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
         # One-byte numbers are decoded inline, because calls would take most of the time.
@@ -170,7 +170,7 @@ class EventName(NamedTuple):
 
 @dataclass(slots=True)
 class Plane:
-    """A device, the threads of a host, or facts about the profile."""
+    """A device, a host's threads, or facts about the profile."""
 
     name: str = ""
     lines: list[Line] = field(default_factory=list)
