@@ -27,7 +27,7 @@ _BYTES_PER_US = 1250  # 10 Gbit/s
 _COPY_BYTES_PER_US = 6000
 _BETWEEN_GRADIENTS_US = 900
 _FLUSHED_BYTES = 8191  # file buffer size; a killed server leaves a multiple of it
-_IDS = (1 << 64) - 1  # the key range that is divided among the servers
+_IDS = (1 << 64) - 1  # range of keys, divided among the servers
 
 
 @check_arguments
@@ -49,7 +49,7 @@ def write_byteps_job(
 ) -> dict[str, Any]:
     """Write the worker and server traces of a BytePS job, and the truth about it.
 
-    The files have BytePS's format: times in whole µs, ids as strings (workers) or 64-bit numbers
+    The files are in BytePS's format: times in whole µs, ids as strings (workers) or 64-bit numbers
     (servers), tensors in arbitrary order, and unterminated JSON lists in server files. The output
     depends only on the arguments.
 
@@ -62,7 +62,7 @@ def write_byteps_job(
         Number of machines, GPUs per machine, and servers. Without servers, there must be a single
         worker, and nothing is pushed.
     steps : int
-        Number of steps recorded by workers.
+        Number of steps that workers record.
     slow_worker : int or None, default 1
         Worker that starts every step 12 ms late. None, or a number beyond the workers, means no
         slow worker.
@@ -142,7 +142,7 @@ class _ServerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """The stages of a partition on one GPU in one step; `at` is the end of the last stage."""
+    """A partition's stages on one GPU in one step; `at` is the end of the last stage."""
 
     enqueued: int
     at: int
@@ -171,10 +171,10 @@ class _BytepsJob:
     #: (start, duration) of tensors by (worker, GPU, tensor), and of stages by (…, key, stage)
     totals: dict[tuple[int, int, str], _Spans] = field(default_factory=_lists)
     stages: dict[tuple[int, int, int, str], _Spans] = field(default_factory=_lists)
-    #: waiting times before stages by (worker, GPU, stage)
+    #: waiting times before stages, keyed by (worker, GPU, stage)
     queues: dict[tuple[int, int, str], int] = field(default_factory=lambda: defaultdict(int))
     requests: list[_ServerRequest] = field(default_factory=list)
-    #: current step: partitions in gradient order; lanes by (worker, GPU, key)
+    #: current step: partitions in gradient order; lanes keyed by (worker, GPU, key)
     _order: list[_Partition] = field(default_factory=list)
     _lanes: dict[tuple[int, int, int], _Lane] = field(default_factory=dict)
 
@@ -285,7 +285,7 @@ class _BytepsJob:
             lane.add("PULL", sent_us, received)
 
     def _copy_to_devices(self, worker: int) -> None:
-        """Copy to the GPUs and broadcast; GPUs wait for a signal from the root GPU."""
+        """Copy to the GPUs and broadcast. GPUs wait for a signal from the root GPU."""
         rng, root = self.rng, self.local_ranks - 1
         signal: dict[int, int] = {}
         for gpu in reversed(range(self.local_ranks)):
@@ -312,7 +312,7 @@ class _BytepsJob:
 
 
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
-    """Partition tensors, and assign keys to servers with the default hash of BytePS."""
+    """Partition tensors, and assign keys to servers with BytePS's default hash."""
     parts = []
     for declared_key, (tensor, size) in enumerate(sizes.items(), len(sizes)):
         for number in range(-(-size // _PARTITION_BYTES)):
@@ -343,7 +343,7 @@ def _write_files(
 
 
 def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
-    """Return the ``comm.json`` of a GPU, with tensors in arbitrary order."""
+    """Return a GPU's ``comm.json``, with tensors in arbitrary order."""
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
     random.Random(f"order {worker} {gpu}").shuffle(tensors)
     records: list[dict[str, Any]] = []
@@ -374,7 +374,7 @@ def _spans(
 
 
 def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
-    """Return the profile of a server without the closing brackets, which BytePS never writes."""
+    """Return a server's profile without the closing brackets, because BytePS never writes them."""
     first_key = server * (_IDS // job.servers)
     stamps: list[tuple[int, str]] = []
     for request in job.requests:
@@ -404,7 +404,7 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
     requests = Counter(request.server for request in job.requests)
     return {
         "keys": [
-            # As text, because some JSON readers round 64-bit numbers.
+            # Text, because some JSON readers round 64-bit numbers.
             {**part._asdict(), "wire_key": str(part.key + part.server * stride)}
             for part in job.partitions
         ],
@@ -418,9 +418,9 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
     """Return how far each node's pushes lag behind the first push, and how long its pulls wait.
 
-    Requests with the same key and iteration are compared.
+    Requests are compared with others of the same key and iteration.
     """
-    # The iteration is the number of earlier requests from this node for the key.
+    # The iteration is the number of this node's earlier requests for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     iterations = Counter[tuple[int, int, bool]]()

@@ -1,4 +1,4 @@
-"""Kernels, copies and fills of the made-up job, as an A100 runs them."""
+"""Kernels, copies and fills of the made-up job, with their times on an A100."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0
 _NVLINK_BYTES_PER_NS = 230.0
 _MULTIPROCESSORS = 108
-#: Layer norm kernels, by the part of the backward pass.
+#: Layer norm kernels, for each part of the backward pass.
 _LAYER_NORM = {
     "": "vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, c10::BFloat16 const*,"
     " c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)",
@@ -25,12 +25,12 @@ _LAYER_NORM = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceTask:
-    """A kernel, copy or fill for a device stream."""
+    """A kernel, copy or fill to run on a device stream."""
 
     name: str
     category: str  # "kernel", "gpu_memcpy" or "gpu_memset"
     base_ns: float  # duration at speed 1 without noise; for collectives, the transfer time
-    details: str  # the constant args, as JSON members
+    details: str  # the args that do not vary, as JSON members
 
 
 def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> DeviceTask:
@@ -75,7 +75,7 @@ def reduce(operation: str, size_bytes: int) -> DeviceTask:
 
 
 def layer_norm(rows: int, width: int, *, backward: str = "") -> DeviceTask:
-    """Return a layer norm. `backward` is "", "input", "gamma" or, for both, "fused"."""
+    """Return a layer norm. `backward` is "", "input", "gamma" or, for both gradients, "fused"."""
     name = f"void at::native::(anonymous namespace)::{_LAYER_NORM[backward]}"
     passes = 1.9 if backward == "fused" else 1.4
     base_ns = 2_500 + passes * (rows * width * 4) / _BYTES_PER_NS
@@ -116,7 +116,7 @@ def multi_tensor(functor: str, size_bytes: int) -> DeviceTask:
 
 
 def nccl(operation: str, size_bytes: int, ranks: int) -> DeviceTask:
-    """Return a ring collective; its duration is the transfer time after the last arrival."""
+    """Return a ring collective. Its duration is the transfer time after the last arrival."""
     name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
     share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
     return _kernel(name, 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS, (24, 1, 1), 544)

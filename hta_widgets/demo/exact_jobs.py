@@ -9,8 +9,8 @@ so their truth is exact:
 ``graph``     a server with two layers: a prefill, and decodes that replay a captured graph
 ============  ==================================================================================
 
-The graph of the server runs on two streams and includes a call that launches nothing. Its capture
-is in a separate folder: ``hw.load("DIR/replay", capture="DIR/capture")``.
+The server's graph runs on two streams and includes a call that launches nothing. Its capture is in
+a separate folder: ``hw.load("DIR/replay", capture="DIR/capture")``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def write_exact_job(
 
 @dataclass(slots=True)
 class Recorder:
-    """The events of one rank. Each begin, end and call takes 1 µs on the host."""
+    """The events of one rank. On the host, each begin, end and call takes 1 µs."""
 
     now_ns: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Recorder:
         )  # fmt: skip
 
     def write(self, folder: Path, rank: int, **header: object) -> None:
-        """Write the events to the file of a rank."""
+        """Write the events to a rank's file."""
         content = {
             "schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, **header,
             "traceEvents": self.events,
@@ -184,9 +184,9 @@ def _group_args(name: str, ranks: int, elements: int, **args: object) -> dict[st
 
 _STAGES, _BATCHES, _STEPS = 4, 4, 2
 _WIDTH, _TOKENS = 1024, 512
-_FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # by stage; backward takes twice as long
+_FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # per stage; backward takes twice as long
 _MESSAGE_NS, _STEP_NS, _HOST_LEAD_NS = 5_000, 2_000_000, 200_000
-#: A pass: direction and micro-batch.
+#: A pass: its direction and micro-batch.
 Pass = tuple[Literal["forward", "backward"], int]
 
 
@@ -228,7 +228,7 @@ def pass_times() -> dict[tuple[int, Pass], tuple[int, int]]:
 def _arrival_ns(
     stage: int, done: Pass, times: Mapping[tuple[int, Pass], tuple[int, int]]
 ) -> int | None:
-    """Return when the input of a pass arrives: 0 without input, None if not known yet."""
+    """Return when a pass's input arrives: 0 if it has no input, None if not known yet."""
     source = stage - 1 if done[0] == "forward" else stage + 1
     if not 0 <= source < _STAGES:
         return 0
@@ -306,7 +306,7 @@ def _pipeline_messages(
         recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
-#: Tokens sent by each rank (row) to each rank (column); a token has `_HIDDEN` values.
+#: Tokens that each rank (row) sends to each rank (column). A token has `_HIDDEN` values.
 _ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
 _HIDDEN, _INNER = 64, 128
 
@@ -319,7 +319,7 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         recorder = Recorder()
         tokens = sum(received[rank])
         with recorder.range("ProfilerStep#0", "user_annotation"):
-            # The profiler cut the list of the last rank; the receivers' lists are complete.
+            # The profiler truncated the last rank's list. The receivers' lists are complete.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
             widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
@@ -442,7 +442,7 @@ def _write_capture(folder: Path, nodes: Sequence[_GraphNode]) -> None:
 
 
 def _capture_node(recorder: Recorder, node: _GraphNode) -> None:
-    """Record the operator of a node, inside a module if it belongs to a linear layer."""
+    """Record a node's operator, inside a module if it belongs to a linear layer."""
     linear, rows = node.module.partition(".")[2], [_BATCH, _WIDTH]
     module = recorder.range(f"nn.Module: {linear}", "python_function") if linear else nullcontext()
     inputs = _matrices(rows, [_WIDTH, _WIDTH] if linear else rows)

@@ -1,4 +1,4 @@
-"""Plan the ranks of a job, and write the events of a step to their Kineto files."""
+"""Plan the ranks of a job, and write the events of a step to the ranks' Kineto files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Return the thread ids of a rank; the process id equals the id of the main thread."""
+    """Return the thread ids of a rank. The process id equals the main thread's id."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 
@@ -49,7 +49,7 @@ def micros(time_ns: int) -> str:
 
 
 def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> str:
-    """Return the text of a file up to the first event."""
+    """Return the text of a file up to its first event."""
     properties = [
         {
             "id": device, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712,
@@ -83,7 +83,7 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
 
 
 def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
-    """Return the end of a file, with the metadata, and its number of records."""
+    """Return the end of a file, which has the metadata, and the number of its records."""
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
@@ -122,7 +122,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
 def _metadata(
     kind: str, ts: str, pid: int | str, tid: int, values: Mapping[str, object]
 ) -> list[str]:
-    """Return metadata records, such as ``process_name``, one per value."""
+    """Return metadata records of a kind such as ``process_name``, one for each value."""
     return [
         f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
         f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
@@ -141,7 +141,7 @@ class DemoGroup:
 
 
 class JobPlan:
-    """The plan of a job: arguments of `write_demo`, and the clock and start of each rank."""
+    """The plan of a job: arguments of `write_demo`, and each rank's clock and start."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class JobPlan:
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
         self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
         self.written = _ranks_with_files(ranks, missing, straggler)
-        # Healthy ranks only differ in the noise of each step, so no seed makes one of them slow.
+        # Healthy ranks differ only in the noise of each step, so no seed makes one of them slow.
         self.speed = np.ones(ranks)
         self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
         if self.straggler is not None:
@@ -180,16 +180,16 @@ class JobPlan:
         rng = np.random.default_rng([seed, 0])
         skew_ns = np.rint(rng.uniform(-skew_us, skew_us, ranks) * 1000)
         skew_ns[0] = 0
-        #: by rank: clock error, start of the first step, start of the recording
+        #: for each rank: clock error, start of the first step, start of the recording
         self.skew_ns: Ints = skew_ns.astype(np.int64)
         self.start_ns = rng.exponential(150_000.0, ranks)
         record_from_ns = np.rint(rng.uniform(0, uneven_us, ranks) * 1000)
         self.record_from_ns: Ints = record_from_ns.astype(np.int64)
-        #: process groups by partition: "world" reduces gradients, "tensor" splits the work
+        #: process groups of each partition: "world" reduces gradients, "tensor" splits the work
         self.groups = _groups(ranks, tensor_ranks, strided=strided)
 
     def groups_of(self, rank: int) -> dict[str, DemoGroup]:
-        """Return the group of a rank in each partition."""
+        """Return a rank's group in each partition."""
         return {
             partition: next(group for group in groups if rank in group.ranks)
             for partition, groups in self.groups.items()
@@ -209,7 +209,7 @@ class JobPlan:
         ]  # fmt: skip
 
     def names_of(self, rank: int) -> dict[str, str]:
-        """Return the placeholder values of a rank for templates."""
+        """Return the values of a rank for the placeholders in templates."""
         threads = thread_ids(rank)
         names = {f"TID{role}": str(tid) for role, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
@@ -222,7 +222,7 @@ class JobPlan:
 
 
 def _ranks_with_files(ranks: int, missing: Sequence[int], straggler: int | None) -> tuple[int, ...]:
-    """Return the ranks that write a file; check `missing` and `straggler`."""
+    """Return the ranks that write a file, after checking `missing` and `straggler`."""
     written = tuple(rank for rank in range(ranks) if rank not in set(missing))
     if not written:
         raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
@@ -268,7 +268,7 @@ class StepTemplate:
     is_complete: Bools  # whether each record is a complete event
 
     def for_rank(self, names: dict[str, str]) -> StepTemplate:
-        """Replace placeholders by the values of a rank."""
+        """Replace placeholders with the values of a rank."""
         joined = b"\0".join(self.records)
         for mark, value in names.items():
             joined = joined.replace(f"@{mark}@".encode(), value.encode())
@@ -287,7 +287,7 @@ class StepTemplate:
         )
 
     def fill(self, times_ns: Ints, step: int) -> bytes:
-        """Return the text of a step."""
+        """Return a step's text, with the holes filled."""
         tick, before, constant, stride = self.holes.T
         time_ns = times_ns[tick] - np.where(before >= 0, times_ns[before], 0)
         digits = np.where(constant == 0, time_ns // 1000, time_ns % 1000)
@@ -302,7 +302,7 @@ class _Writer:
         self.program, self.nodes = program, nodes
         self.records: list[str] = []
         self.holes: list[list[tuple[int, int, int, int]]] = [[]]
-        self.starts = len(program.costs) + len(program.side_costs)  # first tick of device starts
+        self.starts = len(program.costs) + len(program.side_costs)  # tick of the first device start
         self.ends = self.starts + len(program.device)
 
     def time(self, tick: int, before: int = -1) -> str:
@@ -452,7 +452,7 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
         writer.annotation(note)
     for wait in program.waits:
         writer.wait(wait)
-    holes_by_record = writer.holes[:-1]  # the last list is for the next record and is empty
+    holes_by_record = writer.holes[:-1]  # the last list, for the next record, is empty
     first_ticks = [next(tick for tick, *_ in holes if tick >= 0) for holes in holes_by_record]
     return StepTemplate(
         records=[record.encode() for record in writer.records],

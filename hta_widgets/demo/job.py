@@ -25,10 +25,10 @@ from hta_widgets.trace.arrays import Floats, Ints
 _LAUNCH_LATENCY_NS = 1_300.0
 _STREAM_GAP_NS = 950.0
 _WAKE_NS = 2_200.0
-_RECORDING = 1.8  # slowdown of the host by the profiler
-_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the start of the job: 60 days
-_MARGIN_NS = 400_000  # recorded time before the first step and after the last one
-_FILES_AT_ONCE = 200  # less than the usual limit on open files
+_RECORDING = 1.8  # factor by which the profiler slows the host
+_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the job's start: 60 days
+_MARGIN_NS = 400_000  # recorded time before the first step and after the last step
+_FILES_AT_ONCE = 200  # below the usual limit for open files
 
 
 @check_arguments
@@ -75,22 +75,22 @@ def write_demo(
     straggler : int or None, default 5
         The slow rank. The last rank is slow if the number is too large; None means no slow rank.
     factor : float, default 1.25
-        Factor by which the straggler is slower, on host and device.
+        Factor by which the straggler is slower, on both host and device.
     skew_us : float, default 200
         Largest clock error. The clock of rank 0 is exact.
     tensor_ranks : int, optional
-        Number of adjacent ranks that split the sequences and gather them again in every layer, as a
-        process group. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
+        Number of adjacent ranks that form a process group, split the sequences and gather them
+        again in every layer. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
     strided : bool, default False
         Reduce gradients only among ranks with the same position in their tensor group.
     missing : sequence of int
         Ranks that take part but write no file.
     uneven_us : float, default 0
-        Maximum delay of the start of recording, which differs between ranks. Earlier events are not
-        written.
+        Maximum delay until recording starts. The delay differs between ranks. Earlier events are
+        not written.
     events_per_step : int, optional
-        Approximate number of records per rank and step; determines the number of layers. By default
-        there are 12 layers, about 5 000 records.
+        Approximate number of records per rank and step. It determines the number of layers. By
+        default there are 12 layers, about 5 000 records.
     modules : bool, default False
         Write the calls of modules, as recorded with ``with_stack=True``.
     checkpoint : bool, default False
@@ -105,7 +105,7 @@ def write_demo(
         Compressed or plain.
     truth_path : path-like, optional
         File for the truth. By default ``<directory>_truth.json``, next to the directory, because
-        each JSON file in the directory is a trace.
+        every JSON file in the directory is a trace.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def write_demo(
         ``step_flops`` has the FLOPs of a step on one rank: ``forward_flops``; ``backward_flops``,
         with recomputed attention scores; ``model_flops``, without recomputation; and
         ``recompute_flops`` of checkpoints. ``module_ns`` has the device time of each rank by module
-        (``""``: none) and phase, without nested modules. ``changes`` lists what a comparison with
+        (``""``: none) and phase, excluding nested modules. ``changes`` lists what a comparison with
         the default job should find.
 
     Examples
@@ -179,8 +179,8 @@ def _write(
     template: StepTemplate,
     truth: Truth,
 ) -> None:
-    """Simulate the job and write the files of some ranks; the first call collects the truth."""
-    clock_zero_ns = _JOB_NS + plan.skew_ns  # start of the job, by rank
+    """Simulate the job and write some ranks' files; the first call collects the truth."""
+    clock_zero_ns = _JOB_NS + plan.skew_ns  # the job's start on each rank's clock
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
         opened = {
@@ -206,7 +206,7 @@ def _write(
             end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
             tail, tail_records = document.footer(rank, int(start_ns), int(end_ns))
             file.write(tail.encode())
-            truth.counts[:, rank] += tail_records, 1  # one complete event: the span of the profiler
+            truth.counts[:, rank] += tail_records, 1  # one complete event: the profiler's span
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def _open_file(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield raw
             return
-        # Omit time and name from the header, to make the files reproducible.
+        # For reproducible files, omit time and name from the header.
         with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
             yield cast("IO[bytes]", packed)
 
@@ -283,12 +283,12 @@ class StepTimes:
                     self._synchronize(stream, number)
 
     def _ready(self, device: Ints) -> Floats:
-        """Return when the launches of device events reach the device of each rank."""
+        """Return when the launches of device events reach each rank's device."""
         launched: Floats = self.ticks[:, self.launches[device]]
         return launched + _LAUNCH_LATENCY_NS
 
     def _launch(self, stream: int, device: Ints) -> None:
-        """Run device events of one stream, one after another."""
+        """Run device events on one stream, one after another."""
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
         occupied_ns = self.work[:, device] + _STREAM_GAP_NS
         before_ns = np.cumsum(occupied_ns, axis=1) - occupied_ns
@@ -299,7 +299,7 @@ class StepTimes:
         self.free[stream] = self.ends[:, device[-1]]
 
     def _collective(self, stream: int, device: int) -> None:
-        """Run a collective, which ends at the same time on all members of a group."""
+        """Run a collective, which ends at the same time on all members of its group."""
         partition = self.program.collectives[device].partition
         groups = np.array([group.ranks for group in self.plan.groups[partition]])
         ready = self._ready(np.array([device]))[:, 0]
@@ -312,7 +312,7 @@ class StepTimes:
         self.collectives.append(device)
 
     def _synchronize(self, stream: int, tick: int) -> None:
-        """Wait on the host until a stream is free; this shifts all later ticks."""
+        """Wait on the host until a stream is free. This shifts all later ticks."""
         reached = np.maximum(self.ticks[:, tick], self.free[stream] + _WAKE_NS)
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
 
@@ -323,7 +323,7 @@ class Truth:
     def __init__(self, plan: JobPlan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.collectives: list[dict[str, Any]] = []
-        #: number of records and number of complete events, by rank
+        #: for each rank, number of records and number of complete events
         self.counts = np.zeros((2, plan.ranks), np.int64)
         self.owners = [event.owner for event in program.device]
         self.module_ns = {owner: np.zeros(plan.ranks, np.int64) for owner in self.owners}
@@ -351,7 +351,7 @@ class Truth:
                 })  # fmt: skip
 
     def _totals(self, members: Literal["ranks", "in_files"]) -> dict[str, Any]:
-        """Return waits and last arrivals by rank, over collectives with at least two members."""
+        """Return each rank's waits and last arrivals, for collectives of at least two members."""
         wait_ns, imposed_ns, last = np.zeros((3, self.plan.ranks), np.int64)
         meetings = [collective for collective in self.collectives if len(collective[members]) > 1]
         for meeting in meetings:

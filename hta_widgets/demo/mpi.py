@@ -1,4 +1,4 @@
-"""Write MPI jobs with a known truth: profiles and a timeline in the formats of mpitrace."""
+"""Write MPI jobs with a known truth: profiles and a timeline in mpitrace's formats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hta_widgets.formats.mpi.model import (
 )
 from hta_widgets.trace.arrays import Floats, Ints
 
-#: Sizes of the tensors that MPI reduces in each step and broadcasts in the first.
+#: Sizes of the tensors, which MPI reduces in each step and broadcasts in the first step.
 _GRADIENT_BYTES = (1152, 128, 73728, 256, 4718592, 512, 5120, 40)
 _NEGOTIATION_BYTES = 8
 _NEGOTIATIONS = 12
@@ -37,7 +37,7 @@ _START_NS = 400_000
 _LATENCY_NS = 9_000
 _BYTES_PER_NS = 1.2
 
-#: mpitrace subtracts float64 seconds since 1970, which have a resolution of 0.24 µs.
+#: mpitrace subtracts times in float64 seconds since 1970, whose resolution is 0.24 µs.
 _EPOCH_S = 1_600_000_000.0
 _RECORD = np.dtype([
     ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
@@ -89,10 +89,10 @@ def write_mpi_job(
     traces : bool, default True
         Also write the timeline.
     files : {"all", "default"}
-        Ranks with a profile: all or, as is the default of mpitrace, rank 0 and the ranks with the
+        Ranks with a profile: all ranks or, as is mpitrace's default, rank 0 and the ranks with the
         least, the median and the most time in MPI.
     gpu : bool, default False
-        Reduce gradients with another library, so that MPI is only used to negotiate.
+        Reduce gradients with another library, so that MPI is used only to negotiate.
     swapped : bool, default False
         Write the timeline in the other byte order, like mpitrace with SWAP_BYTES=yes.
     job : int
@@ -148,7 +148,7 @@ def _rank_rows(
     rss_mib = rng.uniform(1500, 1900, ranks).round(3)
     switches = rng.integers(8_000, 12_000, ranks)
     user_share = rng.uniform(0.9, 0.99, ranks).round(3)
-    zero_ns = rng.integers(0, 150_000, ranks)  # end of MPI_Init, where the clock of a rank starts
+    zero_ns = rng.integers(0, 150_000, ranks)  # end of MPI_Init, when the rank's clock starts
     end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
     zero_s = _EPOCH_S + zero_ns / 1e9
     begin_s = (_EPOCH_S + calls.begin_ns / 1e9) - zero_s
@@ -173,7 +173,7 @@ def _rank_rows(
 def _write_files(
     folder: Path, job: int, texts: Mapping[str, str], records: bytes | None
 ) -> list[str]:
-    """Write the files of a job, delete its older files, and return the names."""
+    """Write a job's files, delete its older files, and return the names."""
     earlier = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
     names = list(texts)
     for name, text in texts.items():
@@ -204,7 +204,7 @@ def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
 
 
 class _Calls(NamedTuple):
-    """The calls of a job; begin and end are by call and rank, on the clock of the job."""
+    """A job's calls; begin and end have an item per call and rank, on the job's clock."""
 
     routine: Ints
     size_bytes: Ints
@@ -214,7 +214,7 @@ class _Calls(NamedTuple):
 
 
 class _RankTimes(NamedTuple):
-    """Recorded times of calls in seconds since the start of each rank, `zero_ns`."""
+    """Recorded times of calls, in seconds since `zero_ns`, the start of each rank."""
 
     begin_s: Floats
     end_s: Floats
@@ -320,7 +320,7 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
 def _records(
     calls: _Calls, times: _RankTimes, byte_order: Literal["<", ">"]
 ) -> npt.NDArray[np.void]:
-    """Return the records of the timeline; a row has the calls of a rank."""
+    """Return the records of the timeline, with one row of calls per rank."""
     rank = np.arange(len(times.zero_ns))[:, None]
     records = np.zeros((len(rank), len(calls.routine)), _RECORD.newbyteorder(byte_order))
     sends = np.isin(calls.routine, _routine_numbers(ROOT_SENDS))
@@ -330,7 +330,7 @@ def _records(
     records["source"] = np.where(sends, calls.root, -1)
     records["target"] = np.where(sends, -1, calls.root)
     records["bytes"] = calls.size_bytes
-    # Load addresses differ between processes; only address differences are comparable.
+    # Load addresses differ between processes, so only address differences are comparable.
     base = 0x5500_0000 + 0x1000 * rank
     records["caller"] = base + 0x2000 + 16 * calls.routine
     records["callers_caller"] = base + 0x1A0
@@ -340,7 +340,7 @@ def _records(
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
-    """Yield the profile of each rank. The profile of rank 0 includes a summary of all ranks."""
+    """Yield each rank's profile. The profile of rank 0 includes a summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]
@@ -365,7 +365,7 @@ def _profiles(
 
 
 def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
-    """Return evenly spaced times in MPI, each with the number of ranks nearest to it."""
+    """Return evenly spaced times in MPI, each with the number of ranks closest to it."""
     edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
     nearest = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
     counts = np.bincount(nearest, minlength=_HISTOGRAM_BINS)
@@ -373,7 +373,7 @@ def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
 
 
 def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
-    """Return the calls of a rank by routine and, if bytes are moved, by routine and size bin."""
+    """Return a rank's calls by routine and, if they move bytes, by routine and size bin."""
     size = calls.size_bytes
     high = np.array([bin_bounds(size_bytes)[1] for size_bytes in size.tolist()])
     routines: list[CallRow] = []

@@ -1,7 +1,7 @@
 """The events of one training step: host calls and the device work that they enqueue.
 
 A program has no times. Its host events begin and end at numbered ticks, and `demo/job.py` converts
-the costs of ticks to ns, with noise for each rank and step. ::
+the cost of each tick to ns, with noise for each rank and step. ::
 
     program = Program()
     with program.op("aten::mm"):  # a host event around the launch
@@ -22,7 +22,7 @@ from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
-DEVICE = -1  #: pseudo-stream of device-wide waits
+DEVICE = -1  #: pseudo-stream for device-wide waits
 _SEGMENT_BYTES = 1 << 29  # size of the segments reserved by the caching allocator
 
 #: CUPTI callback ids of runtime calls.
@@ -35,7 +35,7 @@ CALLBACKS = {
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """A collective call of a process group."""
+    """A call of a collective on a process group."""
 
     partition: str  # the kind of process group: "world" or "tensor"
     name: str  # of c10d
@@ -43,7 +43,7 @@ class CollectiveCall:
     out_elements: int
     dtype: str
     element_bytes: int
-    sequence: int  # index among the collectives of the partition in a step
+    sequence: int  # index among the partition's collectives in a step
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class HostEvent:
     end: int
     external: int  # External id within the step
     correlation: int = -1  # within the step; runtime calls only
-    details: str = ""  # more args, as JSON members
+    details: str = ""  # further args, as JSON members
     collective: CollectiveCall | None = None
 
 
@@ -75,7 +75,7 @@ class DeviceEvent:
 
 @dataclass(slots=True)
 class Annotation:
-    """A host annotation on a device stream, from the first of its kernels to the last."""
+    """A host annotation as shown on a device stream, from its first kernel to its last."""
 
     name: str
     stream: int
@@ -122,11 +122,11 @@ class Program:
     """The events of one step at numbered ticks, in host order."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of the ticks on a second thread, which follow the first thread's; the second
-    #: thread starts at the tick `side_anchor`
+    #: costs of the ticks on a second thread, numbered after the first thread's; the second thread
+    #: starts at the tick `side_anchor`
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
-    #: ticks of the data loader, which have much more noise than others
+    #: ticks of the data loader, which have much more noise than other ticks
     noisy: list[int] = field(default_factory=list)
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
@@ -200,7 +200,7 @@ class Program:
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
-        """Record a Python function around the block; work in it belongs to the module `path`."""
+        """Record a Python function around the block; its work is part of the module `path`."""
         outer, self.owner = self.owner, (path, phase)
         with self.op(name, category="python_function", before_ns=700, after_ns=500):
             yield
@@ -208,7 +208,7 @@ class Program:
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
-        """Run the block on another thread while the current one waits."""
+        """Run the block on another thread while the current thread waits."""
         self.thread, waiting = thread, self.thread
         self.spend(9_000)  # waking a thread
         yield
@@ -224,7 +224,7 @@ class Program:
         return event
 
     def join_thread(self, other: Program, anchor: int) -> None:
-        """Add a thread that starts at tick `anchor`; no ticks may be added after this."""
+        """Add a thread that starts at tick `anchor`. No ticks may be added afterwards."""
         ticks = len(self.costs)
         self.side_costs, self.side_anchor = other.costs, anchor
         for event in other.host:

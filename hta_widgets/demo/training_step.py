@@ -1,6 +1,6 @@
 """One training step of a transformer: forward, loss, backward and optimizer.
 
-`Operators` adds the calls of operators to a program and their backward functions to a tape. Like
+`Operators` adds calls of operators to a program, and their backward functions to a tape. Like
 autograd, `training_step` runs the tape in reverse.
 """
 
@@ -40,7 +40,7 @@ from hta_widgets.demo.program import (
 )
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
-#: For each change: the expected row of `hta_widgets.diff.changes`.
+#: For each change, the expected row of `hta_widgets.diff.changes`.
 TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
     "fused_kernel": {
@@ -65,7 +65,7 @@ _LOOK_UP = (
     " unsigned int)"
 )
 ExchangeDirection = Literal["gather", "scatter"]
-#: Names of the collectives that gather or scatter a sequence: c10d, annotation, kernel.
+#: Names of the collectives that gather or scatter a sequence: in c10d, annotation, kernel.
 _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
@@ -76,7 +76,7 @@ _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The sizes of a model and its process groups."""
+    """The sizes of a model and of its process groups."""
 
     layers: int = 12
     width: int = 1024
@@ -98,11 +98,11 @@ class Model:
 
     @property
     def attention_shape(self) -> list[int]:
-        """Batch, heads, length and width of queries, keys and values."""
+        """Batch size, heads, length and head width of queries, keys and values."""
         return [self.batch, self.heads, self.tokens, self.width // self.heads]
 
     def step_flops(self) -> dict[str, int]:
-        """Return the FLOPs of matrix products and causal attention in a step of one rank."""
+        """Return the FLOPs of matrix products and causal attention in one rank's step."""
         weights = self.layers * 12 * self.width**2 + self.width * self.words
         products = 2 * self.rows * weights
         pairs = self.tokens * (self.tokens + 1) // 2
@@ -118,7 +118,7 @@ class Model:
 
     @property
     def activation_bytes(self) -> int:
-        """Size in bytes of an activation with the width of the model."""
+        """Size in bytes of an activation as wide as the model."""
         return self.rows * self.width * 2
 
     @property
@@ -127,7 +127,7 @@ class Model:
         return self.layers * 12 * self.width * self.width + 2 * self.words * self.width
 
 
-#: Models by kind of job.
+#: Model for each kind of job.
 KINDS: dict[JobKind, Model] = {
     "training": Model(),
     "data_loading": Model(loading_ns=60_000_000),
@@ -153,9 +153,9 @@ class Operators:
     program: Program
     model: Model
     tape: list[Node] = field(default_factory=list)
-    ready: int = 0  # parameters with gradients that are not yet reduced
-    held: int = 0  # parameters with gradients that are reduced last
-    is_again: bool = False  # within the recomputation of a layer
+    ready: int = 0  # parameters whose gradients are not yet reduced
+    held: int = 0  # parameters whose gradients are reduced last
+    is_again: bool = False  # inside the recomputation of a layer
     again: int = 0  # number of recomputed operators
 
     @contextmanager
@@ -180,7 +180,7 @@ class Operators:
         self.is_again = False
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
-        """Add a node to the tape; its index there is autograd's sequence number."""
+        """Add a node to the tape. Its place there is autograd's sequence number."""
         if self.is_again:
             # Recomputed operators are numbered separately, so their numbers are not unique.
             self.again += 1
@@ -366,7 +366,7 @@ class Operators:
             self.tape.append(Node("", -1, partial(self._exchange, opposite)))
 
     def _exchange(self, way: ExchangeDirection) -> int:
-        """Add the collective; return 0, since no gradients are computed."""
+        """Add the collective; return 0, because no gradients are computed."""
         p, m = self.program, self.model
         if m.tensor_ranks < 2:
             return 0
@@ -413,7 +413,7 @@ class Operators:
 def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
     """Format the inputs of an operator: tensor shapes, lists of tensor shapes, and values.
 
-    Tensors are BF16. `types` overrides types by position: ``a1="long int"``.
+    Tensors are BF16. `types` overrides the type at a position: ``a1="long int"``.
     """
     dims = [[] if isinstance(value, str) else value for value in inputs]
     kinds = [types.get(f"a{index}", _input_type(value)) for index, value in enumerate(inputs)]
@@ -436,7 +436,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Return the program of a step, and its number of autograd nodes."""
+    """Return a step's program, and the number of its autograd nodes."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and optimizer state stay in memory between steps.
@@ -534,7 +534,7 @@ def _checkpoint(operators: Operators, number: int) -> None:
 
 
 def _loss(program: Program, model: Model) -> None:
-    # The loss is a captured CUDA graph, which launches several kernels at once.
+    # The loss is a captured CUDA graph, so one call launches several kernels.
     rows, logits_bytes = model.rows, model.rows * model.words * 4
     works = [
         elementwise(CAST, logits_bytes * 3 // 2),

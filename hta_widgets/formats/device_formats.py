@@ -1,4 +1,4 @@
-"""Common parts of the formats of device profilers and of PyTorch's dumps."""
+"""Parts shared by the formats of device profilers and of PyTorch's dumps."""
 
 from hta_widgets.readers.formats import (
     FileReading,
@@ -9,7 +9,7 @@ from hta_widgets.readers.formats import (
 )
 
 _SOURCES = {"columns": "hta_widgets.formats.event_rows:ColumnRecords"}
-#: Formats of device profilers, whose ranks can be compared with each other.
+#: Formats of device profilers. Their ranks can be compared with each other.
 _NAMES = ("kineto", "nsight", "xplane", "ascend", "ascend-db", "rocpd", "rocprof-json")
 
 
@@ -27,9 +27,9 @@ def device_format(
     memory_factor: float = 1.0,
     takes_steps: bool = True,
 ) -> Format:
-    """Return a format whose functions are in modules of `package`, written ``"module:function"``.
+    """Return a format with functions in modules of `package`, written ``"module:function"``.
 
-    `sniff` is a full reference, so it can name a module that imports quickly.
+    `sniff` is a full reference, so that it can name a module that imports quickly.
     """
     read, companions, finish = (
         f"{package}.{function}" if function else "" for function in (read, companions, finish)
@@ -58,9 +58,9 @@ def dump_format(
     functions: tuple[str, ...],
     comparison: FormatComparison | None = None,
 ) -> Format:
-    """Return a format of dumps; panels and headline are in module `frames` of `package`.
+    """Return a format of dumps. Panels and headline are in module `frames` of `package`.
 
-    Functions are named as in `device_format`.
+    Functions are written as in `device_format`.
     """
     reading = FileReading(
         sniff=sniff, read=f"{package}.{read}", profile=f"{package}.{profile}",

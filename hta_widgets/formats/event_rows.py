@@ -1,8 +1,8 @@
 """Builds traces from the events of a profiler's file with several processes and devices.
 
-The reader of a format adds the events of each table or line as one block of columns. A rank is a
-process with one of its devices. A call on the host belongs to the device on which it launches work
-or that it names, else to the device on which its thread launches most::
+Readers add the events of each table or line as one block of columns. A rank is a process with one
+of its devices. A host call belongs to the device on which it launches work or that it names,
+otherwise to the device on which its thread launches most::
 
     rows = EventRows(path)
     rows.add(
@@ -17,8 +17,8 @@ or that it names, else to the device on which its thread launches most::
     )
     build_traces(rows, "rocpd", lambda process, device: RankFacts(), "Record with rocprofv3.")
 
-The columns stay in memory, so the file is not read again. The args of events are codes into their
-distinct strings.
+The columns stay in memory, so the file is not read again. The args of each event are a code that
+refers to a pool of distinct strings.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, then columns stored with the records of a rank.
+#: Columns of events, followed by the columns stored with a rank's records.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
@@ -73,29 +73,29 @@ _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory ba
 _TEXT_COLUMNS = ("name", "category", "args")
 _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
-#: Environment variables that state a rank, the most reliable first.
+#: Environment variables that give the rank, most reliable first.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: One value per event, or a single value for all.
+#: One value per event, or a single value that applies to all events.
 Column = int | Sequence[int] | Ints
-#: Name, sample times and values of a series.
+#: The name, sample times and values of a series.
 Series = tuple[str, Ints, Floats]
 
 
 def rank_of_variables(variables: Mapping[str, object]) -> int | None:
-    """Return the rank stated by environment variables; None if none states it."""
+    """Return the rank given by environment variables; None if none of them gives it."""
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
     return next(filter(is_rank, ranks), None)
 
 
 def parse_json_object(text: Any) -> dict[str, Any]:
-    """Return a JSON object; {} for other values."""
+    """Return the JSON object in `text`; {} if it has another type."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {}
 
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:
-    """Return the known properties of a device under PyTorch's keys."""
+    """Return a device's known properties, under PyTorch's keys."""
     values = {key: value for key, value in stated.items() if value not in (None, "")}
     return {"id": number, **values}
 
@@ -112,7 +112,7 @@ class RowPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """Identity of a rank in a file; event times count from `epoch_ns`."""
+    """Identity of a rank in a file; its event times count from `epoch_ns`."""
 
     epoch_ns: int = 0
     host: str | None = None
@@ -121,13 +121,13 @@ class RankFacts:
     device_properties: Mapping[str, Any] = field(default_factory=dict)
     further_metadata: Mapping[str, Any] = field(default_factory=dict)
     series: Sequence[Series] = ()
-    #: whether device work has no launches, and belongs to the step in which it starts
+    #: whether device work has no recorded launches and belongs to the step in which it starts
     has_steps_of_device: bool = False
-    #: name of the device on tracks; by default derived from its number
+    #: device name shown on tracks; by default derived from its number
     label: str = ""
 
     def trace_metadata(self) -> dict[str, Any]:
-        """Return the top-level keys of a file of this rank."""
+        """Return the top-level keys of a trace file of this rank."""
         metadata: dict[str, Any] = {BASE_KEY: self.epoch_ns}
         if self.device_properties:
             metadata["deviceProperties"] = [self.device_properties]
@@ -139,7 +139,7 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file in blocks of columns, and the problems found while reading it."""
+    """The events of a file, as blocks of columns, and the problems found while reading it."""
 
     def __init__(self, path: str) -> None:
         self.path, self.problems = path, Problems()
@@ -149,12 +149,12 @@ class EventRows:
         self._blocks: list[dict[str, Ints]] = []
 
     def note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
-        """Report a problem with some events, given as a number or a mask."""
+        """Report a problem that affects some events, given as a count or a mask."""
         self.problems.add(kind, int(np.sum(count)), detail, file=self.path)
 
     @property
     def first_ns(self) -> int:
-        """The earliest start of an event; 0 without events."""
+        """The earliest start of any event; 0 if none was added."""
         starts = (block["start_ns"] for block in self._blocks)
         return min((int(start_ns.min()) for start_ns in starts if len(start_ns)), default=0)
 
@@ -181,11 +181,11 @@ class EventRows:
         return self.place_codes(place_of, device, stream)
 
     def category_codes(self, categories: Iterable[str]) -> Ints:
-        """Return the codes of categories."""
+        """Return the code of each category."""
         return np.array([self.category.add(category) for category in categories], np.int64)
 
     def name_codes(self, names: Iterable[str]) -> Ints:
-        """Return the codes of names."""
+        """Return the code of each name."""
         return np.array([self.name.add(name) for name in names], np.int64)
 
     def names_by_id(self, name_of: Callable[[int], str], ids: Ints) -> Ints:
@@ -193,7 +193,7 @@ class EventRows:
         return map_distinct(ids, lambda number: self.name.add(name_of(number)))
 
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
-        """Return the codes of the args of events."""
+        """Return the code of each event's args."""
         texts = map(msgspec.json.encode, args)
         return np.array([self.args.add(text.decode()) for text in texts], np.int64)
 
@@ -222,11 +222,11 @@ class EventRows:
     ) -> None:
         """Add events.
 
-        ``device`` is -1 on the host, where ``target`` may state the device of a call. A call and
-        its device work have the same ``correlation``, which is greater than 0. Phases are ``X``;
-        ``i`` for instants; ``b`` for ranges that need not nest; ``B`` and ``E`` for the ends of
-        ranges; and ``C`` for counter samples, whose values are the args. Events with `is_outer`
-        contain other events of the same times.
+        ``device`` is -1 on the host, where ``target`` may give a call's device. A call and its
+        device work share a ``correlation`` greater than 0. Phases are ``X``; ``i`` for instants;
+        ``b`` for ranges that need not nest; ``B`` and ``E`` for the ends of ranges; and ``C`` for
+        counter samples, whose values are the args. Events with `is_outer` contain other events with
+        the same times.
         """
         if isinstance(category, str):
             category = self.category.add(category)
@@ -236,31 +236,31 @@ class EventRows:
             start_ns, end_ns, name, category, place, process, device, target, stream,
             np.where(np.asarray(correlation) > 0, correlation, -1), size_bytes, args, phase,
         )  # fmt: skip
-        # Arrays keep their type, so that 32-bit columns are not widened.
+        # Arrays keep their dtype so that 32-bit columns are not widened.
         arrays = (np.asarray(value, getattr(value, "dtype", np.int64)) for value in values)
         columns = narrow_columns(dict(zip(_COLUMNS, arrays, strict=True)))
         count = len(columns["start_ns"])
         block = {name: np.broadcast_to(column, count) for name, column in columns.items()}
-        # Of events with the same times, the first contains the others.
+        # Of several events with the same times, the first contains the others.
         self._blocks.insert(0 if is_outer else len(self._blocks), block)
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""
         if not self._blocks:
             return {name: np.empty(0, np.int64) for name in _COLUMNS}
-        # They remain as a single block, so that memory holds them only once.
+        # They are kept as a single block, so that memory holds them only once.
         self._blocks[:] = [join_columns(self._blocks)]
         return dict(self._blocks[0])
 
     def take_columns(self) -> dict[str, Ints]:
-        """Return all events and forget them."""
+        """Return all events and drop them from this object."""
         events = self.columns()
         self._blocks.clear()
         return events
 
 
 def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
-    """Join the rows of several blocks. The blocks lose their columns to free memory."""
+    """Join the rows of several blocks. Columns are removed from the blocks to free memory."""
     names = list(blocks[0])
     return narrow_columns(
         {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
@@ -268,19 +268,19 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return event columns as 32-bit integers where they fit, except for times."""
+    """Return event columns as 32-bit integers if the values fit; times are unchanged."""
     return {name: narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
 def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
-    """Return some rows of columns, without copying if these are all rows."""
+    """Return the given rows of columns, without copying if they are all the rows."""
     if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
         return dict(columns)
     return {name: values[rows] for name, values in columns.items()}
 
 
 def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
-    """Return the value of the first row with each wanted id; -1 for missing and negative ids."""
+    """Return the value in the first row of each wanted id; -1 for missing or negative ids."""
     found = np.append(values, -1)[first_positions(ids, wanted)]
     return np.where(wanted >= 0, found, -1)
 
@@ -314,7 +314,7 @@ def build_traces(
     facts_of: Callable[[int, int], RankFacts],
     how_to_record: str,
 ) -> Outcome:
-    """Return a trace per process and device; in a file without devices, the device is -1."""
+    """Return one trace per process and device; the device is -1 if the file has no devices."""
     events = timed_columns(rows)
     ranks = list(_rank_masks(events, rows))
     del events["process"], events["target"]
@@ -322,8 +322,8 @@ def build_traces(
     for number, (process, device, mask) in enumerate(ranks, 1):
         rank_events = select_rows(events, mask)
         if number == len(ranks):
-            # Columns are freed before the last rank is built, because a file may hold a single
-            # large rank.
+            # Free the columns before building the last rank, because a file may hold a single large
+            # rank.
             events.clear()
         facts = facts_of(process, device)
         traces.append(build_rank(rows, rank_events, format_name, facts, device))
@@ -334,7 +334,7 @@ def build_traces(
 
 
 def timed_columns(rows: EventRows) -> dict[str, Ints]:
-    """Take all events from `rows`; return those with possible times and report the others."""
+    """Take all events from `rows`; return those with plausible times and report the rest."""
     events = rows.take_columns()
     start_ns, end_ns = events["start_ns"], events["end_ns"]
     is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)
@@ -343,14 +343,14 @@ def timed_columns(rows: EventRows) -> dict[str, Ints]:
 
 
 def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
-    """Return (process, device) pairs with work; if none has work, each process with device -1."""
+    """Return (process, device) pairs with work; if there is none, each process with device -1."""
     process, is_work = events["process"], events["device"] >= 0
     pairs = distinct_rows(process[is_work], events["device"][is_work])[0]
     return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
 
 
 def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
-    """Yield the process, the device and the rows of each rank."""
+    """Yield each rank's process, device and rows."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
@@ -375,7 +375,7 @@ def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[i
 
 
 def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) -> None:
-    """Report device work without recorded launches, and processes that do not become ranks."""
+    """Report device work without recorded launches, and processes that are not ranks."""
     process, correlation = events["process"], events["correlation"]
     work_ids, call_ids = (ids[ids > 0] for ids in (correlation[is_work], correlation[~is_work]))
     has_no_links = len(work_ids) + len(call_ids) > 0 and not np.isin(work_ids, call_ids).any()
@@ -397,7 +397,7 @@ def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) 
 def _devices_of_calls(
     work: Mapping[str, Ints], calls: Mapping[str, Ints], devices: Sequence[int]
 ) -> Ints:
-    """Return the device of each call of a process with several `devices`, which ascend."""
+    """Return the device of each call of a process that has several (ascending) `devices`."""
     launch_device = values_by_id(work["correlation"], work["device"], calls["correlation"])
     device = np.where(np.isin(calls["target"], devices), calls["target"], launch_device)
     # Each call with a known device votes for the device of its thread.
@@ -417,7 +417,7 @@ def build_rank(
     device: int = -1,
     **fields: Any,
 ) -> Trace:
-    """Build the trace of `events`, whose codes are replaced; `fields` are more fields of it."""
+    """Build a trace from `events`, replacing their codes; `fields` are passed to `build_trace`."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
@@ -445,7 +445,7 @@ def build_rank(
         local_rank=device,
         **fields,
     )
-    for problem in notes:  # without the rank, which may change later
+    for problem in notes:  # omits the rank, which may change later
         rows.note(problem.kind, problem.count, problem.detail)
     if facts.has_steps_of_device:
         _assign_steps_of_device(trace)
@@ -455,14 +455,14 @@ def build_rank(
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
-    """Assign device work without a step to the step's range on the host in which it starts."""
+    """Assign device work without a step to the host's step range in which it starts."""
     table = trace.table
     numbers = step_numbers(table.names.values)[table.name]
     ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))
     if not len(ranges):
         return
     work = np.flatnonzero((table.stream >= 0) & (table.step < 0))
-    # The last range that starts before each event; it may have ended by then.
+    # Index of the last range that starts before each event; the range may end before the event.
     position = np.searchsorted(table.start_ns[ranges], table.start_ns[work], side="right") - 1
     last_range = ranges[np.maximum(position, 0)]
     is_inside = (position >= 0) & (table.start_ns[work] < table.end_ns[last_range])
@@ -509,7 +509,7 @@ def _rank_columns(
     samples = np.flatnonzero(phase == _SAMPLE)
     flow = np.full(total, -1, np.int32)
     async_count = np.count_nonzero(phase == _ASYNC_BEGIN)
-    # The ends of asynchronous ranges come last, in the order of their begins.
+    # The ends of asynchronous ranges come last, in the same order as their begins.
     for letter in (_ASYNC_BEGIN, _ASYNC_END):
         flow[np.flatnonzero(phase == letter)] = np.arange(async_count)
     name, pid, tid = (
@@ -543,7 +543,7 @@ def _rank_columns(
 
 
 def _copy_table(size_bytes: Ints, dur_ns: Ints) -> CopyTable:
-    """Return the copies among events; events without a size are not copies."""
+    """Return the copies among events. Only copies have a size."""
     copies = np.flatnonzero(size_bytes >= 0)
     size_bytes, dur_ns = size_bytes[copies], dur_ns[copies]
     unknown_rates = np.full(len(copies), np.nan)
@@ -554,7 +554,7 @@ def _copy_table(size_bytes: Ints, dur_ns: Ints) -> CopyTable:
 def _naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
-    """Yield the metadata records that name the places; each event has a device and a place."""
+    """Yield metadata records that name the places, given the device and place of each event."""
     device_places = set(np.unique(place[device >= 0]).tolist())
     named_pids: set[str] = set()
     for code, (pid, tid, process, thread, sort_index) in enumerate(places):
@@ -599,7 +599,7 @@ class ColumnRecords(RecordSource):
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
         self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
         keys = ('"flops"', '"bytes accessed"')
-        #: whether events have args that state their work in FLOPs or bytes
+        #: whether any event's args give its work in FLOPs or bytes
         self.states_work = any(key in text for text in texts["args"].values for key in keys)
 
     def to_stored(self) -> StoredSource:
@@ -627,10 +627,10 @@ class ColumnRecords(RecordSource):
         return len(self._columns["start_ns"]) + len(self._naming)
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
-        """Return some args of some records; None for args that are columns."""
+        """Return the values of some args for some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        # The last records name tracks. They get the code -1, for no args.
+        # The last records name tracks. They have no args, so they get the code -1.
         code_of_record = np.append(self._columns["args"], -1)
         codes = code_of_record[np.minimum(records, len(code_of_record) - 1)]
         distinct, position = np.unique(codes, return_inverse=True)
@@ -672,7 +672,7 @@ class ColumnRecords(RecordSource):
             record["s"] = "t"
         elif phase == "b":
             record["id"] = int(np.searchsorted(self._async_begins, number))
-        elif phase == "e":  # the ends are last, in the order of their begins
+        elif phase == "e":  # ends come last, in the same order as their begins
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
         written = (b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
@@ -680,7 +680,7 @@ class ColumnRecords(RecordSource):
 
 
 def _short_texts(pool: StringPool) -> StringPool:
-    """Return the names, or the JSON of args, without folders in paths."""
+    """Return names or args (JSON), with the folders removed from paths."""
     return StringPool(
         shorten_record(text.encode()).decode() if text[:1] == "{" else shorten_paths(text)
         for text in pool.values

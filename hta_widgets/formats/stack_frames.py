@@ -1,6 +1,6 @@
-"""Read PyTorch's dumps, which are pickles or JSON, and the stacks in them.
+"""Read PyTorch's dumps (pickles or JSON), and the stacks in them.
 
-Of the path of a file, only its name, or the part within a package, is kept.
+Of a file's path, only the file name or the part within a package is kept.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def read_dump_value(
     remedy: str,
     complete: Callable[[bytes], Any] = lambda _text: None,
 ) -> Any:
-    """Return the value of a pickle or of JSON, the file of `rows`.
+    """Return the value in the file of `rows`, a pickle or JSON.
 
     Parameters
     ----------
     complete : (bytes) -> value, optional
-        Returns the complete part of truncated JSON, or None if there is none.
+        If JSON is truncated, return its complete part, or None if there is none.
     """
     path = rows.path
     data = read_whole_file(path, rows.problems, advance)
@@ -58,7 +58,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the dictionaries in a list or tuple; none in anything else."""
+    """Return the dictionaries in a list or tuple; [] for anything else."""
     return [entry for entry in as_list(value) if isinstance(entry, dict)]
 
 
@@ -80,15 +80,15 @@ class DumpFrame(NamedTuple):
 
 
 class StackPool:
-    """The distinct stacks of a dump, in the order of their first occurrence."""
+    """The distinct stacks of a dump, in order of first occurrence."""
 
     def __init__(self) -> None:
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
-        # Events of a dump share the lists of their frames, which outlive the pool.
+        # Events of a dump share lists of frames, which outlive the pool, so ids are unique.
         self._number_of_list: dict[int, int] = {}
 
     def add(self, frames: Any) -> int:
-        """Return the number of the stack with these frames, innermost first."""
+        """Return the ID of the stack with these frames, innermost first."""
         number = self._number_of_list.get(id(frames))
         if number is None:
             stack = tuple(map(_stack_frame, dicts_in(frames)))
@@ -98,12 +98,12 @@ class StackPool:
 
     @property
     def stacks(self) -> list[list[DumpFrame]]:
-        """The stacks by number."""
+        """The stacks, indexed by ID."""
         return list(map(list, self._number_of))
 
 
 def _stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
-    """Return a frame of a dump; its path is relative to the package, or only a file name."""
+    """Return a frame of a dump. Its path is relative to the package, or only a file name."""
     line = max(as_integer(frame.get("line"), 1 << 31), 0)
     name = shorten_paths(str(frame.get("name") or "unknown"))
     return _frame_at(name, str(frame.get("filename") or ""), line)
@@ -122,7 +122,7 @@ def _frame_at(name: str, path: str, line: int) -> DumpFrame:
 def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
     """Return the innermost frame of the user's code, or else of any file, as text.
 
-    `without` is returned for an empty stack.
+    For an empty stack, return `without`.
     """
     user_frames = (frame for frame in stack if not frame.is_library)
     file_frames = (frame for frame in stack if frame.file not in {"", "??"})

@@ -1,15 +1,15 @@
-"""The ranges of a program that are steps.
+"""Find the ranges of a program that are steps.
 
-Most profilers have no steps, but programs name a range for each step: ``iteration 10``,
+Most profilers do not record steps, but programs name a range for each step: ``iteration 10``,
 ``train_step``. In each rank, a ``ProfilerStep#n`` is added around
 
 1. the ranges whose names match the parameter ``steps`` of `hta_widgets.load`, if it is not None;
-2. else the ranges with a usual name of steps and a number;
-3. else the ranges of one name that tile most of the device's time without overlap.
+2. else the ranges with a usual name for steps and a number;
+3. else the ranges of a single name that tile most of the device's time without overlap.
 
-The threads that launch most of the rank's work are searched first, as PyTorch launches the backward
-pass on another thread. Only the outermost of nested candidates counts. The number of a step is the
-number in the name of its range, or the position of the range in time.
+The threads that launch most of the rank's work are searched first, because PyTorch launches the
+backward pass on another thread. If candidates are nested, only the outermost ones count. The number
+of a step is the number in its range's name, or the range's position in time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MIN_REPEATS = 2
 
 
 class _Steps(NamedTuple):
-    """Chosen ranges in order of time, their numbers, and how they were chosen."""
+    """Chosen ranges in order of time, their numbers, and the rule by which they were chosen."""
 
     ranges: Columns
     numbers: Ints
@@ -73,13 +73,13 @@ def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
 
 
 def add_profiler_steps(rows: EventRows, numbers: Ints, **columns: Any) -> None:
-    """Add a ``ProfilerStep#n`` per number; `columns` are further columns of `EventRows.add`."""
+    """Add a ``ProfilerStep#n`` per number; `columns` are further arguments of `EventRows.add`."""
     names = rows.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers.tolist())
     rows.add(name=names, category="user_annotation", **columns)
 
 
 def _launches_of_rank(events: Columns, process: int, device: int) -> tuple[Ints, int]:
-    """Return the thread of each launch of a rank's work, and the span of the work's starts."""
+    """Return the thread of each launch of a rank's work, and the time over which work starts."""
     is_of_process = events["process"] == process
     is_work = is_of_process & (events["device"] == device) & (device >= 0)
     ids = events["correlation"][is_work]
@@ -92,7 +92,7 @@ def _launches_of_rank(events: Columns, process: int, device: int) -> tuple[Ints,
 def _find_steps(
     ranges: Columns, launch_threads: Ints, names: Sequence[str], span_ns: int, pattern: str | None
 ) -> _Steps | None:
-    """Return the steps among a rank's ranges, which are in order of time; None without steps.
+    """Return the steps among a rank's ranges (in order of time); None if there are none.
 
     `launch_threads` has the thread of each launch of the rank's work.
     """
@@ -122,8 +122,8 @@ def _find_steps(
 def _number_steps(
     chosen: Columns, names: Sequence[str], number: re.Pattern[str], rule: str
 ) -> _Steps:
-    """Return the outermost of some ranges as steps, numbered by name if all numbers differ."""
-    # A range is outermost if it begins after all ranges before it have ended.
+    """Return the outermost ranges as steps, numbered by name if all of these numbers differ."""
+    # A range is outermost if it begins after all previous ranges have ended.
     last_end_ns = np.maximum.accumulate(chosen["end_ns"])
     is_outermost = np.append(True, chosen["start_ns"][1:] >= last_end_ns[:-1])
     ranges = select_rows(chosen, is_outermost)
@@ -135,7 +135,7 @@ def _number_steps(
 
 
 def _find_tiling(ranges: Columns, names: Sequence[str], span_ns: int) -> _Steps | None:
-    """Return the ranges of the name that tiles most time; None if none tiles half of `span_ns`."""
+    """Return the ranges whose name tiles most time; None if no name tiles half of `span_ns`."""
     longest_ns, steps = 0, None
     for code in np.unique(ranges["name"]).tolist():
         name_ranges = select_rows(ranges, ranges["name"] == code)

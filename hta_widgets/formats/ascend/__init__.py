@@ -6,7 +6,7 @@ from pathlib import Path
 from hta_widgets.formats.device_formats import device_format
 from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
 
-#: How the name of the folder of one rank ends.
+#: End of the name of each rank's folder.
 RANK_FOLDER_END = "_ascend_pt"
 TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
 _PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')

@@ -1,13 +1,13 @@
 """Reader of the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
 
-Device tasks have a global id. A second table has names and shapes of compute tasks by this id.
+Each device task has a global id, by which a second table lists names and shapes of compute tasks.
 Collectives are rows of a third table, so their tasks are not counted::
 
     TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
     PYTORCH_API        "aten::conv2d", connectionId → CONNECTION_IDS → 936
 
-If the device's own processor expands a collective, the collective also has scheduling tasks.
+If the device's own processor expands a collective, there are also scheduling tasks for it.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _TEXTS = "STRING_IDS"
 _DEVICE_LABEL = "NPU {}"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
 _TID_MASK = (1 << 32) - 1
-#: Categories of PyTorch's rows by a word in their type name; all other rows are operators.
+#: Categories of PyTorch's rows, by a word in their type name. All other rows are operators.
 _CATEGORIES = {"queue": "enqueue", "trace": "python_function", "python": "python_function",
                "mstx": "user_annotation"}  # fmt: skip
-#: Type names, for databases without the table of these names.
+#: Type names, for databases that lack the table of type names.
 _TYPES = {50002: "queue", 50003: "trace", 50004: "mstx"}
 _COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
 _COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
 #: Tasks that occur only in collectives.
 _COLLECTIVE_TASK = re.compile(r"RDMA\w*|Notify[ _]Wait", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
-#: c10d's names by HCCL's names, for collectives with equal counts of input and output.
+#: c10d's name for each HCCL name, for collectives with equal counts of input and output.
 _SAME_COUNT = {
     "allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
     "receive": "recv",
 }  # fmt: skip
-#: Stream number of the first group, because groups have no streams.
+#: Stream number of the first group. Groups themselves have no streams.
 _FIRST_GROUP = 10_000
 #: Element types such as ``FP32`` or ``FP8E4M3``, and c10d's names for their kinds.
 _DTYPE = re.compile(r"(?P<kind>B?FP|U?INT)(?P<bits>\d+)(?P<layout>E\d\w*)?")
@@ -143,7 +143,7 @@ class _AscendTables:
         )  # fmt: skip
 
     def read_collectives(self) -> None:
-        """Read collectives; each is a single event on the track of its group."""
+        """Read collectives, each as a single event on its group's track."""
         columns = self._database.integers(
             "COMMUNICATION_OP", "startNs endNs connectionId",
             optional="opName groupName dataType count deviceId opId",
@@ -195,7 +195,7 @@ class _AscendTables:
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
-        """Read CANN calls; a call within an operator has no link, because the operator has it."""
+        """Read CANN calls. A call within an operator has no link, because the operator has it."""
         columns = self._database.integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])
@@ -221,7 +221,7 @@ class _AscendTables:
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
 
     def read_steps(self) -> None:
-        """Read the steps of each device, unless ranges mark the steps."""
+        """Read each device's steps, unless ranges mark the steps."""
         rows = self._database.rows("STEP_TIME", "id startNs endNs", kinds=(int, int, int))
         if any(name.startswith("ProfilerStep#") for name in self._rows.name.values):
             return
@@ -275,7 +275,7 @@ class _AscendTables:
 
 
 def _ids(connection: Ints) -> Ints:
-    """Return connections as correlation ids; the profiler writes 2^32 - 1 for none."""
+    """Return connections as correlation ids. The profiler writes 2^32 - 1 if there is none."""
     return np.where((connection > 0) & (connection < _TID_MASK), connection, -1)
 
 

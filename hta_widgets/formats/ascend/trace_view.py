@@ -1,12 +1,12 @@
-"""Reader of Ascend's ``trace_view.json``: Chrome JSON, in a folder that states the rank.
+"""Reader of Ascend's ``trace_view.json``: Chrome JSON in a folder that states the rank.
 
 ::
 
     host_123_ascend_pt/profiler_info_0.json            {…, "rank_id": 0}
     host_123_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, step_trace_time.csv, …
 
-`hta_widgets.formats.kineto.ascend_rows` interprets its rows, so an exported file has the same
-figures.
+`hta_widgets.formats.kineto.ascend_rows` interprets the rows. An exported file therefore has the
+same figures.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_INFO_BYTES = 1 << 20
 
 
 def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None) -> Outcome:
-    """Read the rank of a time line."""
+    """Read a time line, which has a single rank."""
     outcome = read_kineto(path, advance=advance, keepalive=keepalive)
     rank = rank_of_folder(path) if len(outcome.traces) == 1 else None
     ranks = {} if rank is None else {"stated_rank": rank, "rank": rank}
@@ -70,7 +70,7 @@ def rank_of_folder(path: str) -> int | None:
 
 
 def _stated_rank(file: Path) -> int | None:
-    """Return the rank in the contents of a file, or else in its name."""
+    """Return the rank stated in a file or, failing that, in its name."""
     rank = None
     with suppress(OSError), file.open("rb") as stream:
         rank = parse_json_object(stream.read(_MAX_INFO_BYTES)).get("rank_id")

@@ -12,7 +12,7 @@ from hta_widgets.readers.formats import (
     references,
 )
 
-#: Names of the folders in which the workers and servers of a machine write.
+#: Names of machine folders, into which workers and servers write.
 MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 
 _KINETO = "hta_widgets.formats.kineto"

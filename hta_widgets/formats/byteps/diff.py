@@ -39,12 +39,12 @@ KIND_LABELS = {
     "idle": "queues",
     "cpu": "outside of BytePS",
 }
-_RELATIVE = 0.05  # of the longer time; repeated runs differ by less
+_RELATIVE = 0.05  # of the longer time; repeated runs vary by less
 _OF_STEP = 0.01  # of a step; smaller changes are negligible
 _ALPHA = 0.01
-#: Relative difference that counts if a side has a single step, whose spread is unknown.
+#: Relative difference that counts if a side has a single step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
-_SHARE = 0.25  # of partitions; equal workers differ by less
+_SHARE = 0.25  # of partitions; equally fast workers differ by less
 _MAX_FINDINGS = 6
 
 _MEASURES = ("count", "work_ns", "queue_ns")
@@ -88,7 +88,7 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
 
 
 def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
-    """Return `_MEASURES` of each stage by step, as means over the GPUs that have the stage."""
+    """Return `_MEASURES` of each stage for each step, averaged over the GPUs with this stage."""
     sums: dict[tuple[str, bool], list[Floats]] = {}
     count = len(side.steps)
     for part in side.parts.values():
@@ -98,7 +98,7 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
         if side.has_steps:
             column = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
         is_selected = part.contains(stages.row) & (column >= 0)
-        # In a truncated file, queues are known only for complete partitions.
+        # In a truncated file, queue times are known only for complete partitions.
         queue_ns = np.where(stages.complete, stages.queue_ns, 0)
         measures = (np.ones(len(stages.row)), stages.dur_ns, queue_ns)
         for code, stage in enumerate(rows.stages):
@@ -124,7 +124,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
         frame = frame.assign(
             tensor=frame["tensor"].astype(str), last_share=frame["critical"].astype(np.float64)
         )
-        # Tensors without stages only have a total.
+        # Tensors without stages have only a total.
         for name in ("busy_ns", "queue_ns", "tail_ns"):
             frame[name] = frame[name].where(frame[name] >= 0).astype(np.float64)
         sides.append(frame.groupby("tensor", sort=True)[columns].mean().reset_index())
@@ -135,7 +135,7 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
     """Return each worker's mean step in both runs, and the workers for which others wait."""
     sides = []
     for side in diff.sides:
-        step_ns: dict[int, list[float]] = {}  # of the GPUs of each worker
+        step_ns: dict[int, list[float]] = {}  # of each worker's GPUs
         for rank, part in side.parts.items():
             gpu_step_ns = float(np.diff(side.windows[rank], axis=1).mean())
             step_ns.setdefault(part.trace.worker, []).append(gpu_step_ns)
@@ -162,7 +162,7 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
 def byteps_lag(diff: Comparison) -> pd.DataFrame:
     """Return the nodes whose pushes arrive last at the servers in both runs, and their lag.
 
-    Server profiles cover the whole run, and so do these figures.
+    The figures cover the whole run, because server profiles do.
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
     sides, notes = analyse_sides(diff, byteps_worker_lag)
@@ -171,7 +171,7 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
-    """Return each server's load over the whole of both runs, since its files state no steps."""
+    """Return each server's load over the whole of both runs, because its files have no steps."""
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
     sides, notes = analyse_sides(diff, byteps_servers)
     sides = [_means(side, times, "requests", "server") for side in sides]
@@ -179,7 +179,7 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
-    """Divide columns by `count`, and keep the first row of each key."""
+    """Divide columns by `count`, then keep the first row of each key."""
     divisor = frame[count].clip(lower=1)
     return frame.assign(**{name: frame[name] / divisor for name in sums}).drop_duplicates(key)
 
@@ -209,11 +209,10 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
-    """Return the pieces of the synchronization that ends last, for each step of a GPU.
+    """Return, for each step of a GPU, the parts of the synchronization that ends last.
 
-    The pieces are the stages of its last partition, the queues before them, and the time after the
-    last stage. They do not overlap. Together with the remaining time, in which the framework
-    computes, they add up to the step.
+    The parts are the stages of its last partition, the queues before them, and the time after the
+    last stage. They do not overlap. The rest of the step is time in which the framework computes.
     """
     gradients = byteps_gradients(side.traces, ranks=[rank])
     last_gradients = gradients[gradients["critical"] & (gradients["critical_partition"] >= 0)]
@@ -228,7 +227,7 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
         column = column_of.get(step)
         if column is None:
             return
-        # Time after the end of the step is excluded.
+        # Exclude the time after the end of the step.
         low, high = windows[column]
         time = min(end, high) - max(start, low)
         if time > 0:
@@ -249,9 +248,9 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield findings for stages that changed, and for workers that are late in one run only.
+    """Yield findings for stages that changed, and for workers that are late in only one run.
 
-    The work or queue of a stage must differ by 5 % of the longer time and by 1 % of a step. The
+    A stage's work or queue must differ by 5 % of the longer time and by 1 % of a step. The
     difference must be significant in Welch's test over the steps, at a level of 1 % divided by the
     number of tests. For workers, the share of partitions in which others wait for them must differ
     by 0.25.

@@ -1,7 +1,7 @@
 """Frames of the BytePS panels, tables of pages, and the headline.
 
-The window and the ranks of a selection apply. Selected ranks only restrict files of their own kind,
-so selecting workers keeps all servers.
+The selection's window and ranks apply. Selected ranks restrict only files of their own kind, so
+selecting workers keeps all servers.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) ->
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_gradients` by tensor and worker, slowest tensors first.
 
-    If a worker's root GPU has the tensor, only the root is used, because the queues of the other
-    GPUs contain the root's work.
+    If a worker's root GPU has the tensor, only the root is used, because queues on the other GPUs
+    include the root's work.
     """
     complete = frame[frame["busy_ns"] >= 0]
     complete = complete.assign(
@@ -68,7 +68,7 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
 def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_arrivals` or `byteps_pulls` by iteration and worker.
 
-    For pulls, a worker's lag is the longest PULL minus its own: the worker that pushes last pulls
+    For pulls, a worker's lag is the longest PULL minus its own. The worker that pushes last pulls
     last and waits least.
     """
     pulls = "step" in frame
@@ -78,7 +78,7 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
         data["lag_ns"] = longest - data["dur_ns"]
         data = data.rename(columns={"step": "iteration", "worker": "node", "shortest": "last"})
     starts = data.groupby(["job", "iteration"], sort=True)["start_ns"]
-    # An iteration extends from the first to the last start, which the interval must contain.
+    # An iteration extends from the first to the last start, inclusive.
     data["start"], data["end"] = starts.transform("min"), starts.transform("max") + 1
     iterations = data.groupby(["job", "node", "iteration"], sort=True, as_index=False).agg(
         keys=("lag_ns", "size"),
@@ -97,8 +97,8 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
 def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     """Sum a server's requests by key, longest waits first; keys become text to keep all digits.
 
-    ``last_node`` is the node that arrives last most often; the table also has its share and mean
-    lag.
+    ``last_node`` is the node that most often arrives last, followed by how often it does and its
+    mean lag.
     """
     keys = ["rank", "key"]
     push = requests["op"] == "push"
@@ -144,7 +144,7 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 
 def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return the sums by iteration, labeled with the worker if its node is certain."""
+    """Return sums by iteration, labeled with the worker if its node is known for certain."""
     iterations = by_iteration(_arrivals_frame(traces, selection))
     clock = analysis.byteps_clock(traces).fillna({"job": ""})
     certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
@@ -167,10 +167,9 @@ def _panel(
     fits: Callable[[set[str], int], bool] | None = None,
     ranks_of: str = "",
 ) -> Panel:
-    """Return a chart panel of an analysis of format `needs`; `shape` converts its frame.
+    """Return a chart panel for an analysis in format `needs`; `shape` converts its frame.
 
-    With `ranks_of`, the column ``ranks`` lists the ranks of the worker or server of each row, as
-    text.
+    With `ranks_of`, the column ``ranks`` lists the ranks of each row's worker or server, as text.
     """
     run = base_frame or _analysis_function(facts("panels")[name]["analysis"], needs)
 
@@ -199,7 +198,7 @@ def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
     )
 
 
-#: In the order in which users choose from them.
+#: In the order in which they are offered to users.
 PANELS = (
     catalog_panel(
         "byteps_stragglers",
@@ -232,7 +231,7 @@ PANELS = (
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the rows from which a page computes these panels."""
+    """Return the tables from which a page computes these panels."""
     formats = set(traces.formats)
     tables: dict[str, Any] = {"files": frame_to_json(_files(traces))}
     if "byteps" in formats:
@@ -286,7 +285,7 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
             )
         )
     stages = pd.concat(frames, ignore_index=True)
-    # Pages only compare keys, and small numbers take less space.
+    # Pages only compare keys, so small numbers, which take less space, suffice.
     stages["key"] = np.unique(stages["key"], return_inverse=True)[1]
     stages.attrs = {"stages": order}
     return stages
@@ -329,12 +328,12 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 
 #: A server is reported if its load exceeds the mean load by this factor.
 _UNEVEN_RATIO = 1.25
-#: Queues are reported if they take this share of the time of gradients.
+#: Queues are reported if they take this share of gradients' time.
 _MUCH_QUEUE = 0.25
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence for a run without findings."""
+    """Return findings, further sentences, and the sentence for a run without findings."""
     finding = _late_by_pulls(traces) or _late_by_servers(traces)
     details: list[list[Piece]] = []
     if "byteps" in traces.formats:
@@ -355,7 +354,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    """Return a sentence about the slowest gradient, and the queues or the stage behind it."""
+    """Return a sentence about the slowest gradient and the queues or stage that explain it."""
     gradients = by_tensor(analysis.byteps_gradients(traces))
     if gradients.empty:
         return []
@@ -403,7 +402,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
 
 
 def _of_job(job: str | None, traces: TraceSet) -> str:
-    """Describe the job of a worker; "" if the trace set has no other BytePS job."""
+    """Return a phrase that names a worker's job; "" if the trace set has only one BytePS job."""
     jobs = {trace.job for trace in traces.values() if trace.format in {"byteps", "byteps-server"}}
     return f" of {job or 'the unnamed job'}" if len(jobs) > 1 else ""
 

@@ -46,7 +46,7 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: Category of waits, which are derived from the surrounding records.
+#: Category of waits. They are derived from the surrounding records.
 _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
 
@@ -90,7 +90,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def _name_keys(servers: Sequence[Trace]) -> None:
-    """Label tracks by tensor and partition, which follow from the keys of all servers."""
+    """Label tracks with tensor and partition, which are inferred from the keys of all servers."""
     keys = [
         np.array(sorted({int(t.pid) for t in trace.tracks if is_key(t.pid)}), np.uint64)
         for trace in servers
@@ -104,14 +104,14 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 
 def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Return the traces with numbers stated by their files, and the traces without."""
+    """Return the traces with numbers stated in their files, and the remaining traces."""
     stated = [(trace, _stated_numbers(trace)) for trace in traces]
     placed = [trace.replace(**numbers) for trace, numbers in stated if numbers]
     return placed, [trace for trace, numbers in stated if not numbers]
 
 
 def _stated_numbers(trace: Trace) -> dict[str, Any]:
-    """Return the numbers and the job stated by a file that this package exported."""
+    """Return the numbers and the job stated in a file exported by this package."""
     mark = trace.metadata.get(MARK_KEY)
     stated = mark.get(IDENTITY_KEY) if isinstance(mark, dict) else None
     if not isinstance(stated, dict):
@@ -146,12 +146,12 @@ def _worker_folder(path: str) -> str:
 def _numbers(
     files: Sequence[str], place_of: Callable[[str], str], *, has_gpu_folders: bool
 ) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of each place, which is a worker's folder or a server's file.
+    """Return the job and number of each place, which is a worker's folder or a server's file.
 
-    Only workers have a folder per GPU, so `has_gpu_folders` is False for servers.
+    `has_gpu_folders` is False for servers, because only workers have a folder per GPU.
 
-    Numbers in folder names are kept if they differ between all places of a job. Otherwise, places
-    are numbered in natural order within the job.
+    Numbers in folder names are kept if they are distinct within each job. Otherwise, places are
+    numbered in natural order within the job.
     """
     jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     run_of = _runs(files, has_gpu_folders=has_gpu_folders)
@@ -175,7 +175,7 @@ def _join_folders(*folders: str) -> str:
 
 
 def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
-    """Return the folder of the run of each file; "" if the job has only one run.
+    """Return the folder of each file's run; "" if the job has only one run.
 
     In a run, a worker writes one file per GPU, and a server writes one file. If there are more
     files, the folders below the worker's or server's folder are runs.
@@ -190,7 +190,7 @@ def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
 
 
 def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None, str]:
-    """Return the folder of a worker or server, the GPU of a file, and the folders between them."""
+    """Return the folder of a file's worker or server, its GPU, and the folders between them."""
     *folders, _ = PurePath(file).parts
     numbered = [position for position, part in enumerate(folders) if _NUMBERED.fullmatch(part)]
     if not numbered:
@@ -208,7 +208,7 @@ def _stated_number(path: str) -> int | None:
 
 
 def _job_folder(path: str) -> str:
-    """Return the folder that contains the folders of machines; "" if none does."""
+    """Return the folder that contains the machine folders; "" if there are none."""
     parts = PurePath(path).parts
     first = next((index for index, part in enumerate(parts) if MACHINE.fullmatch(part)), 0)
     return str(PurePath(*parts[:first])) if first else ""
@@ -216,7 +216,7 @@ def _job_folder(path: str) -> str:
 
 def is_server(columns: RankColumns) -> bool:
     """Return whether more than half of the records begin or end requests."""
-    # Only files that this package exported have counters.
+    # Counters occur only in files exported by this package.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
         return False
@@ -229,19 +229,19 @@ class _RequestPairs(NamedTuple):
     begins: Rows
     ends: Rows  # for the same requests
     alone: Rows  # without a partner
-    iteration: Ints  # per row: number of earlier requests by the worker for this key; -1 for ends
+    iteration: Ints  # per row: earlier requests by this worker for this key; -1 for ends
 
 
 def build_server(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one server.
 
-    A track holds the requests of one worker for one key. Requests that are open at the end of the
-    file are async events without a duration. Another async event marks how long a pull waits for
-    the last push of its iteration.
+    A track holds one worker's requests for one key. Requests that are open at the end of the file
+    are async events without a duration. Further async events mark how long a pull waits for the
+    last push of its iteration.
     """
     columns = contents.columns
     pairs = _pair_requests(columns)
-    # Kinds depend on categories and tracks on threads, so both are set before the trace is built.
+    # Set categories and threads before the trace is built, because kinds and tracks depend on them.
     _fill_category(columns, "byteps-server")
     trace = contents.build(
         path,
@@ -254,18 +254,18 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
     table.step[:] = pairs.iteration[np.searchsorted(columns.record, table.record)]
     trace.async_table = _open_requests(trace, columns, pairs)
-    # Requests come from the steps and the open async events. Waits and counters are derived from
-    # them.
+    # Requests are taken from the table and the open async events. Waits and counters are derived
+    # from them.
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
     trace.async_table = _add_waits(trace, requests)
-    # Results memoized so far belong to the tables without waits and counters.
+    # Results memoized so far describe the tables without waits and counters.
     trace.memo.clear()
     return trace
 
 
 def _pair_requests(columns: RankColumns) -> _RequestPairs:
-    """Pair begins and ends by key and request; a server answers a worker's requests in order."""
+    """Pair begins and ends by key and request. A server answers a worker's requests in order."""
     rows = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     request = columns.pid[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     is_begin = columns.phase[rows] == ord("B")
@@ -291,13 +291,13 @@ def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> 
 
 
 def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with its group's first open begin; return begins, ends and unpaired rows."""
+    """Pair ends with their group's first open begin; return begins, ends and unpaired rows."""
     open_count = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = open_count.clip(upper=0).groupby(group).cummin()
-    # An end without a begin reduces the count below the previous minimum of its group.
+    # An end without a begin takes the open count below the group's previous minimum.
     is_stray_end = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
     begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~is_stray_end)
-    # Of each group, as many begins are paired as it has ends, the first ones first.
+    # In each group, the first begins are paired, as many as there are ends.
     end_count = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)
     is_paired = number_in_group(group[begins]) < end_count.to_numpy()
     alone = np.sort(np.concatenate([begins[~is_paired], np.flatnonzero(is_stray_end)]))
@@ -341,7 +341,7 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
-    """Return the async events, including waits of pulls for the last push of their iteration."""
+    """Return the async events, with added waits of pulls for the last push of their iteration."""
     table = trace.table
     end = np.minimum(last_push_end(requests), requests.end_ns)
     pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
@@ -358,7 +358,7 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Return whether more than half of the complete events have tensor names of BytePS."""
+    """Return whether more than half of the complete events have BytePS tensor names."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
@@ -369,8 +369,8 @@ def is_worker(columns: RankColumns) -> bool:
 def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    Events keep the names in the file. Steps are numbered from 0 within the file. On a GPU that is
-    not the root, partitions wait for the root GPU to fetch them from the servers; these waits are
+    Events keep their names from the file. Steps are numbered from 0 within the file. On a GPU other
+    than the root, partitions wait for the root GPU to fetch them from the servers. These waits are
     added as async events. Counters show the number of partitions in a stage: PUSH and PULL on the
     root, and this wait on other GPUs.
     """
@@ -399,7 +399,7 @@ def _fill_category(columns: RankColumns, category: str) -> None:
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
-    """Name processes after tensors and threads after partitions, in the order of their keys."""
+    """Name processes after tensors and threads after partitions, ordered by key."""
     names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -420,7 +420,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the async events, including times in which partitions wait for the root GPU."""
+    """Return the async events, with added waits of partitions for the root GPU."""
     table, parts = trace.table, rows.parts
     is_copy = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(is_copy & (parts.queue_ns > 0))
@@ -437,7 +437,7 @@ def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
 
 
 def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
-    """Return the counters, including the number of partitions that are sent or waited for."""
+    """Return the counters, with the added number of partitions being sent or waited for."""
     parts, waits = rows.parts, trace.async_table
     if rows.is_root:
         start, end = parts.start_ns, parts.start_ns + parts.dur_ns
@@ -476,7 +476,7 @@ def _with_asyncs(
     pids: list[str],
     record: int | Ints = -1,
 ) -> AsyncTable:
-    """Return the async events, including new ones of a category; scalars apply to all of these."""
+    """Return the async events, adding some of a category; scalars apply to all added events."""
     count = len(start_ns)
     added = AsyncTable(
         start_ns, np.full(count, dur_ns, np.int64), np.full(count, name, np.int32),
@@ -490,7 +490,7 @@ def _with_asyncs(
 def _with_counters(
     name: str, spans: Sequence[tuple[str, Ints, Ints]], others: CounterTable
 ) -> CounterTable:
-    """Add a counter per label that shows how many of its spans are open."""
+    """Add, for each label, a counter of its open spans."""
     times, series_ids, values = [others.time_ns], [others.series_id], [others.value]
     series = list(others.series)
     for label, start, end in spans:

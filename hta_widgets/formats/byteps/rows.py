@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 Keys = npt.NDArray[np.uint64]
 
 PREFIX = "Comm."
-#: Name of the thread with the total synchronizations of a tensor.
+#: Name of the thread that holds the total synchronizations of a tensor.
 TOTAL = "total"
-#: Stages in pipeline order. Stages that only forks have are inserted by time.
+#: Stages in pipeline order. Stages that only occur in forks are inserted by time.
 STAGES: tuple[str, ...] = (
     *("COORDINATE_REDUCE", "REDUCE", "COPYD2H", "PCIE_REDUCE", "COORDINATE_PUSH", "COMPRESS"),
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
-#: Code of total synchronizations among the codes of stages; -1 is any other event.
+#: Stage code of total synchronizations; -1 stands for any other event.
 _TOTAL_CODE = -2
-#: Category of requests that were open at the end of the file; other async events are not requests.
+#: Category of requests that were open at the end of the file. Other async events are not requests.
 OPEN_REQUEST = "open request"
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
-#: No job has more servers.
+#: Assumed maximum number of servers of a job.
 _MAX_SERVERS = 4096
 
 
@@ -61,11 +61,11 @@ class StageRows:
     step: Ints
     start_ns: Ints
     dur_ns: Ints
-    #: time since the end of the previous stage or, for a first stage, since the start of the total
+    #: time since the end of the previous stage or, in a first stage, since the start of the total
     queue_ns: Ints
-    #: whether the stage is the first of its partition and step
+    #: whether the stage is the partition's first in this step
     first: Bools
-    #: whether the partition has all of its stages in this step; if not, the file is truncated and
+    #: whether the partition has all of its stages in this step; otherwise the file is truncated and
     #: the queues are unknown
     complete: Bools
 
@@ -89,7 +89,7 @@ class WorkerRows:
     def is_root(self) -> bool:
         """Whether the file belongs to the GPU that communicates with the servers.
 
-        Without servers, this is the GPU that coordinates the others.
+        Without servers, this is the GPU that coordinates the other GPUs.
         """
         names = self.recorded_stages
         if names & {"PUSH", "PULL"}:
@@ -157,17 +157,17 @@ def worker_rows(trace: Trace) -> WorkerRows:
 
 
 def _add_queues(rows: StageRows, totals: TotalRows) -> None:
-    """Set the queues of stages, and whether these are first and complete."""
+    """Set the queue time of each stage, and the flags `first` and `complete`."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
-    # A task is ready for a stage at the end of its previous stage, which is in the previous row.
+    # A task is ready for a stage at the end of its previous stage, which is in the row above.
     ready_ns = np.roll(rows.start_ns + rows.dur_ns, 1)
     tensors = int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     total_start = np.full((tensors, steps), -1)
     total_start[totals.tensor, totals.step] = totals.start_ns
     step_start = total_start[rows.tensor[first], rows.step[first]]
-    # A truncated file may lack the total, so the wait before the first stage is unknown.
+    # A truncated file may lack the total, so that the wait before the first stage is unknown.
     ready_ns[first] = np.where(step_start >= 0, step_start, rows.start_ns[first])
     rows.queue_ns, rows.first = rows.start_ns - ready_ns, first
     visits = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
@@ -192,7 +192,7 @@ def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
 class Requests:
     """Requests of a server, sorted by arrival.
 
-    Times are since `Trace.zero_ns`. Requests that were open at the end of the file have an
+    Times count from `Trace.zero_ns`. Requests that were open at the end of the file have an
     ``end_ns`` and a ``row`` of -1.
     """
 
@@ -214,12 +214,12 @@ class Requests:
 
 
 def node_label(node: int) -> str:
-    """Return the label of a ps-lite node id: 9, 11, 13 … are workers, even numbers are servers."""
+    """Return the label of a ps-lite node id. Workers are 9, 11, 13 …; servers are even numbers."""
     return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 
 def is_key(text: str) -> bool:
-    """Return whether a process id is a key, which is an unsigned 64-bit number."""
+    """Return whether a process id is a key, that is, an unsigned 64-bit number."""
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 
@@ -227,12 +227,12 @@ def is_key(text: str) -> bool:
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
-    # By name: its operation and its node; -1 if it is not the name of a request.
+    # Operation and node for each name; the node is -1 if the name is not a request's.
     matches = [REQUEST.fullmatch(name) for name in table.names.values]
     is_push = np.array([match is not None and match[1] == "push" for match in matches], np.bool_)
     node = np.array([int(match[2]) if match else -1 for match in matches], np.int64)
     is_request = node >= 0
-    # By track: whether it has a key, and the key.
+    # For each track, whether it has a key, and the key.
     pids = [track.pid for track in table.tracks]
     has_key = np.array([is_key(pid) for pid in pids], np.bool_)
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
@@ -259,18 +259,18 @@ def requests_of(trace: Trace) -> Requests:
 
 
 def last_push_end(requests: Requests) -> Ints:
-    """Return the end of the last push for each request's key and iteration; -1 if unknown."""
+    """Return when the last push of each request's key and iteration ended; -1 if unknown."""
     done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
     return np.asarray(groups.transform("max"), np.int64)
 
 
 def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[int, int]]]]:
-    """Return the number of servers and, for each file, its keys as (server, raw key).
+    """Return the number of servers, and each file's keys as (server, raw key).
 
     The keys of a server are ``server * floor((2**64 - 1) / servers) + raw key``. The number of
-    servers is the smallest for which raw keys have at most 32 bits and the partitions of each
-    tensor, taken over all files of the job, begin at 0. It is 0 if no number satisfies both.
+    servers is the smallest for which all raw keys have at most 32 bits and each tensor's
+    partitions, taken over all files of the job, begin at 0. It is 0 if no number is possible.
     """
     all_keys = [int(key) for file in keys for key in file.tolist()]
     for servers in range(max(1, len(keys)), _MAX_SERVERS):
@@ -278,9 +278,9 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
         raw_keys = [key % stride for key in all_keys]
         if max(raw_keys, default=0) >= _RAW_KEYS or max(all_keys, default=0) // stride >= servers:
             continue
-        # By tensor, the lowest partition, which is the last one in this order.
+        # Lowest partition of each tensor: the last one in this order overwrites the others.
         first = {key >> 16: key & 0xFFFF for key in sorted(raw_keys, reverse=True)}.values()
-        # With few files, some partitions are on other servers, but never all first partitions.
+        # If some files are missing, so are some partitions, but never every tensor's first one.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

@@ -46,7 +46,7 @@ def _server_parts(
     """Return the servers, their requests, and a mask of the selected requests.
 
     Requests that were never answered have no event. They are selected if all events are, or if they
-    begin in a given window.
+    begin in the given window.
     """
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
@@ -68,13 +68,13 @@ def byteps_requests(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return each answered request with sender, key, waiting time and service time.
+    """Return each answered request with its sender, key, waiting time and service time.
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
     for a key belongs to iteration n. If a pull arrives before the last push of its iteration, it
-    waits until that push has ended; the rest of its time is service. The whole time of a push is
-    service, including the queue of the server's thread. Requests that overlap the window are not
-    clipped.
+    waits until that push has ended; the rest of its time is service. A push counts entirely as
+    service, including its time in the queue of the server's thread. Requests that overlap the
+    window are not clipped.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def byteps_requests(
           from the number of the worker's folder
         - ``iteration`` (int64): counted from 0 in the file
         - ``start_ns, dur_ns, wait_ns, service_ns`` (int64): ``dur_ns = wait_ns + service_ns``
-        - ``tensor`` (object): name from the workers' traces, if they are loaded
+        - ``tensor`` (object): name from the workers' traces, if these are loaded
         - ``declared_key, partition`` (int64): meaning of the key; -1 if unknown
         - ``rank, id`` (int64): the event; ``job`` (object)
 
@@ -163,7 +163,7 @@ def _waits(requests: Requests) -> Ints:
 
 
 def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
-    """Return, for the rank of each server, the raw keys by the keys sent on the wire."""
+    """Return, for each server's rank, its raw keys by the keys sent on the wire."""
     servers_of_job: dict[str | None, list[Trace]] = {}
     for trace in traces.values():
         if trace.format == "byteps-server":
@@ -177,7 +177,7 @@ def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
 
 
 def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
-    """Return the tensors of each job by declared key."""
+    """Return the tensor names of each job, keyed by declared key."""
     names: dict[str | None, dict[int, str]] = {}
     for trace in traces.values():
         if trace.format == "byteps":
@@ -211,8 +211,8 @@ def byteps_servers(
     DataFrame
         One row per server: ``server, requests, open, keys, iterations`` (int64; iterations that
         every node pushed), ``busy_ns`` (int64, time during which at least one push is served),
-        ``push_ns, wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and
-        ``job``.
+        ``push_ns, wait_ns, service_ns`` (int64, total time of pushes, and the two parts of the time
+        of pulls) and ``job``.
     """
     parts = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
@@ -257,11 +257,11 @@ def byteps_worker_lag(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the delay of each node's pushes, and how long others wait for them.
+    """Return the delay of each node's pushes, and how long other nodes wait for them.
 
     For each key and iteration, the lag of a push is its arrival minus the first arrival from any
-    node. All arrivals are on the server's clock, so the clocks of workers need not agree. If a
-    single node arrives last, it made the pulls of the others wait.
+    node. All arrivals are measured on the server's clock, so the workers' clocks need not agree. If
+    a single node arrives last, the other nodes' pulls waited for it.
 
     Parameters
     ----------
@@ -278,11 +278,11 @@ def byteps_worker_lag(
         - ``score`` (float64): share of (key, iteration) pairs in which only this node arrives last
         - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is an actual
           lag, the upper of the middle two if their number is even
-        - ``imposed_wait_ns`` (int64): sum of the waits in other nodes' pulls, over the (key,
-          iteration) pairs in which this node is last
-        - ``iterations`` (int64): number of (key, iteration) pairs that every node pushed; others do
-          not count
-        - ``label`` (object): the node's ps-lite rank; the profile does not state which worker it is
+        - ``imposed_wait_ns`` (int64): total wait of other nodes' pulls, over the (key, iteration)
+          pairs in which this node is last
+        - ``iterations`` (int64): number of (key, iteration) pairs that every node pushed; other
+          pairs do not count
+        - ``label`` (object): the node's ps-lite rank; the profile does not show which worker it is
         - ``straggler`` (bool): ``score`` is at least 0.8. By chance, it is 1 / number of nodes
         - ``job`` (object)
     """
@@ -321,8 +321,8 @@ def byteps_arrivals(
     DataFrame
         One row per key, iteration and node, for iterations that every node of the server pushed:
         ``job`` (object, empty if there is none), ``server, iteration, node, start_ns`` (int64),
-        ``key`` (uint64), ``lag_ns`` (int64, after the first arrival), ``last`` (bool, whether it
-        alone is last) and ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
+        ``key`` (uint64), ``lag_ns`` (int64, after the first arrival), ``last`` (bool, whether only
+        this node is last) and ``imposed_wait_ns`` (int64, of other nodes' pulls if it is last).
         ``.attrs["dropped"]``: the number of pushes excluded because another node lacks the push of
         that key and iteration.
     """
@@ -386,8 +386,8 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
     )
 
 
-#: A possible node of a worker, and the number of iterations that servers served before the worker's
-#: trace began.
+#: A candidate node for a worker, and the number of iterations that the servers served before the
+#: worker's trace began.
 _Place = tuple[int, int]
 
 _NONE = np.iinfo(np.int64).min
@@ -397,7 +397,7 @@ _MIN_MATCHED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Clock offset of a server, assuming that a worker is a certain node."""
+    """Clock offset of a server if a worker is assumed to be a certain node."""
 
     low_ns: int
     high_ns: int
@@ -408,17 +408,17 @@ class _Fit:
         return (self.low_ns + self.high_ns) // 2
 
 
-#: The possible nodes of a worker at each server, by the server's rank.
+#: The candidate nodes of a worker, for each server's rank.
 _Fits = dict[int, dict[_Place, _Fit]]
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestTimes:
-    """Times of a server's requests in ns; `_NONE` for requests that it has not served."""
+    """Times of a server's requests in ns; `_NONE` for requests that were not served."""
 
-    #: position of each raw key
+    #: index of each raw key
     positions: dict[int, int]
-    #: begins and ends by node, each with the axes operation (push, pull), key and iteration
+    #: for each node, begins and ends with the axes operation (push, pull), key and iteration
     times_of_node: dict[int, tuple[Ints, Ints]]
 
 
@@ -431,9 +431,9 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     PULL gives ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
     The bounds of all requests form an interval. Its middle is the estimate and half its width is
-    the error. No file states the node of a worker, or how many iterations the server served before
-    the worker's trace began. The pair for which no server's interval is empty is used; if several
-    pairs are possible, the one with offsets closest to zero.
+    the error. No file states which node a worker is, or how many iterations the server served
+    before the worker's trace began. The pair of both for which no server's interval is empty is
+    used; if several pairs are possible, the one with offsets closest to zero.
 
     Parameters
     ----------
@@ -501,7 +501,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
     """Return each rank's clock offset to the first worker, for ranks with a certain match.
 
-    Return None unless the set has both workers and servers.
+    Return None if the set lacks workers or servers.
     """
     if not {"byteps", "byteps-server"} <= set(traces.formats):
         return None
@@ -513,7 +513,7 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
         server_offset_ns = first_worker.set_index("server_rank")["offset_ns"]
         offsets |= {int(rank): int(offset) for rank, offset in server_offset_ns.items()}
         shared = clocks_of_job[clocks_of_job["server_rank"].isin(server_offset_ns.index)]
-        # Offset of a worker's clock to the first worker's, from each server that both use.
+        # Offset of a worker's clock to the first worker's, one from each server that both use.
         ahead_ns = shared["server_rank"].map(server_offset_ns) - shared["offset_ns"]
         job = clocks_of_job["job"].iloc[0]
         for worker, ahead_of_worker in ahead_ns.groupby(shared["worker"]):
@@ -524,7 +524,7 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
 
 
 def _request_times(trace: Trace, raw_key_of: dict[int, int]) -> _RequestTimes:
-    """Return the times of a server's requests; `raw_key_of` has its keys as sent on the wire."""
+    """Return the times of a server's requests; `raw_key_of` is keyed by the keys on the wire."""
     requests = requests_of(trace)
     positions = {key: position for position, key in enumerate(sorted(set(raw_key_of.values())))}
     position_of = {key: positions[raw_key] for key, raw_key in raw_key_of.items()}
@@ -545,13 +545,13 @@ def _request_times(trace: Trace, raw_key_of: dict[int, int]) -> _RequestTimes:
 
 
 def _fits(worker: Trace, times: dict[int, _RequestTimes]) -> _Fits:
-    """Return the possible fits of a worker at the servers that have keys of the worker."""
+    """Return a worker's possible fits at each server that shares keys with it."""
     fits = {rank: _possible_fits(worker, server) for rank, server in times.items()}
     return {rank: fit for rank, fit in fits.items() if fit is not None}
 
 
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
-    """Return the possible clock offsets of a server, by place; None without common keys.
+    """Return a server's possible clock offsets, keyed by place; None if no keys are shared.
 
     A server begins a request after the worker has sent it, and ends it before the worker's stage
     ends.
@@ -585,7 +585,7 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
 
 
 class _Assignment(NamedTuple):
-    """The node of a worker, and the number of other places that are possible."""
+    """The node assigned to a worker, and how many other places are possible."""
 
     worker: Trace
     place: _Place
@@ -594,9 +594,9 @@ class _Assignment(NamedTuple):
 
 
 def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[_Assignment]:
-    """Assign a node to each worker, beginning with the workers with the fewest possible nodes.
+    """Assign a node to each worker, beginning with the workers with the fewest candidates.
 
-    Each node is assigned once. Only certain assignments make other assignments certain.
+    No node is assigned twice. Only certain assignments can make other assignments certain.
     """
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []

@@ -20,14 +20,14 @@ def byteps_arrivals(
     title: str = "Arrival delay by iteration",
     **options: Any,
 ) -> Any:
-    """Draw how far each worker is behind the first worker in each iteration, and which is last.
+    """Draw each worker's lag behind the first worker by iteration, and which worker is last.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_arrivals`, which uses the servers' clocks, or of
         `hta_widgets.analysis.byteps_pulls`. For pulls, a lag is the longest PULL minus the worker's
-        PULL, which needs no common clock.
+        PULL, which does not require a common clock.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         Width in CSS px. Default: the width of the output area.
     **options
@@ -36,8 +36,8 @@ def byteps_arrivals(
     Returns
     -------
     bokeh.plotting.figure
-        One row per worker and one cell per iteration. Darker cells are later. Cells in which the
-        worker alone is last for more than half of the keys have the color for late ranks.
+        One row per worker and one cell per iteration. Darker cells are later. A cell has the color
+        for late ranks if the worker alone is last for more than half of the keys.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def byteps_gradients(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per tensor and worker, which adds up queue, work and tail of the partition that ends
+        One bar per tensor and worker, stacking queue, work and tail of the partition that ends
         last. These are means over the steps of the worker's root GPU, or of its other GPUs if the
         root is not recorded.
 

@@ -24,8 +24,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: A worker is a straggler if it is last in at least this share of cases, which is well above
-#: chance.
+#: Smallest share of cases in which a straggler is last, well above what chance would give.
 CONSISTENT_SHARE: float = facts("limits")["straggler_share"]
 NO_WORKERS = note_text("no_byteps_workers")
 
@@ -36,7 +35,7 @@ def _worker_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
-    """Return the selected GPUs of workers, their rows, and the columns that identify them."""
+    """Return the selected worker GPUs with their rows and identifying columns."""
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
@@ -61,9 +60,9 @@ def byteps_gradients(
 ) -> pd.DataFrame:
     """Split the time of each tensor synchronization into work, queue and tail.
 
-    BytePS splits a tensor into partitions, which pass the stages of a pipeline one after the other.
-    A stage ends when its task enters the next queue, so the gap before the next stage is purely
-    time in that queue. For the critical partition, which ends last,
+    BytePS splits a tensor into partitions. Each passes through the stages of a pipeline in order. A
+    stage ends when its task enters the next queue, so the gap before the next stage is purely time
+    in that queue. For the critical partition, which ends last,
 
         total = work (its stages) + queue (its gaps) + tail (until the framework is notified)
 
@@ -94,7 +93,7 @@ def byteps_gradients(
         - ``job`` (object)
 
         ``.attrs["unfinished"]``: the number of totals without a duration, which are excluded.
-        ``.attrs["incomplete"]``: the number of rows with partitions that lack a stage because the
+        ``.attrs["incomplete"]``: the number of rows in which partitions lack a stage because the
         file is truncated; these partitions cannot be critical.
 
     Notes
@@ -150,9 +149,9 @@ def byteps_gradients(
 
 
 def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
-    """Return the columns of each total's critical partition; -1 for totals without partitions."""
+    """Return the critical partition's columns for each total; -1 for totals without partitions."""
     totals, parts = rows.totals, rows.parts
-    # Stages are sorted by partition and step, so a visit extends from one first stage to the next.
+    # Stages are sorted by partition and step, so each visit ends before the next first stage.
     first_stages = np.flatnonzero(parts.first)
     end_ns = np.maximum.reduceat(parts.start_ns + parts.dur_ns, first_stages)
     key, is_complete = parts.key[first_stages], parts.complete[first_stages]
@@ -160,7 +159,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     tensor_step = parts.tensor[first_stages] * steps + parts.step[first_stages]
     total_tensor_step = totals.tensor * steps + totals.step
     # The partition that ends last is critical; in a tie, the one with the lowest key. It comes last
-    # in this order, so its assignment remains.
+    # in this order and therefore overwrites the others.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -200,7 +199,7 @@ def byteps_gradient_stages(
 ) -> pd.DataFrame:
     """Return the stages of each synchronization's critical partition.
 
-    The rows of a tensor and step consist of a stage's own time and the queue before it. Together
+    For a tensor and step, the rows hold the time in each stage and in the queue before it. Together
     with ``tail_ns`` of `byteps_gradients`, they add up to ``total_ns``. On GPUs other than the
     root, the queue before COPYH2D is the whole way to the servers and back: the GPU waits for the
     root instead of copying.
@@ -265,7 +264,7 @@ def byteps_pull_blame(
     """Return how often each worker's PULL was the shortest, and how much longer its PULLs took.
 
     A server answers a pull when all workers' pushes of the same partition and iteration have
-    arrived. The worker that pushes last pulls last and waits least. So the worker with the
+    arrived. The worker that pushes last pulls last and waits least. Therefore, the worker with the
     *shortest* PULL is the one for which the others waited. Only durations are compared, so clocks
     need not agree.
 
@@ -282,12 +281,12 @@ def byteps_pull_blame(
 
         - ``worker`` (int64)
         - ``blame`` (float64): share of (partition, step) pairs in which only this worker had the
-          shortest PULL. By chance, it is about 1 / number of workers; 0.8 or more means a
+          shortest PULL. By chance, it would be about 1 / number of workers; 0.8 or more means a
           consistent straggler
-        - ``slack_ns`` (int64): sum of its PULLs minus the shortest ones, which is its wait for
-          others
-        - ``pulls`` (int64): number of (partition, step) pairs that all workers have; others do not
-          count
+        - ``slack_ns`` (int64): sum of its PULLs minus the shortest ones, that is, its wait for
+          other workers
+        - ``pulls`` (int64): number of (partition, step) pairs that all workers have; other pairs do
+          not count
         - ``pull_ns`` (int64): total time of these PULLs
         - ``straggler`` (bool), ``job`` (object)
     """
@@ -303,7 +302,7 @@ def byteps_pull_blame(
 
 
 def with_job_last(sums: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return `sums` with ``job`` last (None if empty) and the attributes of `reference`."""
+    """Return `sums` with ``job`` last (None if empty), and with the attributes of `reference`."""
     job = sums.pop("job")
     frame = sums.assign(job=pd.Series([name or None for name in job], dtype=object))
     frame.attrs = dict(reference.attrs)
@@ -331,8 +330,9 @@ def byteps_pulls(
     DataFrame
         One row per partition, step and worker: ``job`` (object, empty if there is none), ``key,
         step, worker, rank, id, start_ns, dur_ns`` (int64), ``slack_ns`` (int64, in excess of the
-        shortest) and ``shortest`` (bool, whether it alone is the shortest). ``.attrs["dropped"]``:
-        the number of PULLs excluded because another worker lacks the same partition and step.
+        shortest) and ``shortest`` (bool, whether only this PULL is the shortest).
+        ``.attrs["dropped"]``: the number of PULLs excluded because another worker lacks the same
+        partition and step.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
@@ -384,7 +384,7 @@ def byteps_stages(
 ) -> pd.DataFrame:
     """Return number, time, concurrency and preceding queue of each stage on each GPU.
 
-    Events are clipped at the edges of the window; queues are not.
+    Events are clipped to the window; queues are not.
 
     Parameters
     ----------
@@ -398,10 +398,11 @@ def byteps_stages(
         One row per GPU and stage, in pipeline order:
 
         - ``rank, worker, local_rank`` (int64)
-        - ``stage`` (category): in pipeline order; stages that BytePS itself lacks follow the stages
-          that precede them in the file
+        - ``stage`` (category): in pipeline order; a stage unknown to BytePS itself follows the
+          stages that precede it in the file
         - ``count, sum_ns, union_ns`` (int64): ``union_ns`` is the time during which at least one
-          partition was in the stage, so on average it holds ``sum_ns / union_ns`` partitions
+          partition was in the stage, so that on average the stage holds ``sum_ns / union_ns``
+          partitions
         - ``mean_ns`` (float64), ``max_ns`` (int64)
         - ``queue_ns`` (int64): how long tasks waited before the stage, since the previous stage
           ended or, for first stages, since the synchronization began. In a truncated file,
@@ -414,8 +415,8 @@ def byteps_stages(
     Notes
     -----
     According to BytePS's source, grouped REDUCE and BROADCAST calls overlap and end together. PUSH
-    and PULL include the queues of network and server; PULL includes the wait for other workers'
-    pushes.
+    and PULL include the queues of network and server; PULL also includes the wait for other
+    workers' pushes.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     order = list(STAGES)
@@ -454,7 +455,7 @@ def byteps_stages(
 
 
 def _merge_orders(order: list[str], more: list[str]) -> list[str]:
-    """Insert missing stages into the order, each after the stage that precedes it in `more`."""
+    """Insert the stages missing from `order`, each after the stage that precedes it in `more`."""
     merged = list(order)
     previous = ""
     for name in more:
@@ -525,15 +526,15 @@ def byteps_bandwidth(
     """Return the rates at which root GPUs push to and pull from the servers.
 
     Traces do not state sizes, so the caller must provide them. The rate is the number of bytes
-    divided by the time during which anything was transferred. Pushes overlap, so the mean rate of
-    single pushes would be too low. Pulls wait for the other workers, so their rate is a lower
-    bound. Each selected event counts in full.
+    divided by the time during which at least one transfer was in progress. Pushes overlap, so the
+    mean rate of single pushes would be too low. Pulls wait for other workers, so their rate is a
+    lower bound. Each selected event counts in full.
 
     Parameters
     ----------
     traces : TraceSet
     sizes : mapping of int to int
-        Bytes of each partition, by key.
+        Size of each partition in bytes, keyed by partition.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 

@@ -1,7 +1,7 @@
 """Reader of PyTorch's flight-recorder dumps: one pickle or JSON file per rank.
 
-A dump holds the last collectives that a rank enqueued (2,000 by default). Each has its process
-group, its number in the group, its state and the stack that called it. Dumps differ by version:
+A dump holds the last collectives that a rank enqueued (2,000 by default). Each entry has a process
+group, a number within the group, a state and the stack of the call. Dumps differ by version:
 
     1.x  ``seq_id``; pickles only           2.x  ``collective_seq_id`` and ``p2p_seq_id``
     before 1.1, the list of entries alone; times in µs, ``time_created_us``
@@ -34,7 +34,7 @@ from hta_widgets.trace.columns import as_integer, parse_json
 from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"
-#: Category of enqueued collectives, which are events without duration.
+#: Category of enqueued collectives. They are events without duration.
 CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
 _RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(?<!\d)(\d{1,19})", re.IGNORECASE)
@@ -43,7 +43,7 @@ _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedCollective:
-    """An entry of a dump; unknown times and durations are -1."""
+    """An entry of a dump. Unknown times and durations are -1."""
 
     group: str = ""
     sequence: int = -1
@@ -67,23 +67,23 @@ class FlightDump:
 
     rank: int
     version: str
-    #: by name of the process group: its description, and its ranks if the dump lists them
+    #: description of each process group, and its ranks if the dump lists them
     descriptions: dict[str, str] = field(default_factory=dict)
     members: dict[str, list[int]] = field(default_factory=dict)
-    #: by group: number of the last enqueued collective; -1 if unknown
+    #: number of each group's last enqueued collective; -1 if unknown
     enqueued: dict[str, int] = field(default_factory=dict)
     entries: list[EnqueuedCollective] = field(default_factory=list)
     stacks: list[list[DumpFrame]] = field(default_factory=list)
-    #: whether the file is truncated, so later entries are missing
+    #: whether the file is truncated, so that later entries are missing
     is_cut: bool = False
 
 
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
-    """Read a rank's dump as instants at which collectives were enqueued."""
+    """Read a rank's dump. Each enqueued collective becomes an instant."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY, complete=_complete_entries)
     value = {"entries": value} if isinstance(value, list) else _mapping(value)
-    if isinstance(value.get("pg_status"), dict):  # the dump may not contain collectives
+    if isinstance(value.get("pg_status"), dict):  # the dump may have no collectives
         value.setdefault("entries", [])
     if not isinstance(value.get("entries"), (list, tuple)):
         message = "is not a flight recorder dump: it has no list of entries"
@@ -133,11 +133,11 @@ class _DumpEntry:
             as_integer(self.get(key)) for key in ("collective_seq_id", "p2p_seq_id", "seq_id")
         )
         number = p2p if self.is_p2p else collective
-        #: number in the group; -1 if it has none
+        #: number in the group; -1 if unknown
         self.sequence = number if number >= 0 else number_of_1x
         self.is_batch = "coalesced" in str(self.get("profiling_name"))
-        #: what the operations of a batch have in common with its own entry, ``nccl:coalesced``,
-        #: which alone has their state
+        #: shared by a batch's operations and the entry of the batch itself, ``nccl:coalesced``, the
+        #: only one that has their state
         self.batch = (self.group, self.is_p2p, collective, p2p, number_of_1x)
 
 
@@ -209,11 +209,11 @@ class _DumpReader:
         )
 
     def _status_of(self, entry: _DumpEntry) -> Mapping[str, Any]:
-        """Return the status of an entry's group, looked up by its number or its name."""
+        """Return the status of an entry's group, looked up by number or by name."""
         return self._status.get(str(entry.get("pg_id"))) or self._status.get(entry.group) or {}
 
     def _last_collective(self, group: str) -> EnqueuedCollective | None:
-        """Return the last collective of a group from ``pg_status``, for a dump without entries."""
+        """Return a group's last collective from ``pg_status``, for a dump without entries."""
         sequence, started, completed = (
             as_integer(self._status[group].get(f"last_{state}_collective"))
             for state in ("enqueued", "started", "completed")
@@ -271,7 +271,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _ranks(config: Mapping[str, Any]) -> list[int]:
-    """Return the ranks of a group, which dumps write as a string ``[0, 1]``."""
+    """Return the ranks of a group. Dumps write them as a string such as ``[0, 1]``."""
     ranks = config.get("ranks")
     listed = parse_json(ranks) if isinstance(ranks, str) else ranks
     return sorted({rank for rank in as_list(listed) if is_rank(rank)})

@@ -25,7 +25,7 @@ from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Limits of the hang panel: collectives before and after the hang, and ranks, missing ones first.
+#: Limits of the hang panel: collectives before and after the hang, and ranks.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
 _MAX_COLLECTIVES = 1000
 _HANG_SCHEMA = {
@@ -36,7 +36,7 @@ _HANG_SCHEMA = {
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the states around the first hang, by rank; ``others`` counts ranks not shown."""
+    """Return each rank's states around the first hang; ``others`` counts ranks not shown."""
     hangs = find_hangs(traces)
     rows = _rows_around(traces, hangs[0]) if hangs else []
     return result_frame(
@@ -98,10 +98,10 @@ def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
 
 
 def _collective_row(states: list[Any]) -> dict[str, Any]:
-    """Return the row of a collective from its rows of `collective_states`, one per rank."""
+    """Return the row of a collective, given its rows in `collective_states`, one per rank."""
     collective = states[0]
     states_of_rank: dict[int, set[str]] = defaultdict(set)
-    for state in states:  # a rank has one state per part of a batch
+    for state in states:  # a batch gives a rank one state per part
         states_of_rank[state.rank].add(state.state)
     waiting, missing = (
         [rank for rank, of_rank in states_of_rank.items() if of_rank & members]
@@ -110,7 +110,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     calls = [state for state in states if state.operation]
     operations = dict.fromkeys(short_operation(call.operation) for call in calls)
     if len(operations) > 1:
-        operations.pop("coalesced", None)  # it is a batch of the other operations
+        operations.pop("coalesced", None)  # it is the batch of the other operations
     label = f"{' or '.join(operations)} #{collective.sequence}"
     selected = set(missing or waiting)
     key_of = {state.rank: str(state.key) for state in states if state.key >= 0}
@@ -132,7 +132,7 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
     }
 
 
-#: A dump states what ranks did last, so neither windows nor ranks restrict these panels.
+#: A dump shows what ranks did last, so neither windows nor ranks restrict these panels.
 PANELS = (
     whole_job_panel("flight_hang", _hang_frame, collective_hangs),
     whole_job_panel("flight_collectives", _collectives_frame, collective_states),
@@ -150,7 +150,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _finding(hang: Hang, key_of: dict[int, int], *, is_only: bool) -> HeadlineFinding:
-    """Return a finding that selects the ranks that caused a hang, or else those that wait."""
+    """Return a finding that selects the ranks that caused a hang, or else the waiting ranks."""
     missing = [*hang.absent, *hang.differing]
     ranks = missing or hang.waiting
     keys = [key_of[rank] for rank in ranks if rank in key_of]

@@ -1,4 +1,4 @@
-"""Collectives in the dumps of all ranks, matched by process group and number, and causes of hangs.
+"""Match collectives of all ranks' dumps by process group and number, and find causes of hangs.
 
 For example, four ranks are in one group, and rank 2 never called its collective 6::
 
@@ -7,9 +7,9 @@ For example, four ranks are in one group, and rank 2 never called its collective
     rank 2  1 2 3 4 5   ← absent: the others wait for it
     rank 3  1 2 3 4 5 6 ← started
 
-A rank that is absent in one group may itself wait in another group. The hang of that other group is
-then the cause and comes first. If all ranks enqueued a collective and it hangs, the cause is an
-earlier call in which one of them still waits, if there is such a call.
+A rank that is absent in one group may itself be waiting in another group. The hang in that other
+group is then the cause and is listed first. If all ranks enqueued a collective and it still hangs,
+an earlier call in which one of them waits, if any, is the cause.
 """
 
 from __future__ import annotations
@@ -38,44 +38,44 @@ from hta_widgets.trace.traceset import TraceSet
 
 _COMMUNICATION = KINDS.index("communication")
 NO_DUMPS = note_text("no_flight_dumps")
-#: Events by rank, process group and sequence number: rank in the set, and id.
+#: Rank in the trace set and id of each event, keyed by rank, process group and sequence number.
 _Events = dict[tuple[int, str, int], tuple[int, int]]
 _StateRow = dict[str, Any]
 #: Columns of `collective_states` that are attributes of `EnqueuedCollective`.
 _CALL_COLUMNS = (
     "operation", "input_sizes", "output_sizes", "dtype", "created_ns", "started_ns", "completed_ns",
 )  # fmt: skip
-#: Collectives whose shapes are equal on all ranks.
+#: Collectives that have the same shapes on all ranks.
 _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "allgather", "reduce")
-#: Parts of names of collectives whose shapes may differ between ranks.
+#: Name parts of collectives whose shapes may differ between ranks.
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
-#: Operations between two ranks, with their positions in the group: ``send 0->1``, ``recv 1<-0``.
+#: Operations between two ranks, given by position in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
-#: Represents the collective on a rank that did not enqueue it.
+#: Stands for the collective on ranks that did not enqueue it.
 _NOT_ENQUEUED = EnqueuedCollective()
 
 
 @dataclass(slots=True)
 class _Group:
-    """A process group of a job: its ranks and, by number, what each rank enqueued."""
+    """A process group of a job: its ranks and, keyed by number, what each rank enqueued."""
 
     job: str
     label: str
-    #: whether the dumps list its ranks; if so, ranks without a dump are known
+    #: whether the dumps list its ranks; if so, ranks without a dump are also known
     is_listed: bool
     ranks: tuple[int, ...]
     calls: dict[int, dict[int, list[EnqueuedCollective]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    #: negative numbers of sends and receives, by operation (which names both ranks) and order
+    #: negative number of each send or receive, keyed by operation (names both ranks) and order
     p2p: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: by rank with a dump: number of its last known collective; -1 if it has none
+    #: number of the last known collective (-1 if none) of each rank with a dump
     last: dict[int, int] = field(default_factory=dict)
 
     def add_dump(
         self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int, *, is_cut: bool
     ) -> None:
-        """Add what a rank enqueued; its dump states the number `last_enqueued`."""
+        """Add the collectives enqueued by a rank; its dump states the number `last_enqueued`."""
         sequences = [entry.sequence for entry in entries if not entry.is_p2p]
         if is_cut or not sequences:
             sequences.append(last_enqueued)
@@ -83,7 +83,7 @@ class _Group:
         count_of_operation: dict[str, int] = defaultdict(int)
         for entry in entries:
             sequence = entry.sequence
-            if entry.is_p2p:  # a send and its receive have different numbers
+            if entry.is_p2p:  # a send and its receive are numbered differently
                 count_of_operation[entry.operation] += 1
                 transfer = entry.operation, count_of_operation[entry.operation]
                 sequence = self.p2p.setdefault(transfer, -1 - len(self.p2p))
@@ -100,7 +100,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A collective that some ranks did not finish, or called differently."""
+    """A collective that some ranks did not finish or for which they made different calls."""
 
     job: str
     group: str
@@ -108,18 +108,18 @@ class Hang:
     sequence: int
     operation: str
     kind: str  # mismatch, absent, no dump or stuck
-    waiting: tuple[int, ...]  # ranks that enqueued but did not finish it
+    waiting: tuple[int, ...]  # ranks that enqueued it but did not finish
     absent: tuple[int, ...]  # ranks whose dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]  # by rank: its call, if most ranks made another call
-    last: dict[int, str]  # by absent rank: its last call, and where it was
+    differing: dict[int, str]  # call of each rank that differs from most ranks
+    last: dict[int, str]  # last call of each absent rank, and its place in the code
     where: str
-    #: by waiting rank: when it enqueued the collective; -1 if unknown
+    #: when each waiting rank enqueued the collective; -1 if unknown
     enqueued_ns: dict[int, int]
-    usual: str = ""  # the call of most ranks, if some differ
+    usual: str = ""  # the call of most ranks, if calls differ
     is_p2p: bool = False
-    has_cut_dump: bool = False  # whether dumps of `without_dump` are loaded but truncated
-    #: whether the ranks for which it waits wait nowhere else
+    has_cut_dump: bool = False  # whether a rank of `without_dump` has a truncated dump
+    #: False if the ranks for which it waits are themselves waiting elsewhere
     is_cause: bool = True
 
     @property
@@ -169,15 +169,15 @@ class Hang:
 
 @memoize
 def flight_jobs(traces: TraceSet) -> list[_Job]:
-    """Return the jobs of a trace set, by the file names before the rank.
+    """Return the jobs of a trace set, identified by the part of the file name before the rank.
 
-    A job whose dumps are copies of another job's is omitted.
+    A job whose dumps duplicate another job's is omitted.
     """
     with_dump = {
         key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
     }
     ranks = [trace.profile.rank for trace in with_dump.values()]
-    # File names may begin with a host. Dumps of different ranks belong to the same job.
+    # File names may begin with a host. If the dumps are of different ranks, they are one job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
     first_name = next((trace.job for trace in with_dump.values()), "")
     keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
@@ -194,7 +194,7 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
 
 
 def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
-    """Return the groups of a job; a name whose ranks differ between dumps is several groups."""
+    """Return a job's groups; if dumps list different ranks for a name, each list is a group."""
     descriptions: dict[str, str] = {}
     member_lists: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for rank, dump in dumps.items():
@@ -216,7 +216,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
                 groups[name, members] = _Group(job, label, bool(members), members or tuple(dumps))
             last_enqueued = dump.enqueued.get(name, -1)
             groups[name, members].add_dump(rank, entries[name], last_enqueued, is_cut=dump.is_cut)
-    # A group without a list of ranks has the ranks that called it, unless it is the default group.
+    # A group without a list of ranks consists of its callers, unless it is the default group.
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted(set().union(*group.calls.values())))
@@ -243,7 +243,7 @@ def find_hangs(traces: TraceSet) -> list[Hang]:
 
 
 def _is_blocked(hang: Hang, hangs_of_rank: dict[int, list[Hang]]) -> bool:
-    """Return whether another hang causes this one; `hangs_of_rank` is by waiting rank."""
+    """Return whether another hang causes this one; `hangs_of_rank` is keyed by waiting rank."""
     others = (other for rank in hang.waiting for other in hangs_of_rank[rank])
     if any(_is_behind(hang, other) for other in others):
         return True
@@ -252,7 +252,7 @@ def _is_blocked(hang: Hang, hangs_of_rank: dict[int, list[Hang]]) -> bool:
 
 
 def _is_behind(hang: Hang, other: Hang) -> bool:
-    """Return whether all ranks enqueued a collective, but one still waits in an earlier call."""
+    """Return whether all ranks enqueued a collective but one still waits in an earlier one."""
     return hang.kind == "stuck" and any(
         0 <= other.enqueued_ns.get(rank, -1) < enqueued_ns
         for rank, enqueued_ns in hang.enqueued_ns.items()
@@ -260,7 +260,7 @@ def _is_behind(hang: Hang, other: Hang) -> bool:
 
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
-    """Yield the first hang of a group's collectives, and all hangs of its sends and receives."""
+    """Yield the first hang among a group's collectives, and all hangs of its sends and receives."""
     collectives = sorted(number for number in group.calls if number >= 0)
     hangs = (_hang_at(group, job, number) for number in collectives)
     yield from islice(filter(None, hangs), 1)
@@ -269,7 +269,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
 
 
 def _hang_at(group: _Group, job: _Job, sequence: int) -> Hang | None:
-    """Return the hang of a collective or, with a negative number, of a send and its receive."""
+    """Return the hang of a collective or, if `sequence` is negative, of a send and its receive."""
     calls = group.calls[sequence]
     states = {rank: _state(group, job, sequence, rank) for rank in group.ranks}
     waiting = tuple(rank for rank, state in states.items() if state in {"started", "scheduled"})
@@ -281,7 +281,7 @@ def _hang_at(group: _Group, job: _Job, sequence: int) -> Hang | None:
     caller = waiting[0] if waiting else next(iter(calls))
     call = calls[caller][0]
     if sequence < 0:
-        if _has_recorded_parts(group, caller, call):  # each part is a hang of its own
+        if _has_recorded_parts(group, caller, call):  # each part is reported as a separate hang
             return None
         absent, without_dump = _missing_peer(group, job, call.operation)
     kinds = {"mismatch": differing, "absent": absent, "no dump": without_dump}
@@ -306,7 +306,7 @@ def _hang_at(group: _Group, job: _Job, sequence: int) -> Hang | None:
 
 
 def _has_recorded_parts(group: _Group, rank: int, call: EnqueuedCollective) -> bool:
-    """Return whether a rank's call is a batch of sends and receives that are recorded too."""
+    """Return whether a rank's call is a batch whose sends and receives are also recorded."""
     transfers = (group.calls[number].get(rank, ()) for number in group.p2p.values())
     others = (other for calls in transfers for other in calls if other is not call)
     is_batch = "coalesced" in call.operation
@@ -314,7 +314,7 @@ def _has_recorded_parts(group: _Group, rank: int, call: EnqueuedCollective) -> b
 
 
 def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
-    """Return the state of a collective on a rank; "" if the dump does not state it."""
+    """Return the state of a collective on a rank; "" if the dump does not show it."""
     calls = group.calls[sequence].get(rank)
     if calls:
         unfinished = [call.state for call in calls if not call.is_finished]
@@ -330,7 +330,7 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
 def _missing_peer(
     group: _Group, job: _Job, call_name: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the peer of a send or receive as an absent rank, or as a rank without a dump."""
+    """Return the peer of a send or receive, either as absent rank or as rank without a dump."""
     match = _P2P.search(call_name)
     if match is None:
         return (), ()
@@ -354,12 +354,12 @@ def _missing_peer(
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
-    """Return, by rank, the calls that differ from most ranks' call, and the latter call."""
+    """Return the calls, keyed by rank, that differ from most ranks' call, and that usual call."""
     text_of_rank = {rank: " and ".join(map(_call_words, made)) for rank, made in calls.items()}
     counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
-    ((usual, _),) = counts.most_common(1)  # the first of equally frequent calls
+    ((usual, _),) = counts.most_common(1)  # in a tie, the first call
     return {rank: text for rank, text in text_of_rank.items() if text != usual}, usual
 
 
@@ -393,10 +393,10 @@ def last_call(dump: FlightDump) -> tuple[str, str]:
 
 @memoize
 def _recorded_events(traces: TraceSet) -> _Events:
-    """Return rank and id of each event of a profiler trace, by stated rank, group and number.
+    """Return rank and id of each profiler event, keyed by stated rank, group and number.
 
-    If a collective has several events, the last one is returned: its kernel or, without a device,
-    its call on the host.
+    If a collective has several events, the last one is used: its kernel or, without a device, its
+    host call.
     """
     events: _Events = {}
     for key, trace in traces.items():
@@ -455,7 +455,7 @@ def _texts(names: str) -> dict[str, str]:
 
 @check_arguments
 def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
-    """Return the state of each collective on each rank, by process group and number.
+    """Return the state of each collective on each rank, identified by process group and number.
 
     Parameters
     ----------
@@ -476,8 +476,8 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
           rank without a dump
         - ``operation`` (object): empty if the rank did not enqueue it
         - ``state`` (object): ``finished``, ``started`` or ``scheduled``; ``absent`` if the rank's
-          dump ends before it; ``no dump`` if the rank's dump is not loaded or was truncated before
-          it, and others have not finished. A rank whose dump begins after it has no row
+          dump ends before it; ``no dump`` if other ranks have not finished it and the rank's dump
+          is not loaded or was truncated before it. A rank whose dump begins after it has no row
         - ``input_sizes, output_sizes, dtype`` (object)
         - ``created_ns, started_ns, completed_ns`` (int64): epoch times at which the collective was
           enqueued, and at which the watchdog saw that it had started and completed; -1 if unknown.
@@ -508,7 +508,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 @check_arguments
 def collective_hangs(traces: TraceSet) -> pd.DataFrame:
-    """Return each process group's first collective that is unfinished or called differently.
+    """Return each process group's first collective that is unfinished or was called differently.
 
     Parameters
     ----------
@@ -525,10 +525,10 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         - ``kind``: ``mismatch`` (ranks called different operations, shapes or types), ``absent``
           (some ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
           ``stuck`` (all ranks enqueued it)
-        - ``is_cause``: False if the ranks for which it waits themselves wait in another group, or
-          if all ranks enqueued it and one of them waits in an earlier call
+        - ``is_cause``: False if the ranks for which it waits are themselves waiting in another
+          group, or if all ranks enqueued it and one of them waits in an earlier call
         - ``waiting, absent, without_dump``: ranks, as text
-        - ``differing``: calls of ranks that differ from the call of most ranks
+        - ``differing``: calls that differ from the call of most ranks, with their ranks
         - ``last``: what absent ranks enqueued last, and where
         - ``where``: the innermost frame of user code that called it
         - ``sentence``: a description of the hang
@@ -547,7 +547,7 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    """Return ranks, and calls by rank, as text; other values are returned unchanged."""
+    """Return ranks, and calls keyed by rank, as text; other values are returned unchanged."""
     if isinstance(value, dict):
         return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
     return ranks_text(value) if isinstance(value, tuple) else value

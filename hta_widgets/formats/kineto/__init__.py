@@ -11,7 +11,7 @@ def is_json(start: FileStart) -> bool:
 
 
 def copies_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the Perfetto copies that JAX writes next to a file; they have the same events."""
+    """Return the Perfetto copies that JAX writes next to a file, with the same events."""
     if not path.endswith((".trace.json", ".trace.json.gz")):
         return []
     return [(Path(path).with_name(f"perfetto_trace.json{end}"), True) for end in ("", ".gz")]

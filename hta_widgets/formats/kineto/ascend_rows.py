@@ -1,14 +1,14 @@
-"""Marks the work in Chrome JSON of Ascend's profiler, and links operators to their tasks.
+"""Marks device work in Chrome JSON of Ascend's profiler, and links operators to their tasks.
 
 A file contains a collective three times: as one event of its group, as the transfers of each plane,
-and as tasks of the hardware streams. Only the event of the group counts::
+and as tasks of the hardware streams. Only the group's event counts::
 
     HCCL             Group 0 Communication   hcom_allReduce__586_0_1   counts
                      Plane 1                 Memcpy, Notify_Wait       repeats it
     Ascend Hardware  Stream 4                SDMA, Notify Wait         repeats it, or waits
 
-Flows ``async_npu``, which begin at an operator's start and end at a task's, link operators to their
-tasks. Tasks without such a flow are linked to calls of CANN by ``HostToDevice``.
+Flows ``async_npu`` link operators to tasks. They begin at the start of an operator and end at the
+start of a task. Tasks without such a flow are linked to CANN calls by ``HostToDevice``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hta_widgets.trace.tracks import read_track_names
 _HARDWARE, _CALLS = "Ascend Hardware", "CANN"
 #: Flows from the host to tasks, in order of preference.
 _LAUNCHES = ("async_npu", "HostToDevice")
-#: Types of hardware tasks that do part of a collective, wait, or mark a place. These tasks are
-#: named after their type, while kernels and copies have names of their own.
+#: Types of hardware tasks that do part of a collective, wait, or mark a place. Such tasks are named
+#: after their type, while kernels and copies have names of their own.
 NOT_WORK = re.compile(
     r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value(_SQE)?|Reduce[ _]Inline|PROFILING_\w+"
     r"|EVENT_\w+|PLACE_HOLDER\w*|MODEL_(EXECUTE|MAINT\w+)|STREAM_(SWITCH\w*|ACTIVE)|LABEL_\w+"
@@ -40,7 +40,7 @@ _X = ord("X")
 
 
 def mark_ascend_rows(columns: RankColumns) -> RankColumns:
-    """Mark waits and calls and link work in columns of Ascend's profiler."""
+    """Mark waits, calls and device work in columns of Ascend's profiler, and link the work."""
     process = read_track_names(columns).process
     names = [process.get(pid) for pid in columns.pids.values]
     if _HARDWARE not in names:
@@ -61,14 +61,14 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
 
 
 def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
-    """Give launches and unlinked tasks that flows of a category connect the same correlation."""
+    """Give launches and unlinked tasks connected by flows of a category the same correlation."""
     code = columns.categories.find(flow_category)
     is_flow = (columns.category == code) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):
         return columns
     begin_of_flow = np.full(columns.flow.max() + 1, -1)
-    begin_of_flow[columns.flow[begins]] = begins  # the last begin of a flow counts
+    begin_of_flow[columns.flow[begins]] = begins  # the last begin of a flow is used
     begin_of_end = begin_of_flow[columns.flow[ends]]
     launches = _events_at(columns, begin_of_end[begin_of_end >= 0])
     tasks = _events_at(columns, ends[begin_of_end >= 0])
@@ -81,10 +81,10 @@ def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
 
 
 def _events_at(columns: RankColumns, flows: Rows) -> Ints:
-    """Return the event that begins at the time and in the thread of each flow record; else -1."""
+    """Return the event that begins at each flow record's time, on its thread; -1 if none does."""
     events = np.flatnonzero((columns.phase == _X) & columns.timed)
     rows = np.concatenate([events, flows])
     _, place = distinct_rows(columns.pid[rows], columns.tid[rows], columns.start_ns[rows])
     event_at = np.full(len(rows), -1)
-    event_at[place[: len(events)]] = events  # the last event at a place counts
+    event_at[place[: len(events)]] = events  # the last of several events is used
     return event_at[place[len(events) :]]

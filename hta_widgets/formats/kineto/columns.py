@@ -1,8 +1,8 @@
 """The columns of a file, to which records are added slice by slice.
 
 Records are collected in a batch, because single slices are too small for the overhead of NumPy
-calls. When the batch is full it is converted: records that cannot be kept are counted, and the
-fields of all others are appended to growing columns.
+calls. A full batch is converted: records that cannot be kept are counted, and the fields of the
+remaining records are appended to growing columns.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _NO_ID = Record().bind_id
 _FALSE = tuple(map(Raw, (b"", b"false", b"null", b"0")))
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
-#: Problems of records by the state of their start, if it is not missing.
+#: Problem of a record, by the state of its start (unless it is missing).
 _BAD_TIMES: dict[int, tuple[ProblemKind, str]] = {
     BAD: ("skipped", "records whose time is not a number"),
     TOO_LARGE: ("overflow", "records whose time does not fit in 64 bits"),
 }
-#: Types of the columns, which are widened when values do not fit.
+#: Initial column types. They are widened if values do not fit.
 _NARROWEST_TYPES: dict[str, type[np.integer[Any]]] = {
     "phase": np.uint8, "start_ns": np.int64, "dur_ns": np.int64, "name": np.int32,
     **dict.fromkeys(("category", "pid", "tid", "stream"), np.int16),
@@ -78,18 +78,18 @@ class _Batch:
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
         self.start: list[Times] = []
         self.dur: list[Times] = []
-        # Each pair begins with a record's row in the batch.
+        # In each pair, the first item is the record's row in the batch.
         self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
         self.calls: list[tuple[int, Args]] = []
         self.kernels: list[tuple[int, Args]] = []
-        # The ids of flows and async records, and for each slice the rows that have an id.
+        # The ids of flows and async records and, for each slice, the rows that have an id.
         self.ids: list[Any] = []
         self.id_rows: list[npt.NDArray[np.intp]] = []
         self.ends_at_next: list[int] = []
         self.scoped: list[tuple[int, str]] = []
         self.unknown_phase: dict[int, str] = {}
-        # One value per slice:
+        # Per slice:
         self.first_rows: list[int] = []
         self.bodies: list[Callable[[], Sequence[Any]]] = []
         self.offsets: list[Callable[[int], int]] = []
@@ -167,7 +167,7 @@ class Columns:
             self._flush()
 
     def _correlations(self, args: list[Args | None]) -> Ints:
-        """Return the correlation ids; Paddle's files, which have this category, use another key."""
+        """Return the correlation ids. Paddle's files, which have this category, use another key."""
         if self._categories.get("CudaRuntime", -1) < 0:
             return _integers([-1 if arg is None else arg.correlation for arg in args])
         return _integers([-1 if arg is None else arg.correlation_id for arg in args])
@@ -253,7 +253,7 @@ class Columns:
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
 
     def _durations(self, batch: _Batch, keep: npt.NDArray[np.bool_]) -> Ints:
-        """Return the durations in ns; -1 if missing. Faults in rows of `keep` are reported."""
+        """Return the durations in ns; -1 if missing. Report faults only in rows of `keep`."""
         dur_ns, state = _join_times(batch.dur)
         is_negative = dur_ns < 0
         dur_ns[is_negative] = 0
@@ -281,7 +281,7 @@ class Columns:
 
     @property
     def rows(self) -> int:
-        """Number of records so far."""
+        """Number of records added so far."""
         self._flush()
         return self._columns["record"].size
 
@@ -292,7 +292,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Names of the records so far."""
+        """Names of the records added so far."""
         return self._names.pool.values
 
     def add_base(self, base_ns: int) -> None:
@@ -301,7 +301,7 @@ class Columns:
         start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
         if base_ns and len(start):
-            # Clipped values are still too far away, so they are excluded later.
+            # Clipped values are still out of range and are therefore excluded later.
             np.clip(start, -_INT64_MAX - min(base_ns, 0), _INT64_MAX - max(base_ns, 0), out=start)
             start += base_ns
 
@@ -330,7 +330,7 @@ class Columns:
         )
 
     def _exclude_far(self, columns: dict[str, npt.NDArray[Any]]) -> None:
-        """Drop records that start or end so far away that sums of their times would overflow."""
+        """Drop records with times so far away that sums of them would overflow."""
         start, dur = columns["start_ns"], columns["dur_ns"]
         is_far = (start < FIRST_NS) | (start > LAST_NS)
         is_far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
@@ -408,7 +408,7 @@ def _join_times(parts: Sequence[Times]) -> Times:
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
-    """Return the code of each phase; 0 if a phase is not a single letter."""
+    """Return the code of each phase; 0 if the phase is not a single letter."""
     letters = [record.ph for record in records]
     count = len(letters)
     text = ",".join(letters)  # usually, every second byte is a phase
@@ -420,9 +420,9 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 
 
 def _scoped_id(record: Record) -> bytes:
-    """Return the id with the scope and process in which it is unique; empty if it has none.
+    """Return the id, with the scope and process in which it is unique; empty if there is none.
 
-    An id in ``id2`` may be unique only within the process.
+    An id in ``id2`` may be unique only within its process.
     """
     parts = [bytes(record.id)]
     if not record.id and record.id2 is not None:
@@ -444,9 +444,9 @@ def _integers(values: list[Any]) -> Ints:
 
 
 def _wrap_integer(value: Any) -> int:
-    """Return an integer wrapped to 64 bits; -1 for other values.
+    """Return an integer wrapped to 64 bits; -1 for values of other types.
 
-    Merged files with high ranks have ids such as ``"10000:7"``, which means id 7 of rank 10,000.
+    In merged files, ids of high ranks are strings such as ``"10000:7"``: id 7 of rank 10,000.
     """
     try:
         match = _SCOPED.fullmatch(str(value))

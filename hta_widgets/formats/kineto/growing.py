@@ -1,6 +1,6 @@
 """Columns that grow while the records of a file are decoded.
 
-No Python object remains per record: numbers go into a `GrowingColumn`, strings become codes of a
+No Python object remains per record: numbers go into a `GrowingColumn`, strings become codes in a
 `CodeTable`, and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm``
 become the codes ``0, 1, 0`` and the strings ``["gemm", "relu"]``.
 """
@@ -28,7 +28,7 @@ from hta_widgets.trace.call_args import CallArgs, LaunchArgs, Texts, non_negativ
 from hta_widgets.trace.columns import ArgTable, CopyTable, StringPool, arg_table
 
 _INT64 = 1 << 63
-#: Maximum total size of distinct call args; beyond it, they are read from the file when needed.
+#: Maximum total size of distinct call args. Beyond it, args are read from the file when needed.
 _MAX_TEXT_BYTES = 1 << 24
 
 _decode_floats = msgspec.json.Decoder(list[float]).decode
@@ -50,12 +50,12 @@ class CommunicationColumns:
         self._text += map(b"\0".join, map(_communication, args))
 
     def finish(self) -> ArgTable | None:
-        """Return the columns; None without records."""
+        """Return the columns; None if there are no records."""
         return arg_table(self._record, self._text)
 
 
 class CopyColumns:
-    """Bandwidth and size of the few device records that state them."""
+    """Bandwidth and size of the few device records that give them."""
 
     def __init__(self) -> None:
         self._record: list[int] = []
@@ -82,12 +82,12 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts; if decoding all at once fails, each is converted alone."""
+    """Return the numbers in JSON texts; if one call cannot decode them, convert each separately."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
         numbers = []
-    # A list of one empty string decodes to an empty list.
+    # A single empty string decodes to an empty list.
     return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
 
 
@@ -107,28 +107,28 @@ def _size(raw: Raw) -> int:
 
 
 _ABSENT = -1
-#: Separates an id that is unique within a process from this process.
+#: Separates an id that is unique only within a process from that process.
 ID_SEPARATOR = b"\0"
 
 
 class FlowIds:
-    """Codes of ids by their JSON: a number is its own code, other values get codes below -1."""
+    """Codes of ids given as JSON. A number is its own code; other values get codes below -1."""
 
     def __init__(self) -> None:
         self._others = StringPool()
 
     def codes(self, texts: Sequence[Any]) -> Ints:
-        """Return a code for each JSON text; -1 for an empty text."""
+        """Return a code for each JSON text; -1 if the text is empty."""
         numbers = plain_integers(texts, _ABSENT)
         if numbers is not None:
             return numbers
         return np.fromiter((self._code(bytes(text)) for text in texts), np.int64, len(texts))
 
     def finish(self, codes: Ints) -> tuple[npt.NDArray[np.int32], StringPool]:
-        """Return consecutive codes from 0, and the text of each code."""
+        """Return codes renumbered from 0 without gaps, and the text of each code."""
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
         if low >= _ABSENT and high < 4 * len(codes):
-            # Profilers number ids consecutively, so they can serve as codes without sorting.
+            # Profilers number ids consecutively, so these can serve as codes without sorting.
             return codes.astype(np.int32), _IdPool(None, [], high + 1)
         present = codes != _ABSENT
         flow = np.full(len(codes), -1, np.int32)
@@ -160,12 +160,12 @@ class ReadOnlyIds(StringPool):
 
 
 class _IdPool(ReadOnlyIds):
-    """Ids whose texts are the numbers themselves; negative ids have other texts."""
+    """Ids whose texts are the numbers themselves. Negative ids have other texts."""
 
     __slots__ = ("_count", "_numbers", "_others")
 
     def __init__(self, numbers: Ints | None, others: list[str], count: int) -> None:
-        self._numbers = numbers  # None if each code is its own number
+        self._numbers = numbers  # None if each code equals its number
         self._others = others
         self._count = count
 
@@ -184,7 +184,7 @@ class _IdPool(ReadOnlyIds):
 
 
 class GrowingColumn:
-    """A column with spare capacity; memory that is not written costs nothing.
+    """A column with spare capacity. Memory that was never written to costs nothing.
 
     Integers that do not fit in the column's type widen it.
     """
@@ -241,8 +241,8 @@ class _TextCodes(dict[bytes, int]):
         self.size_bytes = 0
 
     def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
-        """Return the codes of combinations; new combinations get the next codes."""
-        # JSON does not contain byte 0. One text per combination is faster than a tuple of texts.
+        """Return the codes of combinations. A new combination gets the next code."""
+        # JSON does not contain byte 0. Joined texts are faster to look up than tuples of texts.
         texts = map(b"\0".join, rows)
         return np.fromiter(map(self.__getitem__, texts), np.int64)
 
@@ -315,7 +315,7 @@ class SmallArgs:
 
     def __init__(self) -> None:
         self._numbers = array("q")
-        self._ends = array("q", [0])  # position in the text after the args of each record
+        self._ends = array("q", [0])  # end of each record's args in the text
         self._text = bytearray()
         #: args of records that are not valid JSON
         self._repaired: dict[int, dict[str, Any]] = {}
@@ -343,7 +343,7 @@ class SmallArgs:
         return (value if isinstance(value, dict) else {}) or default
 
     def get_many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the args of records, decoded in one call if possible; {} for missing args."""
+        """Return the args of records, decoded in one call if possible; {} if a record has none."""
         texts = [self._text_of(number) for number in numbers]
         if all(texts):
             try:

@@ -1,4 +1,4 @@
-r"""Decodes records that are not valid JSON, with the repair that each needs.
+r"""Decodes records that are not valid JSON, applying the repairs that they need.
 
 Python's decoder accepts control characters, NaN and any number. Strings with single backslashes,
 such as ``"torch\nn\modules"``, and values without quotes, such as ``ncclFloat32``, are repaired
@@ -74,7 +74,7 @@ def _json_text(value: Any) -> Raw:
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode a result of `decode_leniently`; numbers keep their digits, NaN is quoted."""
+    """Encode a result of `decode_leniently`. Numbers keep their digits; NaN is quoted."""
     return msgspec.json.encode(_encodable_value(value))
 
 
@@ -103,17 +103,17 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: A string; an unterminated string extends to the end of the text, so each byte is scanned once.
+#: A string. If unterminated, it extends to the end of the text, so each byte is scanned once.
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
-#: A path whose backslashes happen to begin valid escapes, as in ``"torch\\nn\\functional"``.
+#: A path in which each backslash happens to begin a valid escape: ``"torch\\nn\\functional"``.
 _PATH = re.compile(
     rb'"(?:[A-Za-z]:)?[\w.\-\x80-\xff]*(?:\\[bfnrt][\w.\-\x80-\xff]+)+(?:\(\d+\): [^"\\]*)?"'
 )
-#: Features that labels of two lines do not have: a drive, a rare control character, or a line of a
-#: file. The name of a file does not suffice, because it may be the second line of a label
+#: Features that do not occur in labels of two lines: a drive, a rare control character, or a line
+#: number of a file. A file name is not enough, because it may be the second line of a label
 #: (``"loss\\ntrain.py"``).
 _SURE_PATH = re.compile(
     rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)\(\d+\): [^"]*"$'
@@ -125,7 +125,7 @@ _CONTROL = re.compile("[\b\f\n\r\t]")
 _JSON_VALUE = re.compile(
     rb"true|false|null|NaN|-?Infinity|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*"
 )
-#: A string, a comma or colon without a value after it, or a value without quotes.
+#: A string, a comma or colon that lacks its value, or a value without quotes.
 _BARE_VALUE = re.compile(
     _TEXT.pattern
     + rb"|(?P<comma>,\s*)(?=[}\]])|(?P<colon>:\s*)(?=[,}\]])"
@@ -137,8 +137,8 @@ _BARE_VALUE = re.compile(
 def with_backslashes_escaped(body: bytes) -> bytes:
     r"""Double the backslashes of each string in which a backslash does not begin a valid escape.
 
-    In ``"torch\nn\modules"``, ``\m`` is not a valid escape, so none of the backslashes is meant as
-    an escape.
+    In ``"torch\nn\modules"``, ``\m`` is not a valid escape. Therefore, none of the backslashes is
+    treated as an escape.
     """
     return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
 
@@ -147,7 +147,7 @@ def _escape_backslashes(text: bytes) -> bytes:
     is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
     if is_json and not _DRIVE.match(text) and not _is_path(text):
         return text
-    # Quotes stay escaped, because otherwise they would have ended the string.
+    # Quotes stay escaped, because unescaped they would end the string.
     return _ESCAPE.sub(
         lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
     )
@@ -167,7 +167,7 @@ def has_windows_path(body: bytes) -> bool:
 
 
 def with_backslashes_of_path(text: str) -> str:
-    r"""Return a decoded string; in a path, backslashes replace control characters."""
+    r"""Return a decoded string. In a path, replace control characters by backslashes."""
     if _CONTROL.search(text) is None or "\\" in text:
         return text
     written = text.translate(_CONTROLS)

@@ -1,7 +1,7 @@
 """Splits files that contain the merged traces of several ranks.
 
-A merge prefixes ids that would collide with the rank. `MergedRecords` returns the records of a rank
-as they were before the merge.
+A merge adds the rank as a prefix to ids that would collide. `MergedRecords` returns a rank's
+records as they were before the merge.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _VERSION = 1
 _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 
-#: Placeholder for the rank if the ids of the records were not changed.
+#: Used instead of the rank if the merge did not change the records' ids.
 UNSCOPED = -1
 
 
@@ -64,7 +64,7 @@ class RankContents(NamedTuple):
     metadata: dict[str, Any]
     source: RecordSource
     format: str = "kineto"
-    #: number of the device, if the rank is one of several devices in a file
+    #: number of the device if the file's devices are separate ranks
     device: int = -1
 
     def build(self, path: str, problems: Problems, **fields: Any) -> Trace:
@@ -93,7 +93,7 @@ def split_merged(
     path: str,
     problems: Problems,
 ) -> list[RankContents] | None:
-    """Split the columns of a merged file by rank; return None for other files."""
+    """Split the columns of a merged file by rank; return None if the file is not merged."""
     head = metadata.get(MARK_KEY)
     if not isinstance(head, dict) or "merged" not in head:
         return None
@@ -133,14 +133,14 @@ def split_merged(
 
 
 class _MarkedProcess(NamedTuple):
-    """The rank of a process, and the JSON of its pid before the merge; empty if it had none."""
+    """The rank of a process, and the JSON of its pid before the merge; empty if there was none."""
 
     rank: int
     pid: bytes
 
 
 def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], list[int]]:
-    """Return the processes marked by the merge, by code of pid, and the rows of the marks."""
+    """Return the processes marked by the merge, keyed by pid code, and the rows of the marks."""
     processes: dict[int, _MarkedProcess] = {}
     mark_rows: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():
@@ -161,7 +161,7 @@ def columns_of_rank(
     records = columns.record[rows]
     pid_codes, pid = distinct_codes(columns.pid[rows])
     pid_texts = [columns.pids[code] for code in pid_codes]
-    # `pids` has the JSON of the pids that the merge changed.
+    # `pids` maps pids changed by the merge to their original JSON.
     pid_texts = [_pid_text(pids[text]) if text in pids else text for text in pid_texts]
     small_args = {
         position: _unscope_args(args, rank)
@@ -203,28 +203,28 @@ def _original_correlation(correlation: Ints, rank: int) -> Ints:
     """Return correlation ids as they were before the merge."""
     correlation = correlation.astype(np.int64)
     first_id = rank * ID_STRIDE
-    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are strings
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # ids of such ranks are strings
         return correlation
     is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
     return np.where(is_scoped, correlation - first_id, correlation)
 
 
 def _by_position(values: Mapping[int, Any], keys: Ints) -> dict[int, Any]:
-    """Return the values whose keys are among the ascending `keys`, by position in these."""
+    """Return the values whose keys are in the ascending `keys`, keyed by index in `keys`."""
     positions = positions_in(keys, np.array(list(values), np.int64)).tolist()
     pairs = zip(positions, values.values(), strict=True)
     return {position: value for position, value in pairs if position >= 0}
 
 
 def _copies_of_records(copies: CopyTable, records: Ints) -> CopyTable:
-    """Return the copies among ascending records, numbered by position in these."""
+    """Return the copies among the ascending `records`, numbered by index in `records`."""
     position = positions_in(records, copies.record)
     is_copy = position >= 0
     return CopyTable(position[is_copy], copies.gb_per_s[is_copy], copies.size_bytes[is_copy])
 
 
 def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Return args without the merge's changes; marks hold the original args."""
+    """Return args without the changes made by the merge. Marks hold the original args."""
     if isinstance(args.get(MARK_KEY), dict):
         return dict(args[MARK_KEY])
     return {

@@ -1,7 +1,7 @@
 """Rows of tools that write Chrome JSON without Kineto's categories.
 
-Kineto gives each device row a category and a stream. Other tools name the process of a device and
-the threads of its streams instead:
+Kineto gives each device row a category and a stream. Other tools instead name the process of a
+device and the threads of its streams:
 
 =====================  ==========================  ==============================
 process                thread                      written by
@@ -19,10 +19,10 @@ the label              ``Stream #5``               MindSpore, whose processes ha
 ``Deivce 0 (GPU)``     ``stream 7``                Paddle; names end in the duration
 =====================  ==========================  ==============================
 
-`mark_rows` gives these rows the category ``kernel`` and a stream, which makes them device work,
-whose kind depends on the name. Other threads of such a process repeat the same time and are not
-changed, for example ``XLA Modules`` next to the streams, or Ascend's ``Overlap Analysis``. Rows of
-processes such as ``CPU HIP API`` are runtime calls. Rows of Horovod's timelines, whose processes
+`mark_rows` gives these rows a stream and the category ``kernel``, which makes them device work.
+Their kind then depends on the name. Other threads of such a process repeat the same time and are
+not changed, for example ``XLA Modules`` next to the streams, or Ascend's ``Overlap Analysis``. Rows
+of processes such as ``CPU HIP API`` are runtime calls. Rows of Horovod's timelines, whose processes
 are tensors, get the category ``horovod``. Paddle's ``ProfileStep#3[2.000 ms]`` becomes
 ``ProfilerStep#3``, so that its steps are recognized, and ``gemm[30.500 us]`` becomes ``gemm``.
 """
@@ -48,7 +48,7 @@ _DEVICE_NAMES = re.compile(
     r".*/(gpu|tpu|device:(?!cpu)[a-z_]+):\d+.*"
     r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana|gaudi ?\d*) )?"
     r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#/_\[-]*\d+\b.*"
-    # Names of products, as in "NVIDIA H100 PCIe (0)"; processes of the host may have similar names.
+    # Product names, as in "NVIDIA H100 PCIe (0)". Host processes may have similar names.
     r"|(?!.*\b(api|cpu|driver|host|metrics|nvtx|process|runtime|smi|xeon|epyc|ryzen)\b)"
     r".*\b(nvidia|tesla|geforce|quadro|instinct|radeon|gaudi ?\d*|data center gpu)\b.*"
     r"|(rank \d+ )?device<.*|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
@@ -61,22 +61,22 @@ _RUNTIME = re.compile(r"CPU (HIP|HSA|KFD)( API)?")
 _COPIES = "COPY"
 _NPU = "NPU"
 _HARDWARE = "Ascend Hardware"
-#: Processes of an Ascend device that have work; some tools drop the labels of processes.
+#: Processes with work of an Ascend device. Some tools drop the labels of processes.
 _NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
-#: Processes of TensorFlow 1: the operators, the work, or a part of the work of a device.
+#: TensorFlow 1's processes of a device: its operators, all of its work, or part of it.
 _TENSORFLOW_1 = re.compile(r".*(/(?:gpu|device:\w+):\d+)(/stream:all|/stream:\d+|/memcpy|) Compute")
-#: Labels of a device's processes in MindSpore's files; the device's own process has the lowest id.
+#: Labels of a device's processes in MindSpore's files. The device's own process has the lowest id.
 _MINDSPORE = re.compile(r"(AI ?Core|Ascend|AI ?CPU|Communication) Op", re.IGNORECASE)
-#: Device processes in Paddle's files, and the durations in its names.
+#: Device processes in Paddle's files, and the durations in Paddle's names.
 _PADDLE = re.compile(r"(Deivce|Device) \d+ \((GPU|MLU)\)")
 _PADDLE_DURATION = re.compile(r"\[\d+\.\d{3} [mu]s\]$")
-#: Category of PyTorch's operators in files of 2021, and of MXNet's device work.
+#: Category of PyTorch's operators in files from 2021, and of MXNet's device work.
 _OPERATOR = "operator"
 #: Processes of JAX and TensorFlow, and of torch_npu.
 _OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
-#: Threads of device work. The first pattern that matches a thread of a process applies to all its
-#: threads.
+#: Threads with device work. The first pattern that matches any thread of a process is applied to
+#: all threads of that process.
 _WORK_THREADS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -90,7 +90,7 @@ _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
 def mark_rows(columns: RankColumns) -> RankColumns:
-    """Give device rows without a known category the category of kernels, and a stream.
+    """Give device rows without a known category the category of kernels and a stream.
 
     Rows of Horovod also get a category.
     """
@@ -132,7 +132,7 @@ def _rows_without_category(columns: RankColumns) -> Rows:
 
 
 def _rename_paddle_rows(columns: RankColumns) -> RankColumns:
-    """Rename the rows of Paddle: numbered steps, and names without durations."""
+    """Rename Paddle's rows: number the steps and remove durations from names."""
     if not any(map(_PADDLE.fullmatch, read_track_names(columns).process.values())):
         return columns
     names = StringPool()
@@ -151,12 +151,12 @@ def has_other_profiler(trace: Trace) -> bool:
 
 
 def is_horovod(names: Sequence[str]) -> bool:
-    """Return whether these are names of a Horovod timeline."""
+    """Return whether these names belong to a Horovod timeline."""
     return any(name.startswith(taxonomy.HOROVOD_PHASE) for name in names)
 
 
 def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
-    """Return a string that identifies the device of a thread with device work."""
+    """Return a string that identifies the device of a device thread."""
     process = _process_name(pid, names)
     if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
@@ -168,7 +168,7 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
 
 
 def track_names(columns: RankColumns) -> TrackNames:
-    """Return the names of tracks; processes that are parts of a device have its label."""
+    """Return the track names. Processes that are part of a device get the device's label."""
     names = read_track_names(columns)
     names.labels |= _npu_labels(names)
     for pid, process in names.process.items():
@@ -188,7 +188,7 @@ def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColum
 
 
 def _streams_of_rows(columns: RankColumns, rows: Rows, names: TrackNames) -> Ints:
-    """Return the stream of each row if it is device work; -1 for others."""
+    """Return the stream of each row with device work; -1 for other rows."""
     tids = len(columns.tids)
     thread_keys, thread_of_row = np.unique(
         columns.pid[rows].astype(np.int64) * tids + columns.tid[rows], return_inverse=True
@@ -223,21 +223,21 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
 
 
 def _match_work(threads: Sequence[str]) -> list[re.Match[str] | None]:
-    """Match the names of a process's threads with the first pattern of work that one matches."""
+    """Match a process's thread names against the first work pattern that any of them matches."""
     tries = ([pattern.fullmatch(name) for name in threads] for pattern in _WORK_THREADS)
     return next(filter(any, tries), [None] * len(threads))
 
 
 def _repeating_processes(names: TrackNames) -> set[str]:
-    """Return the processes of TensorFlow 1 whose work another process of the device repeats.
+    """Return TensorFlow 1's processes whose work is repeated by another process of the device.
 
-    ``/stream:all`` has all work of a device, ``/stream:N`` and ``/memcpy`` have parts of it, and
+    ``/stream:all`` has all of a device's work, ``/stream:N`` and ``/memcpy`` have parts of it, and
     the device's own process has the operators.
     """
     matches = {pid: _TENSORFLOW_1.fullmatch(process) for pid, process in names.process.items()}
     level = {"": 0, "/stream:all": 2}
     levels = {pid: (match[1], level.get(match[2], 1)) for pid, match in matches.items() if match}
-    best = dict(sorted(levels.values()))  # the last pair of a device has its highest level
+    best = dict(sorted(levels.values()))  # for each device, the last pair has the highest level
     return {pid for pid, (device, level_of_pid) in levels.items() if level_of_pid < best[device]}
 
 
@@ -251,19 +251,19 @@ def _is_device(pid: str, names: TrackNames) -> bool:
 
 
 def _only_device(names: TrackNames) -> str:
-    """Return the pid of the device process if a file has exactly one, else an empty string."""
+    """Return the pid of the file's only device process; "" if there are none or several."""
     pids = [pid for pid, name in names.process.items() if _DEVICE_NAMES.fullmatch(name)]
     return pids[0] if len(pids) == 1 else ""
 
 
 def _npu_of(pid: str, names: TrackNames) -> str:
-    """Return the label of the Ascend device to which a process belongs; "" for others."""
+    """Return the label of the Ascend device to which a process belongs; "" for other processes."""
     label = names.labels.get(pid, "")
     return label if label.startswith(_NPU) else ""
 
 
 def _npu_labels(names: TrackNames) -> dict[str, str]:
-    """Return labels by pid for unlabeled processes of Ascend devices."""
+    """Return labels for unlabeled processes of Ascend devices, keyed by pid."""
     pids_of: defaultdict[str, list[str]] = defaultdict(list)
     for pid, process in names.process.items():
         if process in _NPU_PROCESSES:
@@ -275,7 +275,7 @@ def _npu_labels(names: TrackNames) -> dict[str, str]:
     label_of_all = next(stated, _NPU if devices == 1 else "")
     labels = {}
     for pids in pids_of.values():
-        # Without labels, each hardware process is a device, and the other processes follow in
+        # If labels are missing, each hardware process is a device. Other processes follow the same
         # order.
         for place, pid in enumerate(sorted(pids, key=natural_key)):
             if not _npu_of(pid, names):

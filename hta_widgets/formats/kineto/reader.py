@@ -1,9 +1,9 @@
 """Reads Chrome trace JSON of Kineto and other tools, slice by slice, into columns.
 
-A slice is a part of the list ``traceEvents``. Its records are decoded in one call and their fields
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call, and their fields
 go to columns. Args are read later, from the positions of the records in the file. A slice that is
-not valid JSON is read by `tolerant`, record by record. This module also recognizes the JSON of
-BytePS, which differs only in its records.
+not valid JSON is read by `tolerant`, record by record. This module also recognizes BytePS's JSON,
+which differs only in its records.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ from hta_widgets.trace.problems import NoteCounts, Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
-#: Around damage, pieces of this size are decoded before individual records are tried.
+#: Text around damage is decoded in pieces of this size before records are tried individually.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
-#: A list with no trace record among its first entries, this many, is not a trace.
+#: A list is not a trace if its first entries, this many, contain no trace record.
 _ENOUGH_ENTRIES = 1000
 #: Reading stops if, among this many successive entries, fewer than one in a thousand is a trace
 #: record.
 _CHECKED_ENTRIES = 1 << 18
-#: If times of more slices than this cannot be decoded as numbers, all times are read as text.
+#: If times cannot be decoded as numbers in more slices than this, all times are read as text.
 _ENOUGH_FAILURES = 3
 
-#: Result of decoding a piece of text: the list continues after it, the list ends in it, the text
-#: ends within a record, or the text is not valid JSON.
+#: Result of decoding a piece of text: the list continues after the piece, the list ends in it, the
+#: text ends within a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -155,8 +155,8 @@ class RecordList:
     def _take_slice(self) -> SliceOutcome:
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        # If text up to a comma is unbalanced, that comma is in the last, incomplete record; the
-        # previous comma is tried.
+        # Text that is unbalanced up to a comma ends in an incomplete record, so the previous comma
+        # is tried.
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             outcome = self._take_strictly(cut)
             if outcome != "unbalanced":
@@ -164,7 +164,7 @@ class RecordList:
         return "unbalanced"
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
-        """Read the records up to the comma at `cut`, or none."""
+        """Read the records up to the comma at `cut`, either all or none."""
         body = memoryview(self.window.text)[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
@@ -272,7 +272,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return a decoder for starts of the type in `records`; None if one is not a number."""
+    """Return a decoder for starts of the type in `records`; None if a start is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return timed_decoder(int)
@@ -284,7 +284,7 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
 
 
 def _times_if_exact(records: list[Any]) -> tuple[Times, Times] | None:
-    """Return starts and durations of timed records; None if they may be inexact."""
+    """Return starts and durations of timed records; None if these may be inexact."""
     if not records:
         return None
     durations = nanoseconds_of_doubles(np.array([record.dur for record in records], np.float64))
@@ -315,7 +315,7 @@ class FileContents(NamedTuple):
     metadata: dict[str, Any]
     source: FileRecords
     problems: Problems
-    #: the first record and the metadata of each document
+    #: for each document, its first record and metadata
     documents: list[Document]
 
 
@@ -349,7 +349,7 @@ def read_file(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause garbage collection: decoded objects form no cycles, and it would double the time."""
+    """Pause garbage collection: it would double the time, and decoded objects form no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -376,11 +376,11 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
     )
 
 
-#: Maximum number of traces in a file. Text after them is skipped, because finding each trace takes
-#: a search.
+#: Maximum number of traces in a file. Text after them is skipped, because each further trace
+#: requires a search.
 _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
-#: Keys of the outermost object that hold samples, or text of other tracers.
+#: Keys of the outermost object that hold samples or the text of other tracers.
 _UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
 _EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
@@ -398,8 +398,8 @@ class _Documents:
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
         """Read all documents into one list of records.
 
-        Returns their top-level values, and the shifts for records whose times have another base
-        time than these values state.
+        Return the documents' top-level values, and the shifts for records whose base time differs
+        from the one in these values.
         """
         values = self._read_document()
         documents = 1
@@ -455,8 +455,8 @@ class _Documents:
     ) -> tuple[dict[str, bytes], Literal["list", "end", "cut"]]:
         """Read the keys after a list of events in an object.
 
-        Returns also whether another list, the object's end or the end of truncated text follows.
-        With `has_read_all`, no other list is read.
+        Also return whether another list, the object's end or the end of truncated text follows.
+        With `has_read_all`, no further list is read.
         """
         window, notes = self.window, self.notes
         tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
@@ -475,7 +475,7 @@ class _Documents:
     def _add_base(
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
     ) -> None:
-        """Add a document's base time to its records; the document begins at byte `start`."""
+        """Add a document's base time to its records; `start` is the document's first byte."""
         base_ns = self._base_ns(values)
         earlier_ns = self.documents[-1].base_ns if self.documents else 0
         if is_cut and BASE_KEY not in values and earlier_ns:
@@ -502,7 +502,7 @@ _RANK_PEEK_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
-    """Return the rank stated in the first bytes of a file; None if none is."""
+    """Return the rank stated in the first bytes of a file; None if they state none."""
     try:
         with open_stream(path) as stream:
             text = stream.read(_RANK_PEEK_BYTES)
@@ -515,7 +515,7 @@ def peek_rank(path: str) -> int | None:
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
-#: Builds the trace of a rank from its records, the path of the file, and the problems to extend.
+#: Builds a trace from a rank's records, the file's path, and the problems, to which it adds.
 _Build = Callable[[RankContents, str, Problems], Trace]
 
 
@@ -532,20 +532,20 @@ def is_server_json(start: FileStart) -> bool:
 def read_kineto(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of Kineto, or any other trace-event JSON."""
+    """Read a Kineto file, or any other trace-event JSON."""
     return _build_traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
 
 
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server, which differ in their records."""
+    """Read the file of a BytePS worker or server; its records show which."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _build_traces(contents, path, _builder(contents.columns))
 
 
 def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
-    """Build the traces of a file: one, or one per rank that was merged into it."""
+    """Build the traces of a file: a single one, or one for each rank merged into it."""
     problems = Problems(contents.problems)
     parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
     if parts is not None:
@@ -565,7 +565,7 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
     rank_contents = RankContents(stated, contents.columns, contents.metadata, contents.source)
     trace = build(rank_contents, path, notes)
-    for problem in notes:  # the rank may change later
+    for problem in notes:  # omits the rank, which may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
 
@@ -589,7 +589,7 @@ def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
     )
 
 
-#: Builders by the format that a merged file states for a rank.
+#: Build function for each format that a merged file may state for a rank.
 _BUILDERS: dict[str, _Build] = {
     "kineto": build_plain,
     "byteps": build_worker,

@@ -60,18 +60,18 @@ def changed_file_error(path: str) -> TraceError:
 
 
 class RecordSlice(NamedTuple):
-    """Records that were decoded together: bytes `start` to `end` of the decompressed text."""
+    """Records that were decoded together, in bytes `start` to `end` of the decompressed text."""
 
     start: int
     end: int
     first_record: int
-    #: start and end of each record in the slice's text, if the strict decoder rejects the text
+    #: start and end of each record in the slice's text, if the strict decoder rejects this text
     spans: Ints | None = None
 
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(number, JSON object)`` for records in the slice's text.
 
-        Unreadable records are skipped. Raises an error if the text does not match the slice.
+        Unreadable records are skipped. If the text does not match the slice, an error is raised.
         """
         places = (numbers - self.first_record).tolist()
         if self.spans is None:
@@ -84,7 +84,7 @@ class RecordSlice(NamedTuple):
                 yield self.first_record + place, repair_json(text[start:end])
 
 
-#: A stream skips at most this much to reach the next slice; otherwise the file is opened again.
+#: A stream skips at most this much to reach the next slice. Beyond that, the file is opened again.
 _MAX_SKIPPED_BYTES = 1 << 22
 
 
@@ -96,7 +96,7 @@ class RecordMove(NamedTuple):
 
 
 class FileRecords(RecordSource):
-    """The JSON text of a file's records. The file is reopened when needed; can be pickled."""
+    """The JSON text of a file's records. The file is reopened when needed. Can be pickled."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class FileRecords(RecordSource):
         self._checkpoints = checkpoints
         self._moves = list(moves)
 
-    #: whether a restored source can take over the checkpoints of this source
+    #: whether a restored source can take over this source's checkpoints
     keeps_places = True
 
     def to_stored(self) -> StoredSource:

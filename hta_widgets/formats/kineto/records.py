@@ -1,6 +1,6 @@
 """Decoder for the records of Chrome JSON.
 
-`Record` and `Args` have the fields that become columns. All other fields remain in the file.
+The fields of `Record` and `Args` become columns. All other fields remain in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMUNICATION_FIELDS = (
 
 _CALL_FIELDS = ("dims", "types", "strides", "values", "old_dims", "node", "forward")
 LAUNCH_FIELDS = ("grid", "block", "registers", "shared", "blocks_per_sm", "occupancy", "limits")
-#: Keys of the fields of `Args` whose values stay text until they are used.
+#: Fields of `Args` whose values stay text until used, with their keys.
 TEXT_ARGS = {
     "bandwidth": "memory bandwidth (GB/s)",
     "bytes": "bytes",
@@ -35,7 +35,7 @@ TEXT_ARGS = {
 
 
 class Args(Struct, gc=False, rename={**TEXT_ARGS, "correlation_id": "correlation id"}):
-    """Args that become columns; except for streams and correlations, they stay text until used."""
+    """Args that become columns. Except for streams and correlations, they stay text until used."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
@@ -77,7 +77,7 @@ class ScopedId(Struct, gc=False, rename={"everywhere": "global"}):
 
 
 class Record(Struct, gc=False):
-    """Fields that become columns, in Kineto's order; numbers that must stay exact are text."""
+    """Fields that become columns, in Kineto's order. Numbers that must stay exact are text."""
 
     ph: str = ""
     cat: str | None = ""
@@ -97,15 +97,15 @@ class Record(Struct, gc=False):
     flow_out: Raw = Raw(b"")
 
 
-#: Placeholder for a missing time among starts that are decoded as integers.
+#: Stands for a missing time among starts that are decoded as integers.
 NO_INTEGER = -(1 << 63)
 
 
 @cache  # created when a file is read, since a cached job needs none
 def timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
-    """Return a decoder for records that gives starts as `ts` and durations as doubles.
+    """Return a decoder for records that decodes starts as type `ts` and durations as doubles.
 
-    It is for files whose durations fit exactly in a double.
+    It is meant for files whose durations fit exactly in a double.
     """
     missing = {int: NO_INTEGER, float: math.nan, Raw: Raw(b"")}[ts]
     changed = {"ts": ("ts", ts, missing), "dur": ("dur", float, math.nan)}
@@ -124,7 +124,7 @@ decode_bodies = msgspec.json.Decoder(list[Raw]).decode
 
 
 def end_of_value(error: msgspec.DecodeError) -> int | None:
-    """Return the length of the JSON value if the error concerns text after it, else None."""
+    """Return the length of the JSON value if the error is in the text after it, else None."""
     trailing = _TRAILING.search(str(error))
     return int(trailing.group(1)) - _TRAILING_SHIFT if trailing else None
 

@@ -1,14 +1,14 @@
 """Splits a file that contains several ranks or the work of several devices.
 
-SGLang merges the files of its ranks and prefixes each process with the coordinates of the rank, as
-in ``[TP00] 7000`` and ``[TP01] 7001``. Other scripts write ``rank 1/7001``, or name the process in
-its metadata. Ids are unique only within a rank, so each rank gets its own columns before anything
-is linked.
+SGLang merges the files of its ranks and prefixes each process with the coordinates of its rank, as
+in ``[TP00] 7000`` and ``[TP01] 7001``. Other scripts write ``rank 1/7001``, or give the process a
+name in its metadata. Ids are unique only within a rank, so each rank gets its own columns before
+anything is linked.
 
-A process may also drive several devices. Each device then becomes a rank, because work of one
-device would otherwise hide idle time of another. A host thread that launches on one device belongs
-to the rank of that device. A thread is shared if it launches on several devices, or on none in a
-process that drives several. The rank of each of these devices then has the thread's ranges and the
+A process may also drive several devices. Each device then becomes a rank, because one device's work
+would otherwise hide the idle time of another. A host thread that launches on one device belongs to
+the rank of that device. A thread is shared if it launches on several devices, or on none in a
+process that drives several. The rank of each of these devices then gets the thread's ranges and the
 flows that end in it, so that its work is linked and its idle time explained. Instants and counters
 of a shared thread belong to the device on which it launches most work. For example, thread 10
 launches on GPU 0, thread 11 on GPU 0 and GPU 1, and thread 12 marks the steps. The rank of GPU 0
@@ -54,7 +54,7 @@ def split_ranks(
 ) -> list[RankContents]:
     """Return the ranks that a file's processes name, else one per device; empty for neither.
 
-    If only host processes name ranks, each device has the rank of its host process.
+    If only host processes name ranks, each device gets the rank of its host process.
     """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed
@@ -89,7 +89,7 @@ def _split_by_device(
     source: FileRecords,
     problems: Problems,
 ) -> list[RankContents]:
-    """Return a rank for each device, with the number that its processes state, if any."""
+    """Return a rank for each device, with the number, if any, that its processes state."""
     masks = devices.row_masks(columns)
     problems.add(
         "merged",
@@ -102,7 +102,7 @@ def _split_by_device(
         "launches by processes that use the same ids on different devices; linked to the"
         " devices in process order",
     )
-    # A device has a rank if its processes name exactly one.
+    # A device has a known rank if its processes name exactly one.
     ranks: list[int | None] = [None] * len(masks)
     if rank_of_pid is not None:
         stated = [set(rank_of_pid[columns.pid[mask]].tolist()) - {-1} for mask in masks]
@@ -136,10 +136,10 @@ class Document(NamedTuple):
 def split_documents(
     columns: RankColumns, documents: Sequence[Document], source: FileRecords
 ) -> list[RankContents]:
-    """Return the ranks of traces that were written to one file; empty if they are a single rank.
+    """Return the ranks of traces written to one file; empty if these are a single rank.
 
-    A trace that does not state a rank, such as the rest of a damaged one, belongs to the previous
-    rank.
+    A trace that does not state a rank, such as the rest of a damaged one, belongs to the rank
+    before it.
     """
     ranks: list[int | None] = []
     for document in documents if len(documents) > 1 else ():
@@ -149,7 +149,7 @@ def split_documents(
         return []
     first_records = [document.first_record for document in documents]
     document_of_row = np.searchsorted(first_records, columns.record, side="right") - 1
-    # The times of all documents count from the base time of the file.
+    # The times of all documents count from the file's base time.
     shared = {key: text for key, text in source.metadata_text.items() if key == BASE_KEY}
     split = []
     for rank in dict.fromkeys(ranks):
@@ -179,8 +179,8 @@ def _merged_rank(
 def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get -1. A single rank counts only if all processes and no metadata
-    state it, because any process name may begin with coordinates.
+    Processes without coordinates get -1. If the coordinates give a single rank, they count only if
+    all processes and no metadata state it, because any process name may begin like coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
@@ -198,24 +198,24 @@ def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Devices:
-    """Names of the devices in a file, and which devices each thread serves."""
+    """Names of the devices in a file, and the devices that each thread serves."""
 
     names: list[str]
     thread_of_row: Ints
-    #: the device that has all rows of a thread
+    #: the device to which all rows of a thread belong
     home: Ints
-    #: by thread and device, whether the device's rank has the thread's ranges
+    #: for each thread and device, whether the device's rank has the thread's ranges
     serves: Bools
     guessed_launches: int
 
     def row_masks(self, columns: RankColumns) -> Bools:
-        """Return a mask of rows for each device; metadata rows belong to none."""
+        """Return a mask of rows for each device. Metadata rows belong to none."""
         devices = np.arange(len(self.names))[:, None]
         is_home: Bools = self.home[self.thread_of_row] == devices
         is_served = self.serves.T[:, self.thread_of_row]
         masks = is_home | (is_served & np.isin(columns.phase, (*_RANGES, *_FLOWS)))
         masks[:, columns.phase == _M] = False
-        # A flow belongs to the devices that have both of its ends. If there are none, each end
+        # A flow belongs to the devices that have both of its ends. Without such a device, each end
         # belongs to the device of its thread.
         ends = np.flatnonzero(np.isin(columns.phase, _FLOWS))
         ids = np.stack([columns.category, columns.name, columns.flow], axis=1)[ends]
@@ -228,7 +228,7 @@ class _Devices:
 
 
 def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
-    """Return the devices with kernels, the rows of `is_work`; None unless there are several."""
+    """Return the devices with kernels (the rows of `is_work`); None if there are fewer than two."""
     rows = np.flatnonzero(is_work)
     if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
         return None
@@ -268,7 +268,7 @@ def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
-    """Calls with device work, and the device of each."""
+    """Calls with device work, and the device of each call."""
 
     rows: Rows
     device: npt.NDArray[np.int32]
@@ -277,9 +277,9 @@ class _Launches:
 
     @classmethod
     def of(cls, columns: RankColumns, device: npt.NDArray[np.int32]) -> _Launches:
-        """Find calls by correlation id; `device` has each row's device, -1 for the host.
+        """Find calls by correlation id; `device` has the device of each row, or -1 for the host.
 
-        Scripts that join files keep the ids of the ranks, so two processes may use the same ids on
+        Scripts that join files keep each rank's ids, so that two processes may use the same ids on
         two devices. Such processes and devices are then paired in order.
         """
         is_linked = columns.correlation > 0
@@ -314,9 +314,9 @@ def _devices_of_threads(
 ) -> tuple[Ints, Bools]:
     """Return the home device of each thread, and the devices that it serves.
 
-    Threads of a device have it as `own_device`; they serve none. For host threads, whose
-    `own_device` is -1, both follow from the launches of the thread, or else of its process. A
-    thread without either belongs to the first device.
+    For device threads, the home is `own_device`; they serve none. For host threads, whose
+    `own_device` is -1, home and served devices follow from the launches of the thread or, if it has
+    none, of its process. Failing that, the home is the first device.
     """
     threads = len(own_device)
     votes = np.bincount(
@@ -327,7 +327,7 @@ def _devices_of_threads(
     np.add.at(votes_of_process, process, votes)
     has_launches = votes.any(axis=1, keepdims=True)
     serves = np.where(has_launches, votes, votes_of_process[process]) > 0
-    # Processes of other tools contain the threads of one device and, for example, its ranges.
+    # In other tools' files, a process holds one device's threads and, for example, its ranges.
     owned = np.flatnonzero(own_device >= 0)
     np.add.at(votes_of_process, (process[owned], own_device[owned]), 1)
     votes = np.where(has_launches, votes, votes_of_process[process])

@@ -1,7 +1,7 @@
 """Parses decimal microseconds into exact nanoseconds, many at once.
 
 ``1700000000000000.123`` has more digits than a double can hold. Decimal strings are therefore
-parsed as integers, all values of a slice at once, digit by digit. Fractions of a nanosecond are
+parsed as integers, digit by digit, for all values of a slice at once. Fractions of a nanosecond are
 rounded half to even.
 """
 
@@ -40,7 +40,7 @@ _IS_ODD[np.frombuffer(_DIGITS + b".,", np.uint8)] = False
 
 
 class Times(NamedTuple):
-    """Nanoseconds, and whether each value is valid."""
+    """Nanoseconds, and the state of each value."""
 
     ns: Ints
     #: OK, MISSING, BAD or TOO_LARGE for each value; None if all are OK
@@ -48,16 +48,16 @@ class Times(NamedTuple):
 
 
 def nanoseconds(texts: Sequence[Any]) -> Times:
-    """Parse JSON numbers of microseconds into nanoseconds, half-even below a nanosecond."""
+    """Parse JSON numbers of microseconds into nanoseconds, rounding half to even."""
     count = len(texts)
     if not count:
         return Times(np.empty(0, np.int64), None)
     joined = b",".join(texts)
     if joined.count(b",") != count - 1:
-        # Commas within a text are replaced; it is not a number either way.
+        # Commas within a text are replaced. Such a text is not a number in either case.
         joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
     original = joined
-    # Without digits, only separators and signs remain.
+    # After the digits are removed, only separators and signs should remain.
     skeleton = joined.translate(None, _DIGITS)
     other_bytes = skeleton.translate(None, b".,")
     if other_bytes and not other_bytes.strip(b'"'):
@@ -70,12 +70,12 @@ def nanoseconds(texts: Sequence[Any]) -> Times:
     return _parse_varied(text, original, count, has_odd=bool(other_bytes))
 
 
-#: Below this, a time in microseconds as a double has an error under a quarter of a nanosecond.
+#: Below this, a time in microseconds stored as a double is exact to a quarter of a nanosecond.
 LARGEST_DOUBLE = float(1 << 42)
 
 
 def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
-    """Convert µs to ns; NaN means missing. Return None if the result may be inexact."""
+    """Convert µs to ns, with NaN for missing values; return None if the result may be inexact."""
     missing = np.isnan(values)
     some_missing = bool(missing.any())
     if some_missing:
@@ -86,13 +86,13 @@ def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
     thousandths = (values - floors) * 1000
     rounded = np.rint(thousandths)
     if np.abs(thousandths - rounded).max() > 0.25:
-        return None  # more than three decimals, or nearly a tie
+        return None  # more than three decimals, or close to a tie
     ns = floors.astype(np.int64) * 1000 + rounded.astype(np.int64)
     return Times(ns, missing.view(np.uint8) if some_missing else None)
 
 
 def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None:
-    """Convert whole microseconds to nanoseconds; return None if one exceeds 64 bits."""
+    """Convert whole microseconds to nanoseconds; return None if a value exceeds 64 bits."""
     try:
         micros = np.fromiter(values, np.int64, len(values))
     except OverflowError:
@@ -106,7 +106,7 @@ def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None
 
 
 def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
-    """Parse unsigned integers of up to 18 digits (empty: `absent`); None for other values."""
+    """Parse unsigned integers of up to 18 digits (empty: `absent`); None if a value differs."""
     joined = b",".join(texts)
     if len(joined) <= len(texts) - 1:
         return np.full(len(texts), absent, np.int64)
@@ -156,7 +156,7 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
         return None
 
     def column(end: int, digits: int) -> Ints:
-        """Return the last `digits` digits, at most 8, before position `end` of each value."""
+        """Return the last `digits` digits (at most 8) of each value before position `end`."""
         words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,))
         return _eight_digits(words & _LAST_BYTES[min(digits, 8)])
 
@@ -214,7 +214,7 @@ def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> T
 
 
 def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
-    """Return decimals as thousandths, ties to even; the integer part is a multiple of 1000."""
+    """Return decimals as thousandths, rounding ties to even; whole units are multiples of 1000."""
     if most_decimals <= 8:
         # Words are left-aligned, so missing digits count as trailing zeros.
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
@@ -249,7 +249,7 @@ def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
 
 
 def _words(text: Bytes) -> npt.NDArray[np.uint64]:
-    """View the eight bytes at each position as a word, to gather with one load per value."""
+    """View the eight bytes at each position as a word, so that one load reads a value's digits."""
     return np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
 
 

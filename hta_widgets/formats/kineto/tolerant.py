@@ -1,6 +1,6 @@
 """Reads records that the strict decoder rejects, one by one, and drops only broken ones.
 
-All positions are in bytes. Text is scanned as Latin-1, in which each byte is a character. Only a
+All positions are in bytes. Text is scanned as Latin-1, so that each byte is a character. Only a
 record's own span is then decoded as UTF-8.
 """
 
@@ -38,28 +38,28 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _COMMAS = re.compile(r"[, \t\r\n]+")
 _START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
 _RECORD = re.compile(_START)
-#: The end of a record, and all empty records and commas that follow it.
+#: The end of a record and any empty records and commas that follow it.
 _RECORD_END = re.compile(r"\}[\s,]*+(?:\{\s*+\}[\s,]*+)*+")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
-#: Maximum amount of text scanned by failed attempts, as a multiple of the text's size. It bounds
-#: the time for malicious input.
+#: Limit for the text scanned by failed attempts, as a multiple of the text's size. It bounds the
+#: time for malicious input.
 _SCAN_FACTOR = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
 #: Maximum length of a separator between records.
 _SEPARATOR = 256
-#: At this distance from the end of the text, no escape or literal can be cut off.
+#: No escape or literal can be cut off at this distance from the end of the text.
 _ESCAPE = 12
 
 
 @dataclass(slots=True)
 class ReadResult:
-    """The records in a piece of text, and where reading stopped."""
+    """The records in a piece of text, and the position where reading stopped."""
 
     records: list[Record] = field(default_factory=list)
-    #: their positions in the text, and their positions in the list
+    #: positions of the records in the text, and in the list
     spans: list[tuple[int, int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     #: number of list entries in this piece, whether or not they are records
@@ -70,7 +70,7 @@ class ReadResult:
 
 
 class TopLevel(NamedTuple):
-    """Keys of the outermost object and the JSON text of their values."""
+    """Keys of the outermost object, with the JSON text of their values."""
 
     values: dict[str, bytes]
     end: int
@@ -91,7 +91,7 @@ class _UnreadableError(Exception):
         super().__init__()
         self.cost = cost  # approximate length of the scanned text
         self.ran_out = ran_out  # whether the text ends within the value
-        self.unended = unended  # whether the text ends in a string; a stray quote may begin one
+        self.unended = unended  # whether the text ends in a string, perhaps begun by a stray quote
 
 
 class _TolerantReader:
@@ -128,7 +128,7 @@ class _TolerantReader:
                 return reading
             after = _after_blanks(chars, end)
             if after >= len(chars) and not self.last:
-                return reading  # the text does not yet contain the separator after the record
+                return reading  # the separator after the record is not yet in the text
             self._take(position, end, is_complete=is_complete)
             reading.end = after
             if after >= len(chars):
@@ -161,7 +161,7 @@ class _TolerantReader:
         return position
 
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
-        """Return the end of the entry (-1: not found) and whether the entry is complete."""
+        """Return the end of the entry (-1 if not found) and whether the entry is complete."""
         if self.budget < 0:
             self._note("skipped", "a part too damaged to be parsed", position)
             self.reading.end = len(self.chars)
@@ -188,7 +188,7 @@ class _TolerantReader:
     def _value(self, position: int) -> tuple[Any, int]:
         """Decode the value at `position`; return it and its end.
 
-        A short stretch is tried first. The decoder counts lines for each error, which takes
+        A short stretch is tried first. For each error, the decoder counts lines, which would take
         quadratic time in a long text with many errors.
         """
         stretch = _STRETCH
@@ -211,7 +211,7 @@ class _TolerantReader:
             stretch *= 16
 
     def _next_record(self, position: int, *, ran_out: bool) -> int:
-        """Return the end of an unreadable entry, before the next record; -1 without one."""
+        """Return the end of an unreadable entry, before the next record; -1 if none follows."""
         for match in _RECORD.finditer(self.chars, position + 1):
             start = match.start()
             separator = max(position, start - _SEPARATOR)
@@ -219,7 +219,7 @@ class _TolerantReader:
             try:
                 value, end_of_value = self._value(start)
             except _UnreadableError as failure:
-                # The next record is also broken, unless it is part of a truncated entry.
+                # The next record is also broken, unless it is inside a truncated entry.
                 self.budget -= failure.cost
                 if not ran_out and self.chars[end - 1] == "}":
                     return end
@@ -232,7 +232,7 @@ class _TolerantReader:
         return -1
 
     def _list_end(self, position: int) -> int:
-        """Return the end of the last entry: a bracket before valid top-level text; else -1."""
+        """Return the end of the last entry: a bracket followed by valid top-level text; else -1."""
         brackets = 0
         for match in _RECORD_END.finditer(self.chars, position):
             following = self.chars[match.end() : match.end() + 1]
@@ -255,7 +255,7 @@ class _TolerantReader:
         self.reading.entries += 1
 
     def _record(self, start: int, end: int, *, is_complete: bool) -> Record | None:
-        """Decode an entry and report its repair; return None if it is not a record."""
+        """Decode an entry and report any repair; return None if it is not a record."""
         body = self.text[start:end]
         if is_complete and is_utf8(body) and not has_windows_path(body):
             try:
@@ -327,7 +327,7 @@ def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
     """Return the end of a value of the outermost object, and whether the value is JSON.
 
     A value that is not JSON ends before a line that begins with a key or with the closing brace of
-    the object. It is not an object or list of several lines, since these may also have such lines.
+    the object. It is not an object or list of several lines: these may have such lines too.
     """
     try:
         end = _scan(chars, start)[1]
@@ -349,7 +349,7 @@ def starts_record(text: bytes) -> bool:
 
 
 def is_utf8(body: bytes) -> bool:
-    """Return whether bytes are UTF-8; the strict decoder does not check values that it skips."""
+    """Return whether bytes are UTF-8. The strict decoder does not check values that it skips."""
     if body.isascii():
         return True
     try:
@@ -398,7 +398,7 @@ _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
 
 
 def _decode_repaired(body: bytes) -> tuple[Any, str]:
-    """Decode JSON with the first repair that suffices; return the value and the repair."""
+    """Decode JSON with the first repair that suffices; return the value and that repair."""
     for reason, repair in _REPAIRS[has_windows_path(body) :]:
         try:
             return decode_leniently(repair(body)), reason

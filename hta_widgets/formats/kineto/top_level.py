@@ -25,10 +25,10 @@ from hta_widgets.formats.kineto.tolerant import is_utf8, read_top_level
 from hta_widgets.trace.problems import NoteCounts
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
-#: The key of the list; JSON may escape each of its letters.
+#: The key of the list. In JSON, each of its letters may be escaped.
 _KEY = b"".join(b"(?:%c|\\\\u00(?i:%02x))" % (letter, letter) for letter in b"traceEvents")
 _EVENTS = re.compile(rb'"' + _KEY + rb'"\s*:\s*\[')
-#: Maximum number of places tried for a list, because each decodes the text before it.
+#: Limit for the places tried as a list, because each try decodes the text before it.
 _MAX_TRIED = 10
 _INVALID_KEYS = "top-level keys that are not valid JSON"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
@@ -50,7 +50,7 @@ class EventsStart:
 def find_events(
     text: bytes, more: Callable[[int], bytes], path: str, notes: NoteCounts
 ) -> tuple[EventsStart, bytes]:
-    """Find the list of events at the top level of a JSON text; return also the text read so far."""
+    """Find the list of events at the top level of a JSON text; also return the text read so far."""
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
@@ -91,7 +91,7 @@ def find_events(
 
 
 def _values_before(text: bytes, notes: NoteCounts, offset: int) -> dict[str, bytes] | None:
-    """Return the values of ``{"key": value, …,``; None for other text."""
+    """Return the values of ``{"key": value, …,``; None if the text has another form."""
     strict = _decode_strictly(text + b'"":0}')
     if strict is not None:
         strict.pop("", None)
@@ -117,7 +117,7 @@ def read_tail(
 ) -> tuple[dict[str, bytes], bytes, int | None]:
     """Read the keys after the list of events, which ends at byte `offset` of the file.
 
-    Returns also the text read so far, and where the object ends in it; None if it does not.
+    Also return the text read so far, and where the object ends in it (None if it does not).
     """
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
@@ -135,7 +135,7 @@ def read_tail(
 
 
 def find_further_events(text: bytes) -> int | None:
-    """Return the position after the bracket of a second list of events; None without one."""
+    """Return the position after the bracket of a second list of events; None if none follows."""
     for match in islice(_EVENTS.finditer(text), _MAX_TRIED):
         before = b"{" + text[: match.start()].lstrip(b" \t\r\n,")
         if _values_before(before, NoteCounts(), 0) is not None:

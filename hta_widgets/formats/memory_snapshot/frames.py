@@ -29,7 +29,7 @@ _MIN_FREE_SHARE = 0.1
 
 
 def _peak_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return the blocks at the highest peak of all devices; small rows are combined."""
+    """Return the blocks at the highest peak of all devices, combining small rows."""
     peak = snapshot_peak(traces)
     if not len(peak):
         return peak
@@ -61,8 +61,7 @@ def _pools_frame(traces: TraceSet) -> pd.DataFrame:
     return result_frame(columns, matched=segments.attrs["matched"], note=note)
 
 
-#: A snapshot shows one instant and the events before it, so windows and ranks do not restrict
-#: panels.
+#: A snapshot shows one instant and the events before it, so these panels ignore windows and ranks.
 PANELS = (
     whole_job_panel("snapshot_peak", _peak_frame, snapshot_peak),
     whole_job_panel("snapshot_segments", _pools_frame, snapshot_segments),
@@ -105,8 +104,8 @@ def _has_history(traces: TraceSet) -> bool:
 
 
 def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:
-    """Describe a result of `_peak_frame`; without a history, it shows the end."""
-    row = peak.iloc[0]  # all rows state the same peak
+    """Describe a result of `_peak_frame`; without a history, it is the state at the end."""
+    row = peak.iloc[0]  # the peak is the same in all rows
     before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum()) if has_history else 0
     named = peak[~peak["use"].isin([BEFORE, NO_STACK, ""])]
     contents = []

@@ -1,8 +1,8 @@
 """Reader of device memory snapshots: pickles of ``torch.cuda.memory._dump_snapshot``, or JSON.
 
-Other devices of PyTorch write the same format, for example ``torch.xpu.memory._dump_snapshot``. A
+PyTorch's other devices write the same format, for example ``torch.xpu.memory._dump_snapshot``. A
 snapshot has the segments that the allocator holds at the end, and a ring buffer of its last events.
-When the ring begins, some memory is already in use. The amount follows from the end::
+When the ring begins, some memory is already in use. Its amount is computed from the end::
 
     in use at the end, by the segments           19.4 GB
     allocated less released by the ring's events  0.0 GB
@@ -40,24 +40,24 @@ from hta_widgets.trace.columns import as_integer
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
-#: Uses of memory, according to the stack that allocated it.
+#: Uses of memory, derived from the stack of the allocation.
 BEFORE, NO_STACK = "before the recording", "no stack"
 USES = (BEFORE, "forward and other", "backward", "optimizer", NO_STACK)
 _OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
 _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
-#: How each segment event changes reserved memory.
+#: Direction in which each segment event changes reserved memory.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_US = (1 << 62) // 1000
 _MAX_BYTES = 1 << 50
 _MAX_DEVICES = 1024
 _KEYS = (b"segment_type", b"device_traces")
-#: The allocator's environment variable among its settings; on XPU, its name has no device.
+#: The allocator's environment variable among its settings. On XPU, its name has no device.
 _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySegment:
-    """Memory that the allocator got from the device, and its blocks at the end."""
+    """Memory that the allocator obtained from the device, and its blocks at the end."""
 
     device: int
     address: int
@@ -83,9 +83,9 @@ class DeviceMemory:
     change_bytes: list[int] = field(default_factory=list)
     reserved_bytes: list[int] = field(default_factory=list)  # after the event
     address: list[int] = field(default_factory=list)
-    #: position in `MemorySnapshot.stacks` of the allocation; -1 if it precedes the ring
+    #: index in `MemorySnapshot.stacks` of the allocation's stack; -1 if it precedes the ring
     stack: list[int] = field(default_factory=list)
-    #: blocks in use at the end that precede the ring, by stack if known
+    #: blocks in use at the end that precede the ring: size and stack
     older: list[tuple[int, int]] = field(default_factory=list)
     #: failed allocations: requested bytes, and free bytes of the device (-1 if unknown)
     failed: list[tuple[int, int]] = field(default_factory=list)
@@ -101,7 +101,7 @@ class DeviceMemory:
 
     @property
     def peak(self) -> tuple[int, int]:
-        """The largest number of bytes in use, and the index of its event; -1 for the start."""
+        """The largest number of bytes in use, and the index of its event (-1 for the start)."""
         levels = self.levels
         at = int(levels.argmax()) if len(levels) else -1
         is_later = at >= 0 and levels[at] > self.start_bytes
@@ -138,7 +138,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     """Read a snapshot as allocation events and counters of memory in use."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY)
-    if isinstance(value, list):  # torch.cuda.memory_snapshot() only has segments
+    if isinstance(value, list):  # torch.cuda.memory_snapshot() returns only segments
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a memory snapshot: it has neither segments nor a history"
@@ -223,7 +223,7 @@ class _SnapshotReader:
     def _set_start(
         self, memory: DeviceMemory, segments: list[dict[str, Any]], change_bytes: int
     ) -> None:
-        """Set what was in use and reserved at the start; events reserve `change_bytes` in all."""
+        """Set what was in use and reserved at the start; events reserve `change_bytes` in total."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
         end_reserved_bytes = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
@@ -236,7 +236,7 @@ class _SnapshotReader:
                 " bytes more than the segments hold; memory use is assumed to start at 0"
             )
             self._rows.note("repaired", 1, detail)
-        if not self._has_segments:  # reserved memory is at least the memory in use
+        if not self._has_segments:  # at least the memory in use is reserved
             unused = memory.column("reserved_bytes") - memory.levels
             end_reserved_bytes = change_bytes - int(unused.min(initial=0))
         start = memory.start_reserved_bytes = end_reserved_bytes - change_bytes
@@ -245,7 +245,7 @@ class _SnapshotReader:
     def _add_older_blocks(
         self, memory: DeviceMemory, segments: list[dict[str, Any]], live: Collection[int]
     ) -> None:
-        """Add the blocks in use at the end that precede the ring, and so are not in `live`."""
+        """Add blocks in use at the end that precede the ring, and are therefore not in `live`."""
         for entry in segments:
             after = _address(entry.get("address"))
             for block in dicts_in(entry.get("blocks")):
@@ -253,7 +253,7 @@ class _SnapshotReader:
                 after += max(size, 0)
                 frames, history = block.get("frames"), block.get("history")
                 if not frames and isinstance(history, list) and history:
-                    # Files from before PyTorch 2.1 list the owners of a block.
+                    # Before PyTorch 2.1, files listed the owners of a block.
                     frames = history[0].get("frames") if isinstance(history[0], dict) else None
                 is_in_use = str(block.get("state")).startswith("active")
                 if is_in_use and size >= 0 and address not in live and frames:
@@ -279,7 +279,7 @@ def _device_type(settings: Any) -> str:
 
 
 def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
-    """Return the bytes in use after each event of a device, one column per use."""
+    """Return the bytes in use after each event of a device, with one column per use."""
     codes = [*(USES.index(use_of(stack)) for stack in snapshot.stacks), USES.index(BEFORE)]
     use = np.array(codes)[memory.column("stack")]
     change = memory.column("change_bytes")[:, None]
@@ -325,7 +325,7 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
 
 
 def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
-    """Return the use of memory, according to the stack that allocated it."""
+    """Return the use of memory, derived from the stack of the allocation."""
     if not stack:
         return NO_STACK
     if any(_OPTIMIZER.search(frame.file) for frame in stack):
@@ -367,7 +367,7 @@ def _address(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Return a number of bytes; -1 if it is invalid or more than any device has."""
+    """Return a number of bytes; -1 if it is invalid or exceeds the memory of any device."""
     return as_integer(value, _MAX_BYTES)
 
 

@@ -118,7 +118,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
-    """Yield size and stack of each block in use at the peak; -1 is the stack of unknown blocks."""
+    """Yield size and stack of each block in use at the peak; the stack is -1 if unknown."""
     live: dict[int, tuple[int, int]] = {}
     older_bytes = memory.start_bytes
     _, last = memory.peak
@@ -191,7 +191,7 @@ def _peak_rows(rank_memory: RankMemory) -> list[tuple[Any, ...]]:
         (trace.rank, rank_memory.label, use, where, sum(sizes), len(sizes), max(sizes), *peak)
         for (use, where), sizes in sizes_of.items()
     ]
-    return sorted(rows, key=lambda row: (-row[4], row[3]))  # by bytes, then by place
+    return sorted(rows, key=lambda row: (-row[4], row[3]))  # by size, then by frame
 
 
 @check_arguments

@@ -24,12 +24,12 @@ from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_straggle
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
 from hta_widgets.text import count, duration_delta, mean_count, plural, size
 
-#: Name of the part of a run that is not spent in a routine.
+#: Name of the time of a run that is not spent in a routine.
 OUTSIDE = "outside of MPI"
 
 
 def mpi_times(diff: Comparison) -> pd.DataFrame:
-    """Return the time in each routine and outside of MPI; together they are the elapsed times."""
+    """Return the time in each routine and outside of MPI, which add up to the elapsed time."""
     sides = [_times(side) for side in diff.sides]
     frame = pd.DataFrame(
         [(name, *(side.get(name, 0) for side in sides)) for name in {**sides[0], **sides[1]}],
@@ -53,18 +53,18 @@ def _ns(seconds: float) -> int:
 
 
 def _times(side: RunSide) -> dict[str, int]:
-    """Return the mean time of a rank in ns by routine, and outside of MPI."""
+    """Return the mean time per rank in ns, keyed by routine, and outside of MPI."""
     ranks = mpi_scope(side.traces, ranks=side.table_ranks).ranks
     sums = Counter[str]()
     for rank in ranks:
         times = [(row.routine, _ns(row.time_s)) for row in rank.routines]
         for routine, time in times:
             sums[routine] += time
-        # The calls of several threads may add up to more than the elapsed time.
+        # Calls of several threads may add up to more than the elapsed time.
         sums[OUTSIDE] += max(_ns(rank.elapsed_s) - sum(time for _, time in times), 0)
     if not ranks:
         return {}
-    # Damaged files state times of centuries, whose sum must still fit in int64.
+    # Times in damaged files may be centuries, but their sum must fit in int64.
     max_ns = (1 << 62) // len(sums)
     times_ns = [min(max(time, -max_ns), max_ns) for time in sums.values()]
     means = mean_parts(np.array(times_ns, dtype=np.int64), len(ranks))
@@ -91,7 +91,7 @@ def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
 
 
 def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
-    """Return the imbalance between ranks in both runs, and the ranks for which the others wait."""
+    """Return the imbalance between ranks in both runs, and the ranks for which others wait."""
     sides, note = _by_key(diff, mpi_imbalance, "job")
     sides = [
         _with_late_ranks(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)
@@ -105,7 +105,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 
 
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
-    """Add the stragglers of jobs to their rows; the candidate of the totals may not be one."""
+    """Add each job's stragglers to its row; they may not include the candidate from the totals."""
     stragglers = mpi_stragglers(side.traces)
     late = [tuple(sorted(rank for job, rank in stragglers if job == name)) for name in table["job"]]
     straggler_rank = [
@@ -139,7 +139,7 @@ def mpi_waits(diff: Comparison) -> pd.DataFrame:
 
 
 def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Label the rows by pair of ranks, unless a rank is on both sides."""
+    """Label each row with its pair of ranks, unless a rank number occurs on both sides."""
     numbers_of_sides = [_numbers(side) for side in diff.sides]
     compared = [set(numbers.values()) for numbers in numbers_of_sides]
     if compared[0] & compared[1]:
@@ -149,7 +149,7 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
     for side, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
         labels = {pair[side]: f"{pair[0]} → {pair[1]}" for pair in pairs}
         labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
-        # The file of rank 0 also lists ranks that are not compared.
+        # Rank 0's file also lists ranks that are not compared.
         present = set(frame["rank"].tolist())
         order = [rank for rank in labels if rank in present]
         chosen = frame.set_index("rank").loc[order].reset_index()
@@ -158,7 +158,7 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
 
 
 def _numbers(side: RunSide) -> dict[int, int]:
-    """Return the rank number that each file states, which tables also use."""
+    """Return the rank number stated in each file, which tables also use."""
     return {rank: stated_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
@@ -185,22 +185,22 @@ TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
-#: Relative difference from which two totals count as different; their spread is unknown.
+#: Smallest relative difference at which two totals, whose spread is unknown, count as different.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
-_MIN_NS = 20_000_000  # two units of the last digit that mpitrace prints
-#: A difference between waiting times counts from this share of the longer one, and of the run.
+_MIN_NS = 20_000_000  # two units of the last digit printed by mpitrace
+#: Two waiting times count as different from this share of the longer one, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
 _MAX_FINDINGS = 6
-_MIN_SHOWN_NS = 0.5e6  # smaller differences of the time of calls are not shown
+_MIN_SHOWN_NS = 0.5e6  # smaller differences in calls' time are not shown
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield changes of routines, numbers of calls, waiting and stragglers.
+    """Yield changes in routines, call counts, waiting and stragglers.
 
     A profile does not show how times vary within a run, so two times must differ by 20 % of the
-    longer one, by 1 % of the run and by 20 ms. Numbers of calls are exact. Waiting times of time
-    lines must differ by half of the longer one and by 5 % of the run.
+    longer one, by 1 % of the run and by 20 ms. Call counts are exact. Waiting times of time lines
+    must differ by half of the longer one and by 5 % of the run.
     """
     records = [*_changed_calls(diff)]
     if "mpi-trace" in diff.before.formats & diff.after.formats:
@@ -208,7 +208,7 @@ def findings(diff: Comparison) -> Iterator[Finding]:
     records += _late_ranks(diff)
     if diff.has_totals:
         total, *routines = _changed_totals(diff)
-        # The total is stated if it changed, or if other changes follow.
+        # The total is included if it changed or if other changes follow.
         if total.kind == "headline" or routines or records:
             yield total
         yield from routines

@@ -1,6 +1,6 @@
 """Frames of the MPI panels, tables of pages, and the headline.
 
-Profiles are totals of a run, so windows do not apply to them. The ranks of a selection restrict the
+Profiles are totals of a run, so windows do not apply to them. The selected ranks restrict the
 tables of routines. The table of ranks always has all ranks, because it compares them.
 """
 
@@ -31,12 +31,12 @@ from hta_widgets.text import duration, share, size_range
 from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: For each (job, MPI rank), the keys of its files in the trace set.
+#: Maps (job, MPI rank) to the keys of the rank's files in the trace set.
 _Keys = dict[tuple[str, int], list[int]]
 
 
 def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sum `mpi_routines` over the ranks of each job, with the minimum and the maximum."""
+    """Sum `mpi_routines` over each job's ranks, and add the minimum and the maximum."""
     groups = frame.groupby(["job", "routine"], sort=True)
     sums = groups[["calls", "bytes", "time_s"]].sum()
     sums.insert(0, "ranks", groups.size())
@@ -56,9 +56,9 @@ def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
-    """Sum `mpi_message_sizes` over the ranks of each job.
+    """Sum `mpi_message_sizes` over each job's ranks.
 
-    Calls of routines without bins have sizes of -1.
+    For calls of routines without bins, sizes are -1.
     """
     columns, place = ["calls", "time_s", "bytes"], ["job", "routine"]
     groups = sizes.groupby([*place, "size_lo", "size_hi"], sort=True)
@@ -95,13 +95,13 @@ def _keys_of_ranks(traces: TraceSet) -> _Keys:
 
 
 def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
-    """Return the arguments of an analysis that restrict it to the selected MPI ranks."""
+    """Return the arguments that restrict an analysis to the selected MPI ranks."""
     ranks = restrict_to_format(traces, selection, *MPI_FORMATS).ranks
     return {} if ranks is None else {"ranks": ranks}
 
 
 def _ranks_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return `mpi_ranks` with stragglers marked, and with each rank's keys as text."""
+    """Return `mpi_ranks` with stragglers marked and each rank's keys as text."""
     names = [
         *("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share"),
         *("cpu_utilisation", "rss_mib", "stale"),
@@ -124,7 +124,7 @@ def _routines_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
 
 
 def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
-    """Give a frame the note of `mpi_ranks`, which lists the ranks with tables of routines."""
+    """Add the note of `mpi_ranks`, which lists the ranks with tables of routines."""
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
     if note:
         frame.attrs["note"] = note
@@ -132,7 +132,7 @@ def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
 
 
 def _sizes_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return the message sizes, only of the selected routines if any are selected."""
+    """Return the message sizes, restricted to the selected routines if there are any."""
     scope = _scope(traces, selection)
     sizes = analysis.mpi_message_sizes(traces, **scope)
     frame = by_size(sizes, analysis.mpi_routines(traces, **scope))
@@ -159,7 +159,7 @@ def _panel(name: str, frame: FrameMaker) -> Panel:
     return catalog_panel(name, frame=frame, base_frame=base_frame)
 
 
-#: In the order in which users choose from them. Windows do not apply to totals of a run.
+#: In the order in which they are offered to users. Windows do not apply to totals of a run.
 PANELS = (
     _panel("mpi_ranks", _ranks_frame),
     _panel("mpi_sizes", _sizes_frame),
@@ -171,9 +171,9 @@ PANELS = (
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the rows from which a page computes these panels.
+    """Return the tables from which a page computes these panels.
 
-    Profiles and time lines have separate rows, since either may be selected alone.
+    Profiles and time lines have separate rows, because either may be selected without the other.
     """
     by_format = [
         [rank for rank, trace in traces.items() if trace.format == name] for name in MPI_FORMATS
@@ -195,16 +195,16 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     }
 
 
-#: A message size is reported from this share of its routine's time,
+#: Smallest share of its routine's time for which a message size is reported.
 _MIN_SHARE_OF_TIME = 0.1
-#: and from this ratio of its share of time to its share of bytes.
+#: Smallest ratio of its share of time to its share of bytes for which it is reported.
 _OF_BYTES = 2.0
-#: A rank is named if its time in MPI is less than the others' by this share of the run.
+#: A rank is named if its time in MPI is below that of other ranks by this share of the run.
 _MIN_LOST_SHARE = 0.01
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence for a run without findings."""
+    """Return findings, further sentences, and the sentence for a run without findings."""
     imbalance = analysis.mpi_imbalance(traces)
     keys = _keys_of_ranks(traces)
     has_several_jobs = len(imbalance) > 1
@@ -238,7 +238,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 def _suspect_sentences(
     row: dict[Any, Any], costly: tuple[int, float] | None, keys: _Keys, of_job: str
 ) -> list[list[Piece]]:
-    """Return a sentence about the rank that may delay the others, if there is such a rank."""
+    """Return a sentence about the rank that may delay others, if any."""
     if costly is not None:
         rank, lost_share = costly
         cost = share(lost_share)
@@ -277,7 +277,7 @@ def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
-    """Describe, for each job, the all-reduce size that takes far more time than bytes."""
+    """Describe, for each job, the all-reduce size with a far larger share of time than of bytes."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):
@@ -292,7 +292,7 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         costliest = costly.loc[[excess.idxmax()]].reset_index().iloc[0]
         of_bytes, percent = share(costliest["bytes"]), costliest["bytes"] * 100
         if 0 < percent < 1:
-            digits = -int(np.floor(np.log10(percent)))  # for one significant digit
+            digits = -int(np.floor(np.log10(percent)))  # to keep one significant digit
             of_bytes = f"{percent:.{digits}f}\u202f%"
         size = size_range(int(costliest["size_lo"]), int(costliest["size_hi"]))
         text = (

@@ -24,7 +24,7 @@ def mpi_names(text: str) -> tuple[str, ...]:
     return tuple(f"MPI_{name}" for name in text.split())
 
 
-#: Names of routines by number; file operations come last.
+#: Routine names in order of their number. File operations come last.
 ROUTINES = mpi_names(
     """
     Comm_rank Comm_size Send Ssend Rsend Bsend Isend Issend Irsend Ibsend
@@ -56,7 +56,7 @@ ROUTINES = mpi_names(
 #: Number of the first file operation.
 IO_FROM = ROUTINES.index("MPI_File_close")
 
-#: Collectives whose root sends or receives; time lines record the root.
+#: Collectives whose root sends (or receives). Time lines record the root.
 ROOT_SENDS = frozenset(mpi_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
 ROOT_RECEIVES = frozenset(mpi_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
 
@@ -75,12 +75,12 @@ _LAST_BIN = 30
 
 
 def is_io(routine: str) -> bool:
-    """Return whether a routine is a file operation, whose time is not communication."""
+    """Return whether a routine is a file operation. Its time is not communication."""
     return routine.startswith("MPI_File_")
 
 
 def bin_bounds(avg_bytes: float) -> tuple[int, int]:
-    """Return the bounds of the size bin of an average: 0, 1-4, 5-8, 9-16 and so on."""
+    """Return the bounds of the size bin that contains an average: 0, 1-4, 5-8, 9-16 and so on."""
     if not avg_bytes > 0:
         return 0, 0
     low, high = 1, 4
@@ -104,7 +104,7 @@ _DTYPES = {int: "int64", float: "float64", str: "object"}
 class CallRow(NamedTuple):
     """The calls of a routine, in total or in one size bin.
 
-    `avg_bytes` is NaN in call stacks, for which files state no sizes.
+    `avg_bytes` is NaN in call stacks, because files state no sizes for them.
     """
 
     routine: str
@@ -114,7 +114,7 @@ class CallRow(NamedTuple):
 
 
 class StackFrame(NamedTuple):
-    """One level of a call stack. Addresses differ between ranks; only `offset` is comparable."""
+    """One level of a call stack. Between ranks, only `offset` is comparable, not the address."""
 
     file: str
     address: str
@@ -124,7 +124,7 @@ class StackFrame(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """A row of the table at the end of rank 0's file; missing values are NaN or -1."""
+    """A row of the table at the end of rank 0's file. Missing values are NaN or -1."""
 
     rank: int
     host: str
@@ -139,7 +139,7 @@ class RankRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Calls within a context that the program named."""
+    """Calls within a context named by the program."""
 
     name: str
     call_count: int
@@ -162,7 +162,7 @@ class CommunicatorBin:
 
 @dataclass(frozen=True, slots=True)
 class CallStack:
-    """Calls from one place in the program; `frames` begin with the innermost."""
+    """Calls from one place in the program. `frames` are ordered from the innermost outward."""
 
     index: int
     time_s: float
@@ -172,7 +172,7 @@ class CallStack:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of all ranks in rank 0's file."""
+    """The summary of all ranks, from rank 0's file."""
 
     ranks: tuple[RankRow, ...] = ()
     histogram: tuple[tuple[float, int], ...] = ()
@@ -220,7 +220,7 @@ class MpiProfile:
     def sizes(self) -> pd.DataFrame:
         """Message sizes: ``routine, size_lo, size_hi, calls, avg_bytes, time_s``.
 
-        The file does not print the bounds; they are those of the bin that contains the average.
+        The file does not print bounds. They are derived from the average, which lies in the bin.
         """
         frame = _frame(CallRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]
@@ -231,7 +231,7 @@ class MpiProfile:
 
     @property
     def ranks(self) -> pd.DataFrame:
-        """The table of all ranks in rank 0's file; empty for files of other ranks."""
+        """The table of all ranks from rank 0's file; empty for other ranks' files."""
         return _frame(RankRow, () if self.summary is None else self.summary.ranks)
 
     @property
@@ -255,13 +255,13 @@ def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")
 
-#: The table of rank 0 prints times with two decimals, files print three.
+#: The table of rank 0 prints times with two decimals. Files print three.
 _ROUNDING = 0.0056
 
 
 @dataclass(frozen=True, slots=True)
 class MpiJob:
-    """The profiles and time lines of a run; a rank may have both in one trace."""
+    """The profiles and time lines of a run. A rank may have both in one trace."""
 
     name: str
     profiles: tuple[Trace, ...]
@@ -275,7 +275,7 @@ class MpiJob:
 
     @property
     def ntasks(self) -> int:
-        """Number of ranks of the job; without profiles, the number of time lines."""
+        """The number of ranks in the job or, without profiles, the number of time lines."""
         head = self.head
         if head is not None:
             return head.ntasks
@@ -303,9 +303,9 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
 
 
 def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
-    """Return how a profile contradicts rank 0's table; "" if they agree.
+    """Return how a profile contradicts rank 0's table; "" if it does not.
 
-    Several runs within a batch job write files of the same names, but not for the same ranks.
+    Runs within one batch job write files of the same names, but not for the same ranks.
     """
     if head.summary is None or profile.summary is not None:
         return ""

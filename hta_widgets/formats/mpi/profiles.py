@@ -37,14 +37,14 @@ _NAN = float("nan")
 
 
 def _numeric(name: str) -> str:
-    """Return a pattern for a number, captured as the group `name`.
+    """Return a pattern that captures a number as the group `name`.
 
-    The decimal mark is a comma if the program has set such a locale.
+    The decimal mark is a comma if the program set such a locale.
     """
     return rf"(?P<{name}>[-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
 
 
-#: Counts of so many digits are damaged, and their sums would overflow.
+#: Counts with this many digits are damaged. Their sums would overflow.
 _HUGE = re.compile(r"(?<![\w.,])\d{16,}(?![\w.,])")
 _HEAD = re.compile(
     r"Data for MPI rank (?P<rank>\d+) of (?P<ntasks>\d+):\s*(?:\(all communicators\))?\s*$"
@@ -58,7 +58,7 @@ _BIN = re.compile(rf"\s*(?P<calls>\d+)\s+{_numeric('bytes')}\s+{_numeric('second
 _ROLE = re.compile(
     r"MPI task \d+ of \d+ had the (?P<role>minimum|maximum|median) communication time"
 )
-#: Fields by the labels of values in the head.
+#: Field for each label of a value in the head.
 _VALUES = {
     "synchronization time": "sync_s",
     "total communication time": "comm_s",
@@ -93,7 +93,7 @@ _SUMMARY_LINE = re.compile(
     rf" = {_numeric('seconds')} sec\w*(?: for task (?P<rank>\d+))?"
 )
 
-#: Headings and the sections that they begin.
+#: Headings, with the section that each begins.
 _SECTIONS = (
     (re.compile(r"\s*MPI Routine\s+#calls"), "routines"),
     (re.compile(r"Message size distributions:"), "sizes"),
@@ -107,13 +107,13 @@ _SECTIONS = (
     ),
 )
 
-#: Separators and explanations, which are skipped.
+#: Separators and explanations. These lines are skipped.
 _IGNORED_LINE = re.compile(
     r"\s*(-{5,}|call stack:|time-bin\s+#ranks|Use addr2line .*|For addresses in .*"
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
 _BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(?P<seconds>\S*)")
-#: Fields by the first words of column headings.
+#: Field for each column heading, given its first words.
 _COLUMNS = {
     "taskid": "rank",
     "host": "host",
@@ -125,15 +125,15 @@ _COLUMNS = {
     "size": "rss_mib",
     "switches": "switches",
 }
-_MAX_STACKS = 50  # mpitrace prints no more
+_MAX_STACKS = 50  # maximum printed by mpitrace
 _COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
-#: Larger times and sizes are damaged.
+#: Limit for times and sizes; larger values are damaged.
 _MAX_NUMBER = 1e12
 
 
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
-    """Return the profiles of a file: one, or several that were concatenated."""
+    """Return the profiles in a file: one, or several that were concatenated."""
     parsers: list[_Parser] = []
     for line_number, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
@@ -150,7 +150,7 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
 
 @dataclass(slots=True)
 class _Block:
-    """Rows for the whole run, or for the context, communicator bin or call stack in `head`."""
+    """Rows of the whole run, or of the context, communicator bin or call stack in `head`."""
 
     head: Any = None
     values: dict[str, float] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class _Block:
     sizes: list[CallRow] = field(default_factory=list)
 
     def build(self, *values: str, **more: Any) -> Any:
-        """Return `head` with these values, further fields and the routines."""
+        """Return `head` built from these values, further fields and the routines."""
         fields = {name: self.values.get(name, _NAN) for name in values}
         return replace(self.head, **fields, **more, routines=tuple(self.routines))
 
@@ -200,7 +200,7 @@ class _Parser:
 
     @property
     def block(self) -> _Block:
-        """The context to which lines belong, or the whole run."""
+        """The context to which lines belong, or else the whole run."""
         return self.contexts[-1] if self.contexts else self.main
 
     def parse_line(self, line: str, line_number: int) -> None:
@@ -226,7 +226,7 @@ class _Parser:
             return _NAN
 
     def _calls(self, row: re.Match[str], routine: str) -> CallRow:
-        """Return the calls in a table row; NaN for bytes if the table lacks them."""
+        """Return the calls in a table row; their bytes are NaN if the table lacks them."""
         mean_bytes = self._number_or_nan(row.groupdict().get("bytes", ""))
         return CallRow(routine, int(row["calls"]), mean_bytes, self._number(row["seconds"]))
 
@@ -364,7 +364,7 @@ class _Parser:
         return True
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
-        """Return the profile and its problems; unless `is_complete`, the last line is cut off."""
+        """Return the profile and its problems; the last line is cut off unless `is_complete`."""
         values: dict[str, Any] = {**self.main.values}
         profile = MpiProfile(
             self.job,
@@ -391,7 +391,7 @@ class _Parser:
         missing = self._missing_part(profile) or incomplete
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
-        if len(self.unread) > (0 if is_complete else 1):  # an incomplete line is reported above
+        if len(self.unread) > (0 if is_complete else 1):  # an incomplete line was reported above
             detail = f"unrecognized lines; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         problems.add(
@@ -416,7 +416,7 @@ class _Parser:
         )
 
     def _missing_part(self, profile: MpiProfile) -> str:
-        """Describe the first part that `profile` lacks; "" if it is complete."""
+        """Describe the first part missing from `profile`; "" if it is complete."""
         if "routines" not in self.seen:
             return "the table of routines is missing"
         if "comm_s" not in self.main.values:
@@ -443,7 +443,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return, for each routine with bins, the number of calls that are in no bin."""
+    """Return, for each routine with bins, the number of calls outside of them."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls
@@ -464,11 +464,11 @@ def is_profile(start: FileStart) -> bool:
 
 
 def _job_of(path: str) -> str:
-    """Return the job in the name of a profile; other file names are jobs of their own."""
+    """Return the job in a profile's file name; any other file is a job of its own."""
     name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     if match := _NAME.fullmatch(name):
         return match["job"]
-    # Until 2017, names only had the rank.
+    # Until 2017, names only contained the rank.
     return "" if re.fullmatch(r"mpi_profile\.\d+", name) else Path(name).stem
 
 
@@ -512,9 +512,9 @@ def _no_events() -> RankColumns:
 
 
 def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
-    """Set the hosts of ranks from rank 0's table, and mark files of earlier runs.
+    """Set each rank's host from rank 0's table, and mark files left by earlier runs.
 
-    If a rank also has a time line of the same run, its profile becomes part of that trace.
+    If a rank also has a time line of the same run, its profile is merged into that trace.
     """
     changed: dict[int, Trace | None] = {}
     for job in mpi_jobs(traces):
@@ -529,7 +529,7 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
                 )
             line = lines.pop(trace.stated_rank, None)
-            changed[id(trace)] = None  # replaced below unless it becomes part of another trace
+            changed[id(trace)] = None  # replaced below unless merged into another trace
             holder = trace if line is None else line
             changed[id(holder)] = holder.replace(
                 host=None if stale else hosts.get(trace.profile.rank),

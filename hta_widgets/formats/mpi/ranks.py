@@ -29,7 +29,7 @@ _COLUMNS = {
     **float64("comm_s elapsed_s user_s system_s rss_mib"), **int64("switches cpu"),
     **float64("sync_s io_s"), "key": "int64", "stale": "bool", "source": "object",
 }  # fmt: skip
-#: Values of columns that the files lack.
+#: Default values of columns that the files lack.
 _UNKNOWN: dict[str, Any] = {
     name: {"object": "", "int64": -1, "float64": _NAN, "bool": False}[dtype]
     for name, dtype in _COLUMNS.items()
@@ -47,11 +47,11 @@ def mpi_ranks(
     """Return time in MPI, other time, memory and host of each MPI rank of a job.
 
     By default, mpitrace writes files for only four ranks, but rank 0's file ends with a table of
-    all ranks. Figures come from this table, to the hundredth of a second, even for ranks with files
-    of their own, so that all ranks are measured in the same way. Figures of ranks that the table
-    lacks come from their files, and figures of time lines from their events. Files that contradict
-    the table are ``stale`` and not used. `selection` and `window` only apply to time lines; they
-    exclude text profiles, as the note states.
+    all ranks. Figures are taken from this table, which has hundredths of a second, even for ranks
+    with files of their own, so that all ranks are measured in the same way. Ranks that the table
+    lacks get their figures from their files, and time lines from their events. Files that
+    contradict the table are ``stale`` and not used. `selection` and `window` only apply to time
+    lines; they exclude text profiles, as the note states.
 
     Parameters
     ----------
@@ -59,8 +59,7 @@ def mpi_ranks(
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
-        Keys of the trace set: the files to use. The table in rank 0's file is always used as a
-        whole.
+        Trace-set keys of the files to use. The table in rank 0's file is always used as a whole.
 
     Returns
     -------
@@ -141,7 +140,7 @@ def _job_rows(
 
 
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
-    """Return sentences about files that a job lacks and files that are not used."""
+    """Return sentences about files that a job lacks, and about files that are not used."""
     notes = []
     present = [row["rank"] for row in rows if row["key"] >= 0]
     if len(present) < job.ntasks:
@@ -167,10 +166,10 @@ def mpi_hosts(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return time in MPI and memory by host of a job.
+    """Return time in MPI and memory for each host of a job.
 
-    A host is slow as a whole if each of its ranks spends less time in MPI than every rank of the
-    other hosts, so the others wait for all of its ranks.
+    A host is slow as a whole if each of its ranks spends less time in MPI than every rank on other
+    hosts, so that the other hosts wait for all of its ranks.
 
     Parameters
     ----------
@@ -209,11 +208,11 @@ def mpi_hosts(
     return result_frame(columns, matched=matched, note=notes)
 
 
-#: A rank stands out only if its time outside of MPI is more than this multiple of the ranks' mean,
+#: A rank stands out if its time outside of MPI is more than this multiple of the ranks' mean
 _UNEVEN = 1.2
-#: and its time in MPI is below this many standard deviations from the mean.
+#: and its time in MPI is below the mean by at least this many standard deviations.
 _FAR = -1.0
-_MAD = 1.4826  # of a normal distribution: standard deviation / median distance
+_MAD = 1.4826  # standard deviation / median distance of a normal distribution
 
 
 @check_arguments
@@ -224,12 +223,12 @@ def mpi_imbalance(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the imbalance between the ranks' times in MPI in each job, and its possible cause.
+    """Return, for each job, the imbalance between the ranks' times in MPI and its possible cause.
 
     Ranks that train together leave each collective at the same time, so the rank that computes
     longest waits least: **the straggler is the rank with the least time in MPI**. The rank with the
     most time waits longest for it. mpitrace's own lines "minimum" and "maximum communication time"
-    seem to state the opposite.
+    seem to suggest the opposite.
 
     Parameters
     ----------
@@ -261,7 +260,7 @@ def mpi_imbalance(
     Notes
     -----
     This interpretation holds for synchronous training. If ranks have different tasks, the rank with
-    the least time in MPI may just send the fewest messages.
+    the least time in MPI may simply send the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     timed = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
@@ -286,9 +285,9 @@ _IMBALANCE = {
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
-    """Return the columns of `_IMBALANCE` after the job."""
+    """Return the columns of `_IMBALANCE` that follow the job."""
     rank, comm_s = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
-    # Rounding removes floating-point errors from differences of printed decimals.
+    # Rounding removes floating-point errors from differences between printed decimals.
     other_s = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm_s, 9)
     least, most, busiest = int(comm_s.argmin()), int(comm_s.argmax()), int(other_s.argmax())
     count, min_s, max_s = len(comm_s), float(comm_s[least]), float(comm_s[most])
@@ -332,14 +331,14 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
 
 
 def _rival(rank: Ints, comm: Floats) -> str:
-    """Describe the rank with nearly the least time in MPI, if any; the others wait for both."""
+    """Describe the rank, if any, with nearly the least time in MPI; other ranks wait for it too."""
     least, second = np.argsort(comm, kind="stable")[:2]
     is_near = 2 * comm[second] < comm[least] + np.median(comm)
     return f"rank {rank[second]} ({comm[second]:.2f} s)" if is_near else ""
 
 
 def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
-    """Explain a record of `_imbalance`; `rival` is a rank with nearly the least time in MPI."""
+    """Explain a record of `_imbalance`; `rival` describes a rank with nearly the least time."""
     if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
     min_text = (
@@ -368,9 +367,9 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return (job, MPI rank) of each rank for which the others wait.
+    """Return (job, MPI rank) of each rank for which other ranks wait.
 
-    These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
+    These are the ranks named by `stragglers` for a job's time lines or, if it names none, the ranks
     that `mpi_imbalance` identifies by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
@@ -390,10 +389,10 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
-    """Return, by job, the MPI rank that costs the others most time, and the share of time lost.
+    """Return each job's MPI rank that costs other ranks most time, and the share of time lost.
 
     Only ranks that stand out in a job's time lines are returned. Without steps, `stragglers` names
-    a rank only if its cost is far above chance, so it may name none of them.
+    a rank only if its cost is far above chance, so it may omit them.
     """
     jobs = [job for job in mpi_jobs(traces.values()) if len(job.lines) > 1]
     if not jobs:
@@ -414,7 +413,7 @@ def late_ranks(traces: TraceSet) -> list[int]:
     named = mpi_stragglers(traces)
     ranks: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
-        # If a rank has files of both kinds, its key is the key of the time line.
+        # If a rank has files of both kinds, its key is the time line's.
         files = {member.stated_rank: member.rank for member in job.profiles + job.lines}
         ranks += [key for rank, key in files.items() if (job.name, rank) in named]
     return ranks

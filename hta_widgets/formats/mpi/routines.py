@@ -69,7 +69,7 @@ class MpiScope:
     note: str
 
     def match_counts(self) -> dict[str, int]:
-        """Return the number of ranks of each source, and of their routines."""
+        """Return the number of ranks for each source of calls, and the number of their routines."""
         return {
             "profiles": sum(rank.is_profile for rank in self.ranks),
             "time_lines": sum(not rank.is_profile for rank in self.ranks),
@@ -78,7 +78,7 @@ class MpiScope:
 
 
 def by_events(selection: Selection | None, window: Window | None) -> bool:
-    """Return whether events are selected; profiles have none, as they are totals of a run."""
+    """Return whether events are selected. This excludes profiles, which are totals of a run."""
     return selection is not None or window is not None
 
 
@@ -92,8 +92,7 @@ def mpi_scope(
 ) -> MpiScope:
     """Return the MPI calls of each rank.
 
-    A rank with both a profile and a time line is represented by its profile, unless events are
-    selected.
+    If a rank has both a profile and a time line, its profile is used unless events are selected.
     """
     part_of = {part.rank: part for part in rank_parts(traces, selection, window, ranks)}
     jobs = mpi_jobs(part.trace for part in part_of.values())
@@ -149,7 +148,7 @@ def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
 
 
 def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
-    """Sum the calls of a time line as mpitrace would, in whole nanoseconds."""
+    """Sum the calls in a time line as mpitrace would, in whole nanoseconds."""
     trace, table = part.trace, part.table
     categories = [code for code, name in enumerate(table.categories.values) if name in _CATEGORIES]
     rows = part.rows[np.isin(table.category[part.rows], categories)]
@@ -167,7 +166,7 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
         routines.append(CallRow(name, calls, total_bytes / calls, time_s))
         if total_bytes:
             sizes += _size_bins(name, size[is_sized], spent_ns[is_sized])
-    # Time lines count from MPI_Init, which is before the first call.
+    # Times in time lines count from MPI_Init, which is before the first call.
     init_ns = -trace.zero_ns if trace.format == "mpi-trace" else 0
     start_ns = init_ns if part.low is None else part.low
     last_ns = int(table.end_ns.max()) if len(table) else start_ns
@@ -186,7 +185,7 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
 
 
 def _size_bins(name: str, size: Ints, spent_ns: Ints) -> list[CallRow]:
-    """Return the calls of a routine by size bin; each call has a size and a time."""
+    """Return a routine's calls by size bin, given the size and time of each call."""
     upper_bounds = map_distinct(size, lambda size_bytes: bin_bounds(size_bytes)[1])
     bins = pd.DataFrame({"bytes": size, "time_ns": spent_ns}).groupby(upper_bounds, sort=True)
     return [
@@ -196,7 +195,7 @@ def _size_bins(name: str, size: Ints, spent_ns: Ints) -> list[CallRow]:
 
 
 def safe_ratio(part: float, total: float) -> float:
-    """Return part / total, NaN if the total is not positive."""
+    """Return part / total; NaN if the total is not positive."""
     return part / total if total > 0 else _NAN
 
 
@@ -210,22 +209,22 @@ def mpi_routines(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the number and time of the calls of each rank to each MPI routine.
+    """Return the number of calls and the time of each MPI routine on each rank.
 
-    Figures of text profiles are as printed: times to the millisecond, so a routine of 10 000
-    calls of 40 ns shows 0. For a rank without a profile, the events of its time line are summed in
-    the same way. Time in a collective consists of waiting for the last rank and of transfers;
-    profiles do not separate the two. `selection` and `window` apply to time lines only: with them,
-    text profiles are left out, and the note lists them.
+    Figures of text profiles are as printed. Times are in milliseconds, so a routine of 10 000 calls
+    of 40 ns shows 0. For a rank without a profile, the events of its time line are summed in the
+    same way. Time in a collective consists of waiting for the last rank and of transfers; profiles
+    do not separate the two. `selection` and `window` apply to time lines only; with them, text
+    profiles are left out, and the note lists them.
 
     Parameters
     ----------
     traces : TraceSet
     by : {None, "context", "communicator"}
-        Also group by the contexts that the program named, or by the sizes of communicators, in
+        Also group by the contexts named by the program, or by the sizes of communicators, in
         profiles that have them. By default, use the table of the whole run.
     stale : bool, default False
-        Include rank files that another run of the job left over.
+        Include rank files left by another run of the job.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
@@ -275,7 +274,7 @@ def mpi_routines(
 def _routine_rows(
     rank: MpiRank, label: tuple[Any, ...], table: tuple[CallRow, ...]
 ) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each routine of a table, whose columns of `_LABELS` are `label`."""
+    """Yield a row for each routine in a table; `label` has the table's columns from `_LABELS`."""
     total_s = sum(row.time_s for row in table if not is_io(row.routine))
     for row in table:
         time_s, io = row.time_s, is_io(row.routine)
@@ -289,7 +288,7 @@ def _routine_rows(
         )  # fmt: skip
 
 
-#: Columns of the parts that profiles can be split into.
+#: Additional columns for each way to split a profile.
 _LABELS: dict[str | None, Schema] = {
     None: {},
     "context": {"context": "object", "context_calls": "int64"},
@@ -321,7 +320,7 @@ def mpi_message_sizes(
     """Return one row per rank, routine and bin of message sizes.
 
     Bins are mpitrace's: 0 bytes, 1-4, 5-8, 9-16 and so on. Profiles print the average of each bin
-    but not its bounds, which follow from it. The meaning of a size depends on the routine: the
+    but not its bounds, which are derived from it. The meaning of a size depends on the routine: the
     whole message of a broadcast or an all-reduce, a rank's own block of a gather, the block for one
     rank of an all-to-all.
 
@@ -331,7 +330,7 @@ def mpi_message_sizes(
     routine : str, optional
         Only this routine, such as ``"MPI_Allreduce"``.
     stale : bool, default False
-        Include rank files that another run of the job left over.
+        Include rank files left by another run of the job.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
@@ -346,8 +345,8 @@ def mpi_message_sizes(
         prints as 0), ``size_class`` (``small`` up to 8 bytes, ``medium`` up to 64 KiB,
         ``large``), ``key`` and ``source`` as in `mpi_routines`.
 
-        Routines that moved no data have no bins. Small messages are latency and waiting for the
-        last rank, not transfer: look at shares of calls, time *and* bytes together.
+        Routines that moved no data have no bins. For small messages, time is latency and waiting
+        for the last rank, not transfer: look at the shares of calls, time *and* bytes together.
     """
     scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
@@ -391,7 +390,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
-    """Sum the bins of some routines whose mean message has at most `max_bytes`."""
+    """Sum the bins of `routines` in which the mean message has at most `max_bytes`."""
     chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= max_bytes]
     return _Sums(
         sum(row.calls for row in chosen),
@@ -411,21 +410,21 @@ def mpi_negotiation(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the share of small messages in each rank's calls to a routine.
+    """Return the share of small messages among each rank's calls to a routine.
 
-    In each cycle, Horovod agrees on which gradients are ready with an all-reduce of 8 bytes. On
+    In each cycle, Horovod uses an all-reduce of 8 bytes to agree on which gradients are ready. On
     CPUs, these are most of the calls, about half of the time and few of the bytes. If NCCL
-    transfers the gradients, all MPI all-reduces are such calls. The time is spent waiting for the
+    transfers the gradients, all MPI all-reduces are such calls. Their time is spent waiting for the
     last rank: the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
 
     Parameters
     ----------
     traces : TraceSet
     limit_bytes : int, default 8
-        Messages of at most this size, on average in their bin, are negotiation.
+        Messages count as negotiation if the average in their bin is at most this size.
     routine : str, default "MPI_Allreduce"
     stale : bool, default False
-        Include rank files that an earlier run of the job left.
+        Include rank files left by an earlier run of the job.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
@@ -484,7 +483,7 @@ def mpi_call_stacks(
     ----------
     traces : TraceSet
     stale : bool, default False
-        Include rank files that an earlier run of the job left.
+        Include rank files left by an earlier run of the job.
     ranks : iterable of int, optional
         Keys of the trace set.
 
@@ -540,7 +539,7 @@ def _frame(frame: StackFrame) -> str:
     return f"{frame.file.rpartition('/')[2]}+{offset}"
 
 
-#: A routine and the bounds of a size bin; -1 for all sizes.
+#: A routine and the bounds of a size bin. The bounds are -1 for all sizes.
 _Key = tuple[str, int, int]
 #: Calls, bytes and seconds of a rank.
 _Means = tuple[float, ...]
@@ -557,17 +556,17 @@ def mpi_compare(
 ) -> pd.DataFrame:
     """Return calls, bytes and time by routine and size bin in two runs.
 
-    Figures are means over the ranks that have tables of routines, so runs of different sizes can be
-    compared. With a single rank file per side, they are the figures of that rank. By default,
-    mpitrace writes four files, with the ranks of least and most time among them. These are not a
-    representative sample; the note lists the ranks.
+    Figures are means over the ranks that have tables of routines, so that runs of different sizes
+    can be compared. With a single rank file per side, they are the figures of that rank. By
+    default, mpitrace writes four files, which include the ranks with the least and the most time.
+    These are not a representative sample; the note lists the ranks.
 
     Parameters
     ----------
     before, after : TraceSet
         For example, a run on CPUs and a run whose gradients are transferred by NCCL.
     by_size : bool, default True
-        Whether to separate sizes. Calls that are in no bin (routines without bytes) are then rows
+        Whether to separate sizes. If so, calls outside of any bin (routines without bytes) are rows
         with ``size_lo`` and ``size_hi`` of -1.
     before_ranks, after_ranks : iterable of int, optional
         Keys of the trace sets to use.
@@ -638,10 +637,10 @@ def _changes(before: dict[_Key, _Means], after: dict[_Key, _Means]) -> list[tupl
 
 
 def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, _Means]:
-    """Return the means over the ranks, by routine or size bin."""
+    """Return means over the ranks, keyed by routine or by size bin."""
     sums: defaultdict[_Key, Floats] = defaultdict(lambda: np.zeros(3))
     for rank in ranks:
-        # Averages are printed to a tenth of a byte, so the sum over bins is more accurate.
+        # Averages are printed to a tenth of a byte, so the sum over the bins is more accurate.
         bytes_of_bins = {
             size_row.routine: _sums(rank.sizes, size_row.routine).size_bytes
             for size_row in rank.sizes
@@ -658,7 +657,7 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, _Means]:
 
 
 def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> list[str]:
-    """Return what the means of two runs cover, followed by `notes`."""
+    """Return a description of what the means of two runs cover, followed by `notes`."""
     sentences = []
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}

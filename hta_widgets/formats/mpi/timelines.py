@@ -56,12 +56,12 @@ _OPERATIONS = {
     )
     for routine in mpi_names(routines)
 }
-#: Routines in which a rank records its own block, or the block that it sends to one rank.
+#: Routines for which a rank records its own block, or the block that it sends to one rank.
 _PER_RANK = frozenset(
     mpi_names("Allgather Gather Scatter Alltoall Alltoallv Alltoallw Reduce_scatter_block")
 )
 _ROOTED = ROOT_SENDS | ROOT_RECEIVES
-#: Routines whose blocks differ between ranks, so the total size is unknown.
+#: Routines whose blocks may differ between ranks, so that the total size is unknown.
 _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
@@ -71,14 +71,14 @@ class _RankCalls:
     rows: Rows
     routines: list[str]
     sizes: Ints  # in bytes; -1 if unknown
-    contents: list[Hashable]  # equal for all members of a collective
+    contents: list[Hashable]  # the same for all members of a collective
 
 
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
-    """Return the collectives of the time lines of one or more jobs, by position in `traces`."""
+    """Return the collectives in the time lines of one or more jobs, keyed by index in `traces`."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
-        # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
+        # On a rank with a device, MPI calls are not the collectives of its kernels. Exported time
         # lines are recognized by the category of their calls.
         has_device = any(track.stream >= 0 for track in trace.table.tracks)
         has_calls = MPI_CATEGORY in trace.table.categories.values and len(_collective_rows(trace))
@@ -105,7 +105,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
 
     If the calls of each rank are the beginning of the longest sequence, all ranks form one group,
     plus a group for each routine with a root. Otherwise, each routine that all ranks call equally
-    often is a group, and calls of any other routine form one group per rank.
+    often is a group, and any other routine's calls form one group per rank.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
     longest = max((rank_calls.contents for rank_calls in calls), key=len)
@@ -126,7 +126,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
 
 
 def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) -> CommEvents:
-    """Return the collectives of a rank, in the group of all `ranks` or of a rooted routine."""
+    """Return a rank's collectives, in the group of all `ranks` or of a rooted routine."""
     rooted = ["", *sorted(_ROOTED.intersection(calls.routines))]
     code = {name: number for number, name in enumerate(rooted)}
     group = np.array([code.get(name, 0) for name in calls.routines], dtype=np.int64)
@@ -180,8 +180,8 @@ _SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_in
 _ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
 _ROOT_RECEIVES = frozenset(map(ROUTINES.index, ROOT_RECEIVES))
 
-#: Fields of a record. In file operations, source and target together are the offset, low word first
-#: in either byte order, because the bytes of a file are swapped word by word.
+#: Fields of a record. In file operations, source and target together form the offset. Its low word
+#: comes first in either byte order, because the bytes of a file are swapped word by word.
 _RECORD = np.dtype([
     ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
     ("target", "i4"), ("bytes", "i4"), ("caller", "u4"), ("callers_caller", "u4"), ("is_io", "i4"),
@@ -209,7 +209,7 @@ def _nanoseconds(seconds: Array) -> Ints:
 class TimeLineRecords(RecordSource):
     """The records of a rank as JSON objects, read from the file on demand.
 
-    Records that name the process and its tracks follow the events.
+    The events are followed by records that name the process and its tracks.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class TimeLineRecords(RecordSource):
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
         self._count = len(numbers)
         self._first = int(numbers[0]) if len(numbers) else 0
-        # The records of a rank are usually contiguous, so a range suffices.
+        # A rank's records are usually contiguous, so that a range suffices.
         has_gaps = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if has_gaps else None
         self._order, self._rank, self._state = order, rank, state
@@ -265,7 +265,7 @@ class TimeLineRecords(RecordSource):
             yield index, json.dumps(self._named[index - self._count]).encode()
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
-        """Return args of events, ordered as `records`; None for other args or records."""
+        """Return args of events in the order of `records`; None for other args or records."""
         if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
             return None
         if not len(records):
@@ -305,9 +305,9 @@ class TimeLineRecords(RecordSource):
 def _record_args(
     routine: int, source: int, target: int, size: int, caller: int, callers_caller: int, is_io: int
 ) -> dict[str, Any]:
-    """Return the args of a record from its fields after the rank; -1 means a missing value."""
+    """Return a record's args from its fields after the rank; -1 stands for a missing value."""
     args = _peers(routine, source, target)
-    # Older writers leave garbage in the last word, so it is only used for file operations.
+    # Older writers leave garbage in the last word, so it is used only for file operations.
     if routine >= IO_FROM:
         offset = (target << 32) | (source & 0xFFFFFFFF)
         args = {"offset": offset} if is_io and offset != -1 else {}
@@ -317,7 +317,7 @@ def _record_args(
 
 
 def _peers(routine: int, source: int, target: int) -> dict[str, Any]:
-    """Return the ranks that a call states: source, target, root and peer."""
+    """Return the ranks given by a call: source, target, root and peer."""
     args = {}
     if source != -1:
         args["src"] = source
@@ -335,7 +335,7 @@ def _peers(routine: int, source: int, target: int) -> dict[str, Any]:
 
 
 def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
-    """Return the records that name the process and its tracks for calls and file operations."""
+    """Return records that name the process and its tracks for calls and file operations."""
     tracks = [("process_name", 0, "MPI"), ("thread_name", 0, "calls")]
     if has_io:
         tracks.append(("thread_name", 1, "file calls"))
@@ -345,10 +345,10 @@ def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     )
 
 
-#: A file is a time line if at least this share of its records is valid; some may be damaged.
+#: Smallest share of valid records in a time line; the remaining ones may be damaged.
 _MIN_VALID = 0.9
 _PROBED_RECORDS = 4096 // _RECORD_BYTES
-#: Default limit of mpitrace for events per rank.
+#: mpitrace's default limit for the number of events per rank.
 _DEFAULT_BUFFER = 100_000
 
 
@@ -359,11 +359,11 @@ def is_time_line(start: FileStart) -> bool:
 
 
 def _order_of(text: bytes) -> _Order | None:
-    """Return the byte order in which nearly all records are valid, or None."""
+    """Return the byte order in which nearly all records are valid; None if neither fits."""
     for order in get_args(_Order):
         records = np.frombuffer(text, _RECORD.newbyteorder(order))
         valid = _looks_valid(records)
-        # Zeros are a valid record but not a trace.
+        # All-zero records are valid, but they are not a trace.
         if valid.mean() >= _MIN_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
             return cast("_Order", order)
     return None
@@ -403,10 +403,10 @@ def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outco
 
 
 def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> None:
-    """Report full buffers, from the number of events per rank; files do not mark lost events."""
+    """Report full buffers, judging by the event counts of the ranks; files do not mark losses."""
     max_count = max(counts, default=0)
     full = counts.count(max_count)
-    # Counts of complete files may also be equal, but are seldom round numbers.
+    # Complete files may also have equal counts, but these are seldom round numbers.
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
@@ -439,7 +439,7 @@ def _trace(
         stated_rank=rank,
         job=name.removesuffix(".trc") or name,
     )
-    for problem in notes:  # without the rank, which may change later
+    for problem in notes:  # omits the rank, which may change later
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return trace
 

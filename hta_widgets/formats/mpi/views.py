@@ -50,8 +50,8 @@ def mpi_message_sizes(
     Returns
     -------
     bokeh.plotting.figure
-        One row per routine and one column per size, shaded by share of the total. Raises a
-        ``ValueError`` for an unknown measure.
+        One row per routine and one column per size, shaded by share of the total. Raises
+        ``ValueError`` if the measure is unknown.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def mpi_compare(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per routine and size. Bars to the left mean that the second run takes less time,
+        One bar per routine and size. Bars to the left mean that the second run takes less time, and
         bars to the right that it takes more.
 
     Examples
@@ -221,8 +221,8 @@ def mpi_ranks(
     -------
     bokeh.plotting.figure
         One bar per rank, in descending order of communication share. Several hosts are ordered by
-        their mean share, with their ranks together. Ranks for which the others wait are marked: for
-        traces, the ranks that a dashboard names; for a frame, those in its column ``is_straggler``.
+        their mean share, with their ranks together. Ranks for which others wait are marked: for
+        traces, the ranks that a dashboard names; for a frame, those flagged in ``is_straggler``.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """Args of events derived from other tables: NCCL communicators, waits, captured graphs.
 
-NCCL pushes a range for each call, whose payload has the communicator and the message size. The
-kernel is launched within that range, or within ``ncclGroupEnd`` after the calls of a group::
+NCCL pushes a range for each call. The range's payload has the communicator and the message size.
+The kernel is launched within that range, or within ``ncclGroupEnd`` after the calls of a group::
 
     ncclGroupStart  ncclAllReduce {communicator, size}  ncclGroupEnd [cuLaunchKernelEx → kernel]
 
-A communicator has the same id on all ranks, so it identifies their process group. In exports
+A communicator has the same id on all ranks and thus identifies their process group. In exports
 without payloads, the ranges still name the operations of generic kernels
 (``ncclDevKernel_Generic``).
 
@@ -19,16 +19,16 @@ recorded it::
 
 CUDA reuses event ids, so ``eventSyncId`` takes precedence over ``eventId``.
 
-A graph is captured once, instantiated, and launched many times. Its kernels state the node of the
-instance, which is a clone of the captured node. The row of the captured node has the time of its
-call::
+A graph is captured once, instantiated, and launched many times. Its kernels refer to the node of
+the instance, which is a clone of the captured node. The row of the captured node has the time of
+its call::
 
     KERNEL                  graphNodeId 9000000007, gemm
     CUDA_GRAPH_NODE_EVENTS  9000000007, original 7
                             7, start 1250 on thread 4050    during its cudaLaunchKernel
 
-Captured calls launch nothing themselves. They get the args ``kernel`` and ``graph node id``, like
-calls in PyTorch's traces, so that a replay is attributed to the operators of its capture.
+Captured calls launch nothing themselves. Like calls in PyTorch's traces, they get the args
+``kernel`` and ``graph node id``, so that a replay is attributed to the operators of its capture.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
-#: Field of the payload of a kernel's range; such a range repeats the range of the call.
+#: Payload field that occurs only in the range of a kernel, which repeats the range of the call.
 _CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
-#: c10d's names by NCCL's names. Sends and receives are named by their kernel, because their peers
-#: are numbered within the communicator.
+#: c10d's name for each NCCL name. Sends and receives are named after their kernel, because their
+#: peers are numbered within the communicator.
 _COLLECTIVES = {
     "ncclAllReduce": "allreduce",
     "ncclAllGather": "allgather",
@@ -70,17 +70,17 @@ _COLLECTIVES = {
 #: Collectives for which NCCL states the size of one rank's part.
 _SIZED_BY_PART = {"allgather", "reduce_scatter"}
 _CALL = re.compile(r"nccl[A-Z]\w+")
-#: Kernels that can run any operation, so their name does not state it.
+#: Kernels that can run any operation, so that their name does not show which.
 _GENERIC = re.compile(r"generic", re.IGNORECASE)
-#: Element type in a kernel's name. Other NCCL kernels, such as all-gathers, move bytes.
+#: Element type in a kernel's name. NCCL kernels without it, such as all-gathers, move bytes.
 _DTYPE = re.compile(r"_([iu](?:8|16|32|64)|f(?:16|32|64)|bf16)_")
 _DTYPES = {"i": "int", "u": "uint", "f": "float", "b": "bfloat"}
-#: At most this many ranges before a launch are searched for the range around it.
+#: To find the range around a launch, at most this many preceding ranges are searched.
 _MAX_NESTED = 16
 
 
 class _NcclCall(NamedTuple):
-    """A call of NCCL; without a payload, the communicator is None."""
+    """An NCCL call. Without a payload, the communicator is None."""
 
     name: str
     communicator: int | None = None
@@ -93,9 +93,9 @@ def _initializations(ranges: NvtxRanges) -> list[Mapping[str, int]]:
 
 
 def rank_in_communicators(ranges: NvtxRanges, device: int | None = None) -> int | None:
-    """Return the rank in the largest communicator of a process; None if no payload states it.
+    """Return the rank in a process's largest communicator; None if no payload states it.
 
-    With `device`, only communicators of this device are considered.
+    With `device`, only this device's communicators are considered.
     """
     inits = _initializations(ranges)
     if device is not None:
@@ -146,7 +146,7 @@ def _args_of(kernel: str, calls: list[_NcclCall], group_sizes: Mapping[int, int]
 
 
 def _call_name(text: str) -> str:
-    """Return the NCCL function that a range names, with or without its prefix; "" if none."""
+    """Return the NCCL function named by a range, with or without prefix; "" if none is named."""
     if _CALL.fullmatch(text):
         return text
     name = f"nccl{text}"
@@ -158,7 +158,7 @@ def _calls_of_kernels(
 ) -> list[list[_NcclCall]]:
     """Return the NCCL calls that each kernel executes; empty if unknown."""
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
-    # Both are -1 for kernels without a launch.
+    # Thread and launch time are -1 for kernels without a launch.
     thread_of_kernel, launch_ns = (
         values_by_id(calls["correlation"], calls[name], kernels["correlation"])
         for name in ("thread", "start_ns")
@@ -177,7 +177,7 @@ def _calls_of_kernels(
 def _calls_on_thread(
     launches_ns: Ints, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
-    """Return the calls for each launch of a thread; launches and ranges are ordered by time."""
+    """Return the calls of each launch on a thread. Launches and ranges are ordered by time."""
     columns = ranges.columns
     names = [_call_name(pool[code]) for code in columns["name"].tolist()]
     starts_ns, ends_ns = columns["start_ns"].tolist(), columns["end_ns"].tolist()
@@ -190,7 +190,7 @@ def _calls_on_thread(
             for row in range(max(later - _MAX_NESTED, 0), later)
             if starts_ns[row] <= launch_ns <= ends_ns[row] and names[row]
         )
-        launches_of_range[next(around, -1)].append(launch)  # the first range is the outermost
+        launches_of_range[next(around, -1)].append(launch)  # the first one is the outermost
     launches_of_range.pop(-1, None)
     result: list[list[_NcclCall]] = [[] for _ in first_later]
     for row, launches in launches_of_range.items():
@@ -204,7 +204,7 @@ def _calls_on_thread(
 
 
 def _calls_of_range(row: int, names: list[str], ranges: NvtxRanges) -> list[_NcclCall]:
-    """Return the call of a range, or the calls of the group that the range ends."""
+    """Return the call of a range or, if the range ends a group, all calls of the group."""
     first = row
     if names[row] == _GROUP_END:
         while first and names[first - 1] != _GROUP_END:
@@ -228,20 +228,20 @@ _EVENT = ["process", "has_sync", "event"]
 _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
 _NONE = (-1, (1 << 32) - 1)
-#: At most this many clones are followed from a node to the captured node.
+#: Limit for the clones followed from a node to the captured node.
 _MAX_CLONES = 16
 
 ArgsOfCalls = dict[int, dict[str, Any]]
 
 
 def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
-    """Return args that state for what each call waits."""
+    """Return args that show what each call waits for."""
     recordings = _rows_by_event(database, _RECORDS)
     without_sync = recordings.assign(has_sync=False, event=recordings["eventId"])
     recordings = pd.concat([recordings, without_sync]).sort_values(["correlationId", "streamId"])
     recordings = recordings.assign(record=recordings["correlationId"])
     waits = _rows_by_event(database, _WAITS, "syncType").sort_values("correlationId", kind="stable")
-    # The last recording before each wait.
+    # For each wait, the last recording before it.
     pairs: Any = pd.merge_asof(
         waits, recordings[["correlationId", *_EVENT, "record", "streamId"]], "correlationId",
         by=_EVENT, allow_exact_matches=False, suffixes=("", "_of_record"),
@@ -254,7 +254,7 @@ def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
 
 
 def _wait_args(wait: Any) -> dict[str, Any]:
-    """Return the args of a row of waits, which has the recording that ends the wait."""
+    """Return the args for a row of waits that is joined with the recording that ends the wait."""
     is_stream_wait = wait.syncType == _STREAM_WAITS
     stream_key = "waiting stream" if is_stream_wait else "waited stream"
     ids = {stream_key: wait.streamId, "waited event": wait.eventId}
@@ -269,7 +269,7 @@ def _wait_args(wait: Any) -> dict[str, Any]:
 
 
 def _rows_by_event(database: Database, table: str, further: str = "") -> pd.DataFrame:
-    """Return rows with their event, which is ``eventSyncId`` or else ``eventId``."""
+    """Return rows with their event: ``eventSyncId`` or else ``eventId``."""
     columns = f"globalPid correlationId streamId {further}"
     rows = pd.DataFrame(database.integers(table, columns, optional="eventId eventSyncId"))
     has_sync = ~rows["eventSyncId"].isin(_NONE)
@@ -281,7 +281,7 @@ def _rows_by_event(database: Database, table: str, further: str = "") -> pd.Data
 def capture_args(
     database: Database, kernels: Columns, calls: Columns, names: StringPool
 ) -> ArgsOfCalls:
-    """Return kernel and node of the calls that captured kernels."""
+    """Return kernel and node for each call that captured a kernel."""
     nodes = database.integers(
         "CUDA_GRAPH_NODE_EVENTS", "start globalTid graphNodeId", optional="originalGraphNodeId"
     )
@@ -302,14 +302,14 @@ def capture_args(
 
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
-    """Return the call that runs on each thread at each time; -1 without one."""
+    """Return the call running on each thread at each time; -1 if there is none."""
     thread = (calls["process"] << ID_BITS) | calls["thread"]
     columns = {"thread": thread, "time_ns": calls["start_ns"], "call": np.arange(len(thread))}
     begins, instants = (
         pd.DataFrame(frame).sort_values("time_ns", kind="stable")
         for frame in (columns, {"thread": threads, "time_ns": times_ns})
     )
-    # The last call to begin is the current one unless it has ended.
+    # The call that began last is the current one unless it has ended.
     last = pd.merge_asof(instants, begins, "time_ns", by="thread").set_index(instants.index)["call"]
     call = last.sort_index().fillna(-1).to_numpy(np.int64)
     is_inside = np.append(calls["end_ns"], NO_TIME)[call] >= times_ns
@@ -317,7 +317,7 @@ def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
 
 
 def _captured_nodes(nodes: Columns, node_ids: Ints) -> Ints:
-    """Return the row of the captured node for each node of an instance; -1 if unknown."""
+    """Return, for each node of an instance, the row of the captured node; -1 if unknown."""
     rows = first_positions(nodes["graphNodeId"], node_ids)
     rows[node_ids < 0] = -1
     for _ in range(_MAX_CLONES):

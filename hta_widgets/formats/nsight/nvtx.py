@@ -1,11 +1,12 @@
 """Ranges and marks of NVTX: their domains, PyTorch's operators, and payloads.
 
-``torch.autograd.profiler.emit_nvtx`` pushes a range per operator; its name differs at each call::
+``torch.autograd.profiler.emit_nvtx`` pushes a range per operator. The range's name differs at each
+call::
 
     aten::mm, seq = 12, op_id = 4711, sizes = [[8, 8], [8, 8]]
 
-This range is the operator ``aten::mm``; the rest of the name becomes args. Ranges in the domain of
-a library, such as NCCL, are calls on the host. All other ranges are annotations of the program.
+This range is the operator ``aten::mm``, and the rest of the name becomes args. Ranges in the domain
+of a library, such as NCCL, are host calls. All other ranges are annotations of the program.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool, parse_json
 
 NVTX_TABLE = "NVTX_EVENTS"
-#: Event types by phase: ranges that nest, marks, and ranges that need not nest.
+#: Event types for each phase: ranges that nest, marks, and ranges that need not nest.
 _EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
 #: Types of rows that are not events: categories, domains, names of devices and threads, resources.
 _NO_EVENTS = (33, 75, 76, 97, 98, 99)
-#: Domains of libraries; domains without a recorded name have a number other than 0.
+#: Domains of libraries. Domains without a recorded name have a number other than 0.
 LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
     r"|tensorrt|nvjpeg|dali|ucx|openacc|domain \d+",
@@ -56,17 +57,16 @@ _OPERATOR_ARGS = {
 class NvtxRanges:
     """The ranges and marks of an export."""
 
-    #: columns of events: ``phase`` is the code of a letter, ``end_ns`` is `NO_TIME` for a range
-    #: that never ends, ``domain`` is a position in `domains`, and ``payload`` is a position in
-    #: `payloads`
+    #: columns of events: ``phase`` is the code of a letter, ``end_ns`` is `NO_TIME` if a range
+    #: never ends, and ``domain`` and ``payload`` are indices in `domains` and `payloads`
     columns: Columns
     #: names of domains; the program's own domain is ""
     domains: list[str]
-    #: fields of payloads by name; the first payload is empty
+    #: payloads, each with its fields by name; the first one is empty
     payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
 
     def select(self, rows: Bools | Ints) -> NvtxRanges:
-        """Return some of the ranges, selected by mask or by positions."""
+        """Return some of the ranges, selected by mask or index."""
         return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
 
 
@@ -135,7 +135,7 @@ def _read_domains(database: Database, process: Ints, domain_id: Ints) -> tuple[l
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
-    """Return the texts of ranges and each range's code; a text in the row takes precedence."""
+    """Return the ranges' texts and each range's code. A text in the row takes precedence."""
     pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
@@ -162,10 +162,10 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     return text[: match.start()], args
 
 
-#: `struct` codes by type of a payload entry; enumerations have larger type numbers.
+#: `struct` code for each type of payload entry. Enumerations have larger type numbers.
 _INTEGERS = {n: code for first in (1, 11) for n, code in enumerate("bBhHiIqQ", first)}
 _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
-#: Fields by domain and schema: name, offset and code.
+#: Fields for each domain and schema: name, offset and code.
 _Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
 #: Columns with payloads: a blob, JSON, or the id of a JSON string.
@@ -174,7 +174,7 @@ _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
-    """Return the distinct payloads of ranges, and the position of each row's payload."""
+    """Return the distinct payloads of ranges, and the index of each row's payload."""
     payloads: list[dict[str, int]] = [{}]
     present = [name for name in _PAYLOADS.split() if name in database.columns_of(NVTX_TABLE)]
     if not present:
@@ -188,7 +188,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
         fields = _decode_payload(blob, schemas)
         payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
     positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
-    # Ranges without a payload have position -1, which selects the appended number 0.
+    # Ranges without a payload have position -1, which selects the appended 0.
     return payloads, np.append(number + 1, 0)[positions]
 
 
@@ -199,7 +199,7 @@ def _decode_json_payload(text: object) -> dict[str, int]:
 
 
 def _payload_schemas(database: Database) -> _Schemas:
-    """Return payload fields by domain and schema, which every process repeats."""
+    """Return payload fields, keyed by domain and schema, which every process repeats."""
     entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
     columns, kinds = "domainId schemaId idx type name offset", (int, int, int, int, str)
     rows = database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds)
@@ -212,10 +212,10 @@ def _payload_schemas(database: Database) -> _Schemas:
 
 
 def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
-    """Return the fields of a payload, given as a blob or in hexadecimal; none if it is damaged.
+    """Return the fields of a payload (blob or hexadecimal text); {} if it is damaged.
 
     Four integers precede the payload: its domain, its schema, its size, and either the position of
-    its first byte or the size of the blob. Domain and schema use 32 bits; the bits above are flags.
+    its first byte or the size of the blob. Domain and schema use 32 bits. The bits above are flags.
     """
     fields = {}
     with suppress(ValueError, TypeError, struct.error):

@@ -5,8 +5,8 @@ two GPUs in one file::
 
     process 4000, device 0 → rank 0        process 4001, device 0 → rank 1
 
-A call on the host belongs to the device on which it launches work, or else to the device on which
-its thread launches most, so events are not counted twice.
+A host call belongs to the device on which it launches work, otherwise to the device on which its
+thread launches most. Events are therefore not counted twice.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from hta_widgets.trace.record_times import FIRST_NS, LAST_NS, MIN_UTC_NS
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: The mark in which Megatron and other programs state the rank and its place in the job.
+#: The mark by which Megatron and other programs state the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
-#: Columns that identify a row that two versions of a table both contain.
+#: Columns that identify a row occurring in two versions of a table.
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
@@ -80,7 +80,7 @@ def reports_of(path: str) -> list[tuple[Path, bool]]:
 def read_export(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
-    """Read the ranks of an export; `steps` is a regular expression for ranges that are steps."""
+    """Read an export's ranks; `steps` is a regular expression for ranges that are steps."""
     rows = EventRows(path)
     with Database(path, advance) as database:
         export = _ExportReader(database, rows)
@@ -100,7 +100,7 @@ class _ExportReader:
         self._database, self._rows = database, rows
         self._recording = Recording(database)
         self._tables: dict[ExportTable, Columns] = {}
-        #: number of devices by process
+        #: number of devices of each process
         self._devices_of: Counter[int] = Counter()
         self._callers: set[int] = set()
 
@@ -145,7 +145,7 @@ class _ExportReader:
         return select_rows(columns, first_rows)
 
     def _assign_process(self, work: Columns) -> None:
-        """Assign device work without a process to the process with calls, if it is the only one."""
+        """Assign device work without a process to the process with calls, if there is only one."""
         processes = np.unique(self._tables[CALLS]["process"])
         is_unknown = work["process"] < 0
         if len(processes) == 1:
@@ -192,7 +192,7 @@ class _ExportReader:
         nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], nccl_names)
         ranges = self._ranges
-        domains = [  # NCCL's domain, or domains without a recorded name
+        domains = [  # NCCL's domain or, without it, unnamed domains
             code
             for code, name in enumerate(ranges.domains)
             if name.upper() == "NCCL" or name.startswith("domain ")
@@ -249,9 +249,9 @@ class _ExportReader:
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:
-        """Return the rank that MPI, a mark, NCCL or an environment variable states.
+        """Return the rank stated by MPI, a mark, NCCL or an environment variable.
 
-        MPI, marks and variables apply to a process, so they are ignored if it has several ranks.
+        MPI, marks and variables apply to a process. They are ignored if it has several ranks.
         """
         has_one_device = self._devices_of[process] <= 1
         ranges = self._ranges.select(self._ranges.columns["process"] == process)

@@ -1,7 +1,7 @@
 """Facts of an export other than events: clock, host, devices, threads, sampled counters.
 
-Exports contain all environment variables, the command line and the output of the program. Only
-environment variables that state a rank are read.
+Exports contain all environment variables, the command line and the program's output. Only the
+environment variables that give a rank are read.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 class Gpu:
     """A device of a process."""
 
-    number: int  # on the host, or in the process if the export does not state the former
+    number: int  # on the host if the export gives it, else in the process
     name: str = ""
     sms: int | None = None
     memory_bytes: int | None = None
     uuid: str = ""
 
 
-#: Devices by machine, process id and ordinal in the process; facts that are not stated are None.
+#: Devices for each machine, process id and ordinal in the process. Unknown keys are None.
 _DevicesOfProcesses = defaultdict[tuple[int | None, int | None, int], set[Gpu]]
 
 
 class Recording:
-    """Facts that an export states about its recording."""
+    """Facts that an export gives about its recording."""
 
     def __init__(self, database: Database) -> None:
         options: dict[str, str] = {}
@@ -67,9 +67,9 @@ class Recording:
         self.version = version[0] if version else ""
         #: whether the file was extracted from another export
         self.is_cut = any(name.startswith("DERIVED_") for name in options)
-        #: UTC at time 0 of the events; None if it is unknown
+        #: UTC at time 0 of the events; None if unknown
         self.epoch_ns = _epoch_ns(database, options)
-        #: names of processes, and of their threads by process and thread
+        #: names of processes and, by process and thread, of their threads
         self.processes = {
             process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
             for process, name in database.rows("PROCESSES", "globalPid name", kinds=(int, str))
@@ -85,7 +85,7 @@ class Recording:
         self.rank_of_variables = _rank_of_variables(database)
         #: host names by machine id, the highest 16 bits of a global id; None if unknown
         self._hosts = _hosts(database)
-        #: devices by machine and number; the first device by None and number
+        #: devices by machine and number; (None, number) is the first device with that number
         self._gpus = _gpus(database)
         self._devices = _devices_of_processes(database, self._gpus)
         self._network = _network_metrics(database)
@@ -95,11 +95,11 @@ class Recording:
 
     @property
     def unclear_devices(self) -> int:
-        """Number of devices for which equal process ids state different facts."""
+        """Number of devices whose facts differ between processes with the same id."""
         return sum(len(gpus) > 1 for gpus in self._devices.values())
 
     def gpu(self, process: int, device: int) -> Gpu:
-        """Return a device of a process; under MIG, it has fewer multiprocessors than the GPU."""
+        """Return a device of a process. Under MIG, it has fewer multiprocessors than the GPU."""
         machine, pid = machine_of(process), process & ID_MASK
         keys = (machine, pid, device), (None, pid, device), (None, None, device)
         gpus = next((self._devices[key] for key in keys if key in self._devices), set())
@@ -109,7 +109,7 @@ class Recording:
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def take_series(self, database: Database, process: int, device: int) -> list[Series]:
-        """Return the counters of a rank; the first rank also gets the host's."""
+        """Return the counters of a rank. The first rank also gets the host's counters."""
         network, self._network = self._network, []
         if device < 0:
             return network
@@ -123,7 +123,7 @@ class Recording:
 
     @property
     def unused_samples(self) -> int:
-        """Number of metric samples of devices that no rank uses."""
+        """Number of metric samples from devices that no rank uses."""
         unused = self._metrics.keys() - self._used_gpus
         return sum(len(times_ns) for gpu in unused for _, times_ns, _ in self._metrics[gpu])
 
@@ -191,7 +191,7 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
 def _devices_of_processes(
     database: Database, gpus: Mapping[tuple[int | None, int], Gpu]
 ) -> _DevicesOfProcesses:
-    """Return devices as seen by processes; the machine follows from a device's UUID."""
+    """Return devices as seen by processes. The machine is derived from the device's UUID."""
     machine_of_uuid = {gpu.uuid: machine for (machine, _), gpu in gpus.items() if gpu.uuid}
     devices: _DevicesOfProcesses = defaultdict(set)
     columns = "gpuId cudaId pid numMultiprocessors uuid"

@@ -1,7 +1,7 @@
 """Tables of an export that hold events, and how their rows become events.
 
-An export has one table per kind of event, with ids instead of names, processes and threads. A
-global id has 8 bits each for hardware and virtual machine, 24 for the process, and 24 for the
+An export has one table per kind of event, which holds ids instead of names, processes and threads.
+A global id has 8 bits each for hardware and virtual machine, 24 for the process, and 24 for the
 thread::
 
     globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
@@ -27,11 +27,11 @@ from hta_widgets.trace.columns import StringPool
 
 Columns = dict[str, Ints]
 
-#: Bits of the operating system's number of a thread or process in a global id.
+#: Bits of a global id that hold the operating system's number of a thread or process.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
-#: Thread of managed-memory copies made by the driver, which have a separate track.
+#: Thread number for managed-memory copies made by the driver. They have a separate track.
 UNIFIED_THREAD = -2
 
 _COPY_KINDS = (
@@ -48,7 +48,7 @@ _DRIVER_CALL = 1
 
 
 def process_of(global_id: int) -> int:
-    """Return the part of a global id that identifies a process, without its sign."""
+    """Return the part of a global id that identifies a process, as a nonnegative number."""
     return (global_id >> ID_BITS) & _PROCESS_MASK
 
 
@@ -64,7 +64,7 @@ def machine_of(process: int) -> int:
 
 
 def texts_by_id(database: Database, *ids: Ints | Sequence[int]) -> dict[int, str]:
-    """Return strings of an export, by id."""
+    """Return the strings of an export, keyed by id."""
     return database.texts_of("StringIds", "value", *ids)
 
 
@@ -77,8 +77,7 @@ def text_codes(
 ) -> Ints:
     """Return the code in `pool` of each id's string.
 
-    `unknown` is the name of an event whose string is not in the export; it is formatted with the
-    id.
+    `unknown` is formatted with the id to name an event whose string is not in the export.
     """
     texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
     texts |= texts_by_id(database, ids)
@@ -93,13 +92,13 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns with the id of a name; the first whose string is in the export is used
+    #: columns with the id of a name; the first one whose string is in the export is used
     names: tuple[str, ...] = ("nameId",)
     #: name of an event whose string is not in the export; formatted with the id
     unknown: str = "event {}"
-    #: makes a name from the values of the columns `names`, which then are not string ids
+    #: makes a name from the values of the columns `names`, which are then not string ids
     label: Callable[..., str] | None = None
-    #: whether its events have a device and a stream, instead of a thread
+    #: whether its events have a device and a stream instead of a thread
     of_device: bool = False
     #: column for each arg of an event's record; NULL values are omitted
     args: dict[str, str] = field(default_factory=dict)

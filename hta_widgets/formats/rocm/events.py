@@ -1,8 +1,8 @@
-"""Events of all kinds of files that ROCm's profilers write.
+"""Events from files of all kinds that ROCm's profilers write.
 
-Times count from the start of the host. RCCL creates a stream per channel, and most of these streams
-run a single kernel. If a device has many streams, those with little work share tracks: each event
-gets the first track that is free at its start.
+Times count from the boot of the host. RCCL creates a stream per channel, and most of these streams
+run a single kernel. If a device has many streams, the ones with little work share tracks: each
+event gets the first track that is free at its start.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.tracks import first_free_lanes
 
-#: On a device with this many streams, streams with less than this share of its work are joined.
+#: If a device has this many streams, streams with less than this share of its work are joined.
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64
-#: Kernel columns that are the arguments of `_launch_args`.
+#: Kernel columns that are passed to `_launch_args`.
 LAUNCH_COLUMNS = (
     "grid_size_x", "grid_size_y", "grid_size_z",
     "workgroup_size_x", "workgroup_size_y", "workgroup_size_z", "group_segment_size", "queue_id",
@@ -39,7 +39,7 @@ LAUNCH_COLUMNS = (
 _COPY = re.compile(
     r"(MEMORY_)?COPY_?(?P<source>HOST|DEVICE)_?TO_?(?P<target>HOST|DEVICE)", re.IGNORECASE
 )
-#: Categories of calls by a word in their kind, which rocprof-sys writes as ``rocm_hip_api``.
+#: Categories of calls, by a word in their kind. rocprof-sys writes kinds as ``rocm_hip_api``.
 _CATEGORIES = (
     (re.compile(r"marker|roctx|user"), "user_annotation"),
     (re.compile(r"hsa|hip_compiler"), "cuda_driver"),
@@ -84,8 +84,8 @@ class RocmRows(EventRows):
 class RocmProcess:
     """Adds the events of processes, in columns named as in rocpd databases.
 
-    The column ``pid`` counts from `first_process`. `gpus` has the properties of each GPU by agent,
-    and `cpus` lists the agents that are host processors.
+    The column ``pid`` counts from `first_process`. `gpus` has the properties of each GPU, keyed by
+    agent, and `cpus` lists the agents that are host processors.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RocmProcess:
         cpus: Collection[int] = (),
     ) -> None:  # fmt: skip
         self._rows, self._first_process, self._gpus, self._cpus = rows, first_process, gpus, cpus
-        #: values of ``pid`` with the devices that they use
+        #: pairs of a ``pid`` value and a device that it uses
         self._used: set[tuple[int, ...]] = set()
 
     def _add_kernels(self, columns: Mapping[str, Ints], name: Ints) -> None:
@@ -123,7 +123,7 @@ class RocmProcess:
         )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
-        """Return the GPU number of an agent; a copy within the host gets a GPU with kernels."""
+        """Return an agent's GPU number; a copy within the host is assigned a GPU with kernels."""
         if agent in self._gpus:
             return int(self._gpus[agent]["id"])
         if agent >= 0 and agent not in self._cpus:
@@ -149,10 +149,10 @@ def gpu_properties(device: int, name: str, units: Any) -> dict[str, Any]:
 
 
 def _launch_args(*sizes: int) -> dict[str, Any]:
-    """Return the args of a launch; as in PyTorch, its grid is in blocks.
+    """Return the args of a launch. As in PyTorch, the grid is in blocks.
 
-    The sizes are three of the grid and three of a block, in work items, then the bytes of shared
-    memory, and the queue.
+    The sizes are three of the grid and three of a block, in work items, followed by the bytes of
+    shared memory and the queue.
     """
     block = [max(size, 1) for size in sizes[3:6]]
     grid = [-(-items // size) for items, size in zip(sizes[:3], block, strict=True)]
@@ -162,7 +162,7 @@ def _launch_args(*sizes: int) -> dict[str, Any]:
 
 
 def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
-    """Return the stream of each event; if a device has many streams, rare ones are joined."""
+    """Return the stream of each event. If a device has many streams, rare ones are joined."""
     streams, code = np.unique(stream, return_inverse=True)
     if len(streams) <= _MANY_STREAMS:
         return stream

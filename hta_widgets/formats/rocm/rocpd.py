@@ -1,8 +1,8 @@
 """Reader of rocprofv3's rocpd databases, and of the older databases of rocmProfileData.
 
 Each process has a set of tables whose names end in its id, so a merged file has several sets. A
-call and the kernel that it launches have the same ``stack_id``. The ``correlation_id`` is set by
-the program and is mostly 0::
+call and the kernel that it launches share a ``stack_id``. The ``correlation_id`` is set by the
+program and is mostly 0::
 
     rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
     rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
@@ -149,7 +149,7 @@ class _TableSet(RocmProcess):
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _event_columns(self, name: str, *further: str) -> dict[str, Ints]:
-        """Return columns of a table of events, including columns from other tables."""
+        """Return columns of a table of events, including columns joined from other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
@@ -182,7 +182,7 @@ class _TableSet(RocmProcess):
         ids: Ints,
         convert: Callable[[str], str] = str,
     ) -> Ints:
-        """Return the codes of names, taken from the first of `columns` that the table has."""
+        """Return the codes of names from the first of `columns` that the table has."""
         texts = {-1: "event without a name"}
         for column in columns:
             unnamed = np.setdiff1d(ids, list(texts))
@@ -243,7 +243,7 @@ def _read_old(database: Database, rows: RocmRows) -> None:
 
 
 def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
-    """Return the process that calls each operation, else its GPU's main process, else the first."""
+    """Return each operation's calling process, else its GPU's main process, else the first."""
     process = values_by_id(calls["id"], calls["pid"], call)
     used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
     usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])

@@ -1,13 +1,13 @@
 """Reader of the JSON that rocprofv3 writes with ``--output-format json``.
 
-Records have numbers instead of names: a kernel refers to ``kernel_symbols``, a call refers to an
-operation of a kind in ``strings``::
+Records have numbers instead of names: a kernel refers to ``kernel_symbols``, and a call refers to
+an operation of a kind in ``strings``::
 
     {"rocprofiler-sdk-tool": [{"metadata": {…}, "agents": […], "kernel_symbols": […],
         "strings": {"buffer_records": [{"kind": "HIP_RUNTIME_API", "operations": […]}]},
         "buffer_records": {"kernel_dispatch": […], "hip_api": […], "memory_copy": […]}}]}
 
-Files of hardware counters have the kernel dispatches in ``callback_records`` instead.
+Files with hardware counters have kernel dispatches in ``callback_records`` instead.
 """
 
 from __future__ import annotations
@@ -135,10 +135,10 @@ _decode_file = msgspec.json.Decoder(_File).decode
 _decode_record = msgspec.json.Decoder(_BufferRecord).decode
 _decode_counter_records = msgspec.json.Decoder(list[_CounterRecord]).decode
 _KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collection"
-#: Ids are unsigned 64-bit integers in the file, and signed ones here.
+#: Ids are unsigned 64-bit integers in the file, but signed here.
 _ID_MASK = (1 << 63) - 1
 _NO_ID = (1 << 64) - 1
-#: Attributes of records, by the column of rocpd databases with the same values.
+#: Attributes of records, keyed by the column of rocpd databases with the same values.
 _EVENT_ATTRIBUTES = {
     "start": "start_timestamp", "end": "end_timestamp", "stack_id": "correlation_id.internal",
     "stream_id": "stream",
@@ -187,7 +187,7 @@ def read_rocprof_json(
 
 
 class _ProcessRecords(RocmProcess):
-    """The records of a process, which is at position `number` in the file."""
+    """The records of the process with index `number` in the file."""
 
     def __init__(self, process: _Process, number: int, rows: RocmRows) -> None:
         agents = [agent for agent in process.agents if agent.type == _GPU]
@@ -211,7 +211,7 @@ class _ProcessRecords(RocmProcess):
         copies = self._decode(groups.pop(_COPIES, []))
         names = (copy_name(self._operation(record)) for record in copies)
         columns = self._columns(copies, _COPY_ATTRIBUTES)
-        for name in ("dst_agent_id", "src_agent_id"):  # the others are host processors
+        for name in ("dst_agent_id", "src_agent_id"):  # other agents are host processors
             columns[name][~np.isin(columns[name], list(self._gpus))] = -1
         self._add_copies(columns, self._rows.name_codes(names))
         for group in list(filter(_CALLS.fullmatch, groups)):
@@ -221,7 +221,7 @@ class _ProcessRecords(RocmProcess):
         self._rows.note("part", unread, f"records that are not read: {listed}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
-        """Return the records; those whose times do not fit in 64 bits are skipped and counted."""
+        """Return the records. Records whose times do not fit in 64 bits are skipped and counted."""
         records = []
         for raw in raws:
             with suppress(msgspec.ValidationError):

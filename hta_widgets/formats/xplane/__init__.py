@@ -5,7 +5,7 @@ import re
 from hta_widgets.formats.device_formats import device_format
 from hta_widgets.readers.formats import FileStart
 
-#: Field 1 of a message, which contains an optional field 1 (a number) and field 2 (a string).
+#: Field 1 of a message that contains an optional field 1 (a number) and field 2 (a string).
 _NAMED_PLANE = re.compile(
     rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
     rb"(/host:|/device:|Task Environment)",

@@ -1,8 +1,8 @@
 """Decodes the events of a line together, as columns.
 
-All events advance by one field at a time: each round reads the next key of every event that has
-another field, and its value, with NumPy. Events that agree in all but their times and correlation
-ids are one kind of event, whose name and statistics are decoded once::
+All events advance by one field at a time. Each round uses NumPy to read the next key, and its
+value, of every event that has another field. Events that agree in all but their times and
+correlation ids are one kind of event. The name and statistics of a kind are decoded once::
 
     data[starts]  08 05 10 e8 07 …      round 1: key 08, values 5, 5, 9
                   08 05 10 d0 0f …      round 2: key 10, values 1000, 2000, 3000
@@ -31,16 +31,16 @@ CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
 _MAX_SHIFT = 63
 _VARINT, _BYTES = 0, 2
-#: Size of a value by wire type; 0 if the value states it, -1 for unknown types.
+#: Size of a value for each wire type; 0 if the data states it, -1 for unknown types.
 _FIXED_SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
-#: Keys of the fields of a statistic: its number, and an integer value.
+#: Keys of two fields of a statistic: its number, and an integer value.
 _STATISTIC_KEY, _INTEGER_KEYS = 0x08, (0x18, 0x20)
 
 
 @dataclass(slots=True)
 class LineEvents:
-    """The events of a line, with times in ns; `kind` is a position in `names` and `stats`."""
+    """The events of a line, with times in ns; `kind` is an index in `names` and `stats`."""
 
     start_ns: Ints
     end_ns: Ints
@@ -61,12 +61,12 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and how many were skipped because they are sums without times.
+    """Return a line's events, and how many were skipped because they are sums without times.
 
     Raises
     ------
     ProtobufError
-        If an event is truncated or damaged, or a time is beyond 50 days.
+        If an event is truncated or damaged, or if a time is beyond 50 days.
     """
     octets = np.frombuffer(data, np.uint8)
     spans = np.array(line.events, np.int64).reshape(-1, 2)
@@ -122,19 +122,19 @@ def round_ps(time_ps: Ints) -> Ints:
 
 @dataclass(slots=True)
 class _FieldColumns:
-    """Fields of messages, ordered by `row`, the message of each field."""
+    """Fields of messages, ordered by `row`, the index of the field's message."""
 
     row: Rows
     number: Ints
     wire: Ints
-    value: Unsigned  # a number, or the position of the first byte
+    value: Unsigned  # a number, or the position of its first byte
     size: Ints
 
     def select(self, mask: Bools) -> _FieldColumns:
         return _FieldColumns(*(getattr(self, name)[mask] for name in self.__slots__))
 
     def spans(self) -> list[Span]:
-        """Return the bounds of the bytes of each field."""
+        """Return the bounds of each field's bytes."""
         first_byte = self.value.astype(np.int64)
         return list(zip(first_byte.tolist(), (first_byte + self.size).tolist(), strict=True))
 
@@ -143,7 +143,7 @@ class _FieldColumns:
             raise ProtobufError("the type of a field differs from the schema")
 
     def last_integers(self, number: int, count: int) -> Unsigned:
-        """Return the last value of a field for each message; 0 if it has none."""
+        """Return each message's last value of a field; 0 if the message has none."""
         fields = self.select(self.number == number)
         fields.require_wire(_VARINT)
         values = np.zeros(count, np.uint64)
@@ -154,7 +154,7 @@ class _FieldColumns:
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
     """Return the fields of messages, given the bounds of each message."""
     nothing = np.empty(0, np.int64)
-    # Each round has the columns of `_FieldColumns`.
+    # Each round appends the columns of `_FieldColumns`.
     rounds: list[tuple[Array, ...]] = [
         (nothing, nothing, nothing, nothing.view(np.uint64), nothing)
     ]
@@ -191,7 +191,7 @@ def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
 
 
 def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:
-    """Return the number at each position, and the position after it."""
+    """Return the number at each position, and the position after that number."""
     value = np.zeros(len(at), np.uint64)
     after = at.copy()
     unfinished = np.arange(len(at))
@@ -214,13 +214,13 @@ def _split_correlation(
 ) -> tuple[Ints, Bools, _FieldColumns]:
     """Separate numeric correlation ids from the other statistics.
 
-    Returns the ids, which of the `count` events have one, and all other statistics. Ids differ
+    Return the ids, a mask of the `count` events that have one, and all other statistics. Ids differ
     between events, so they would make each event a separate kind.
     """
     start = stats.value.astype(np.int64)
     end = start + stats.size
     correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
-    # Field 1 is the statistic, and field 3 or 4 is its value; each has at least two bytes.
+    # Field 1 is the statistic, and field 3 or 4 is its value. Each field has at least two bytes.
     rows = np.flatnonzero(stats.size > 3)
     rows = rows[octets[start[rows]] == _STATISTIC_KEY]
     number, key = _read_varints(octets, start[rows] + 1, end[rows])
@@ -239,7 +239,7 @@ def _split_correlation(
 
 
 def _kinds(data: bytes, spans_of_event: list[list[Span]], columns: list[Ints]) -> Ints:
-    """Return the kind of each event, from the values of `columns` and all statistics in order."""
+    """Return the kind of each event, given the values of `columns` and the events' statistics."""
     code_of_stats: dict[tuple[bytes, ...], int] = {}
     codes = []
     for spans in spans_of_event:

@@ -7,9 +7,9 @@ example, this event has metadata 5 and begins 1,000 ps after its line's start::
     10 e8 07  field 2, a varint: 1,000
 
 The schema determines how messages nest, so the depth is bounded. A length beyond the enclosing
-message means that the file is truncated. All messages before that point are kept, including those
-in a truncated plane or line. Messages with names are few and are read one by one. Events are many,
-and `hta_widgets.formats.xplane.events` reads them in columns.
+message means that the file is truncated. All messages before that point are kept, including
+messages in a truncated plane or line. Messages with names are few and are read one by one. Events
+are many, so `hta_widgets.formats.xplane.events` reads them in columns.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from typing import Any, NamedTuple, TypeVar
 
 _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
-#: The largest byte that can end a number.
+#: Largest value of a number's last byte.
 _LAST_BYTE = 127
 #: Maximum number of decoded statistics that a plane caches.
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _T = TypeVar("_T")
-#: A message: the position of its first byte, and of the byte after its last.
+#: Bounds of a message: the position of its first byte, and the position after its last byte.
 Span = tuple[int, int]
 Stats = dict[str, Any]
 
 
 class ProtobufError(Exception):
-    """The bytes are not a message; `is_cut` is set if they end too early.
+    """The bytes are not a message. `is_cut` is set if they end too early.
 
-    `cut_field` has the number and the remaining bytes of a field that extends beyond its message.
+    If a field extends beyond its message, `cut_field` has its number and its remaining bytes.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class ProtobufError(Exception):
 
 
 def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each field: an int, a span of bytes, or bytes of fixed size."""
+    """Yield each field's number and value: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
-        # One-byte numbers are decoded inline, since a call for each would take most of the time.
+        # One-byte numbers are decoded inline, because calls would take most of the time.
         key = data[at]
         at += 1
         if key > _LAST_BYTE:
@@ -99,7 +99,7 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 class _Fields(defaultdict[int, list[Any]]):
-    """The values of each field of a message, and the reason if it could not be read to the end."""
+    """The values of each field of a message, and the reason if it could not be read to its end."""
 
     fault: ProtobufError | None = None
 
@@ -107,9 +107,8 @@ class _Fields(defaultdict[int, list[Any]]):
 def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int = 0) -> _Fields:
     """Return the values of each field of a message.
 
-    If the message ends at `cut_at`, where the file is truncated, it may be incomplete. The
-    remaining bytes of its last field are then also a value if the field has the number
-    `nested_field`.
+    A message that ends at `cut_at`, where the file is truncated, may be incomplete. The remaining
+    bytes of its last field are then also a value if the field has the number `nested_field`.
     """
     fields = _Fields(list)
     try:
@@ -148,13 +147,13 @@ def _finite(value: Any) -> float | None:
     return number if isfinite(number) else None
 
 
-#: Converters for fields that are numbers.
+#: Converter for each field that is a number.
 _STAT_NUMBERS: dict[int, Callable[[Any], Any]] = {2: _finite, 3: _integer, 4: _signed_integer}
 
 
 @dataclass(slots=True)
 class Line:
-    """A thread or stream; its events' offsets count from `first_ns`."""
+    """A thread or stream. Its events' offsets count from `first_ns`."""
 
     number: int = 0
     name: str = ""
@@ -163,7 +162,7 @@ class Line:
 
 
 class EventName(NamedTuple):
-    """A name that events share, and their common statistics."""
+    """A name shared by events, with their common statistics."""
 
     name: str
     stats: Mapping[str, Any] = MappingProxyType({})
@@ -171,12 +170,12 @@ class EventName(NamedTuple):
 
 @dataclass(slots=True)
 class Plane:
-    """A device, the threads of a host, or facts about the profile."""
+    """A device, a host's threads, or facts about the profile."""
 
     name: str = ""
     lines: list[Line] = field(default_factory=list)
     names: dict[int, EventName] = field(default_factory=dict)
-    #: ids of events that have no name
+    #: ids of events that lack a name
     unnamed: set[int] = field(default_factory=set)
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: Stats = field(default_factory=dict)
@@ -211,7 +210,7 @@ class Plane:
 
 @dataclass(slots=True)
 class Profile:
-    """A profile: its planes and hosts, and the reason if it could not be read to the end."""
+    """A profile: its planes and hosts, and the reason if it could not be read to its end."""
 
     planes: list[Plane] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
@@ -220,7 +219,7 @@ class Profile:
 
 
 def read_profile_messages(data: bytes) -> Profile:
-    """Decode a profile without its events."""
+    """Decode a profile, but not its events."""
     profile = Profile()
     try:
         fields = _fields_of(data, (0, len(data)), cut_at=len(data), nested_field=1)
@@ -236,7 +235,7 @@ def read_profile_messages(data: bytes) -> Profile:
 
 
 def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
-    """Return a plane, as far as the file contains it."""
+    """Return a plane, or the part of it that the file contains."""
     fields = _fields_of(data, span, cut_at=cut_at, nested_field=3)
     lines = [_read_line(data, _span(line), cut_at) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)

@@ -1,7 +1,7 @@
 """Reader of XPlane profiles of JAX and TensorFlow, which builds a trace per device.
 
-A profile has a plane per device, and one for the threads of the host. In files that XProf has
-processed, additional lines repeat the work of the streams by module, operation and scope::
+A profile has a plane per device, and another for the host's threads. In files processed by XProf,
+additional lines repeat the work of the streams by module, operation and scope::
 
     /device:GPU:0   Stream #16(Kernel)   device work
                     XLA Modules          ranges of the device
@@ -11,8 +11,8 @@ processed, additional lines repeat the work of the streams by module, operation 
                     Steps                steps
     /device:TPU:0 SparseCore 1           more work of the same device: Sparse Core Ops
 
-Kernels state their XLA operation (``hlo_op``). The operation of a collective has the same name on
-all ranks, so its kernels are matched by module, operation and order.
+Kernels state their XLA operation (``hlo_op``). A collective operation has the same name on all
+ranks, so its kernels are matched by module, operation and order.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from hta_widgets.trace.trace import Trace
 _DEVICE = re.compile(
     r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
 )
-#: Planes with host threads; old files have separate planes for calls recorded by CUPTI or
+#: Planes with host threads. Old files have separate planes for calls recorded by CUPTI or
 #: ROCtracer.
 _HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 _COUNTERS = "_counters_"
-#: Lines without work: XProf derives them from other lines, or they are counter samples.
+#: Lines without work: XProf derived them from other lines, or they are counter samples.
 _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
     rf"|.*Scope.*|{_COUNTERS}"
@@ -76,7 +76,7 @@ _SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _MEMORY = "memory allocated by XLA (bytes)"
 _REPLACED = "\ufffd".encode()
-#: Statistics of work, and the args for them.
+#: Statistics of work, with the args in which they are stored.
 _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 #: Statistics that are columns of events, or that only XProf uses.
 _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
@@ -117,7 +117,7 @@ def read_profile(
 
 
 def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
-    """Make each capture a separate job if a device of a host occurs in several captures."""
+    """Make each capture a separate job if one of a host's devices occurs in several captures."""
     folder_of = {t.path: PurePath(t.path).parent for t in traces if t.format == "xplane"}
     path_of_device: dict[tuple[str, int], str] = {}
     is_one_job = True
@@ -152,27 +152,26 @@ class _ProfileReader:
     def __init__(self, profile: Profile, data: bytes, rows: EventRows, steps: str | None) -> None:
         self._profile, self._data, self._rows, self._steps = profile, data, rows, steps
         self._devices: dict[int, Plane] = {}
-        #: samples of allocated memory, in blocks of three rows: device, time and bytes
+        #: samples of allocated memory, in arrays of three rows: device, time and bytes
         self._samples: list[Ints] = [np.empty((3, 0), np.int64)]
-        #: distinct FLOPs and bytes of kernels, and the position among them by correlation id
+        #: distinct FLOPs and bytes of kernels, and the index in that list for each correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
-        #: by device: number of lines without a stream number
+        #: number of lines without a stream number on each device
         self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == "Task Environment"), Plane())
         started = as_integer(environment.stats.get("profile_start_time"))
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= MIN_UTC_NS for line in lines)
         self._start_ns = started if started > 0 else None
-        for line in lines:  # a profile may have lines of both kinds
+        for line in lines:  # both kinds may occur in one profile
             if self._is_utc and line.first_ns < MIN_UTC_NS:
                 line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
             self._rows.note("clock", 1, "the profile does not state when it began")
 
     def read(self) -> None:
-        # Devices come first, because calls on the host get figures from the kernels that they
-        # launch.
+        # Devices come first, because host calls get figures from the kernels that they launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
             if device is not None:
@@ -238,7 +237,7 @@ class _ProfileReader:
                 self._rows.note("repaired", len(line.events), detail)
 
     def _without_containers(self, events: LineEvents, track: _Track) -> LineEvents:
-        """Return operations that contain no others; those that do are added as ranges."""
+        """Return operations that contain no others, and add the containing ones as ranges."""
         is_container = _are_containers(events)
         self._add_ranges(events.take(np.flatnonzero(is_container)), track)
         detail = "operations that contain others, such as loops, are ranges; their parts are work"
@@ -258,7 +257,7 @@ class _ProfileReader:
         self._append(events, "gpu_user_annotation", **track, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
-        """Store FLOPs and bytes of kernels for the calls that launch them."""
+        """Store the FLOPs and bytes of kernels for the calls that launch them."""
         figures = [{key: s[key] for key in _FIGURES.values() if key in s} for s in events.stats]
         has_figures = np.array(list(map(bool, figures)), bool)[events.kind]
         positions = len(self._figures) + events.kind[has_figures]
@@ -293,7 +292,7 @@ class _ProfileReader:
         )  # fmt: skip
 
     def _note_memory(self, events: LineEvents, device_of_kind: Ints) -> None:
-        """Store the samples of allocated memory among a thread's events."""
+        """Store the samples of allocated memory found among a thread's events."""
         size_of_kind = _numbers(events.stats, "bytes_allocated")
         is_sample = np.array([name.startswith("Memory") for name in events.names], bool)
         is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
@@ -303,7 +302,7 @@ class _ProfileReader:
         self._samples.append(np.stack(columns))
 
     def _add_host_steps(self, events: LineEvents, place: int) -> None:
-        """Add a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
+        """Add a ``ProfilerStep#n`` around each range of `jax.profiler.StepTraceAnnotation`."""
         number = _numbers(events.stats, "step_num")[events.kind]
         rows = np.flatnonzero(number >= 0)
         if len(rows):
@@ -314,7 +313,7 @@ class _ProfileReader:
     def _add_operations(self, events: LineEvents, place: int) -> None:
         """Add an operator around each launch, named after the launch's XLA operation.
 
-        Events without a correlation id are operations that the host itself runs.
+        Events without a correlation id are operations run by the host itself.
         """
         is_operation = np.array(
             [{"hlo_op", CORRELATION} <= stats.keys() for stats in events.stats], bool
@@ -324,7 +323,7 @@ class _ProfileReader:
             [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
         )
         pairs, code = distinct_rows(launches.kind, figure)
-        figures = [*self._figures, {}]  # the last entry is for -1
+        figures = [*self._figures, {}]  # the last one is for index -1
         args = [_args_of_stats(events.stats[kind]) | figures[index] for kind, index in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
@@ -347,7 +346,7 @@ class _ProfileReader:
 
 def _are_containers(events: LineEvents) -> Bools:
     """Return whether each event of a line contains another."""
-    # In order of start, then longest first, an event that contains any other contains the next one.
+    # Sorted by start, then longest first, an event that contains any event contains the next one.
     rows = np.flatnonzero(events.end_ns > events.start_ns)
     rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
     rows, following = rows[:-1], rows[1:]
@@ -366,7 +365,7 @@ def _args_of_stats(stats: Stats) -> Stats:
 
 
 def _args(name: str, stats: Stats) -> Stats:
-    """Return the args of device work; the name of its operation identifies a collective."""
+    """Return the args of device work. A collective is identified by the name of its operation."""
     operation = str(stats.get("hlo_op") or name)
     match = _COLLECTIVE.search(operation)
     args = {**_args_of_stats(stats), **_launch_args(stats)}
