@@ -1,4 +1,4 @@
-"""Indexes of a rank's lanes, built on first use, and the tables behind them.
+"""Indexes of a rank's lanes, built on first use, and the underlying tables.
 
 `LaneRef` (in `tiles/layout.py`) describes what a lane shows. `RankIndex.lane` builds the
 indexes of a lane and of the lanes shown with it. Indexes and tables are cached in a

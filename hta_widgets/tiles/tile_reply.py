@@ -48,7 +48,7 @@ class NameKeys:
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By id of a pool: the pool and the keys of its names, -1 where none is assigned yet.
+        #: Maps a pool's id to the pool and the keys of its names (-1 if not assigned yet).
         self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:

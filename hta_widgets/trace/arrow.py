@@ -60,7 +60,7 @@ def _args_columns(trace: Trace, rows: range) -> list[Any]:
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
     ends = ((table.end_record[row], row) for row in rows if row in table.end_record)
     _add_args(trace, begins, args)
-    _add_args(trace, ends, args)  # an event of two records has the args of both
+    _add_args(trace, ends, args)  # events with two records have the args of both
     counts = np.fromiter(map(len, args.values()), np.int64, len(args))
     return [
         pa.array(np.full(counts.sum(), trace.rank, np.int64)),

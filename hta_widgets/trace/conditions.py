@@ -1,4 +1,4 @@
-"""`Conditions`: which events of a trace set are selected. Finding these events by kind and window.
+"""`Conditions` that select events of a trace set, and indexes of events by kind and window.
 
 `hta_widgets.trace.traceset` binds conditions to a trace set, as a `Selection`.
 """
@@ -180,7 +180,7 @@ def window_in_table_time(conditions: Conditions, trace: Trace) -> tuple[int | No
 
 
 def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
-    """Return whether each event overlaps the window ``[low, high)``; None opens a side.
+    """Return whether each event overlaps the window ``[low, high)``; None leaves a side open.
 
     An event without duration overlaps if its instant is in the window.
     """
@@ -214,7 +214,7 @@ class OverlapIndex:
         return np.concatenate((earlier, np.arange(first, stop)))
 
     def positions_running_at(self, time: int) -> tuple[Rows, int]:
-        """Return the events that start before a time and run at it, and the first later event."""
+        """Return the events that start before a time and outlast it, and the first later event."""
         first = int(np.searchsorted(self._start, time, "left"))
         # Few blocks have an event that still runs.
         blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > time)
@@ -224,7 +224,7 @@ class OverlapIndex:
 
 
 class TraceIndex:
-    """Events of a rank by kind, window and name; `kind` overrides the kinds in the table."""
+    """Finds events of a rank by kind, window and name; `kind` overrides the table's kinds."""
 
     def __init__(self, trace: Trace, kind: Codes | None = None) -> None:
         self._table = trace.table
@@ -340,7 +340,7 @@ def _launched_rows(conditions: Conditions, trace: Trace) -> Rows:
 
 
 def _matching_rows(conditions: Conditions, trace: Trace) -> Rows:
-    """Return the events that satisfy all conditions, without the work that `launches` adds."""
+    """Return the events that satisfy all conditions, excluding work that `launches` adds."""
     if conditions.ranks is not None and trace.rank not in conditions.ranks:
         return np.empty(0, dtype=np.intp)
     clauses = QueryClauses() if conditions.query is None else parse_clauses(conditions.query)

@@ -1,4 +1,4 @@
-"""Memoized results of ranks, trace sets and comparisons, and the limit of their memory.
+"""Memoized results of ranks, trace sets and comparisons, and the limit on their memory.
 
 A rank of a store can release its columns and results, and read or compute them again later. Its
 results count toward a limit that all trace sets share. Above the limit, the least recently used
@@ -141,7 +141,7 @@ class _Result:
     __slots__ = ("lock", "value", "version")
 
     def __init__(self) -> None:
-        # Results may need others but never in a circle, so threads cannot wait for each other.
+        # Results may depend on each other but not in a cycle, so threads cannot deadlock.
         self.lock = threading.RLock()
         self.version = -1
         self.value: Any = None

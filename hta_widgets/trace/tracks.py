@@ -102,7 +102,8 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one begins at its begin, the other ends at its end.
+    # Two ranges of 2^k events cover a subtree: one begins where it begins, the other ends where it
+    # ends.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
     latest_end = end.copy()  # of the 2^k events that begin at each event
@@ -290,7 +291,7 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the parent of each event: the event before the first child of the same parent."""
+    """Return the parent of each event: the event just before the parent's first child."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())
@@ -299,7 +300,7 @@ def _parents(depth: Ints) -> Ints:
     by_depth = group_order(depth, deepest + 1)
     is_first_child = np.zeros(count, dtype=bool)
     is_first_child[1:] = depth[1:] > depth[:-1]
-    # In the order by depth, the siblings of a first child follow it.
+    # Sorted by depth, a first child is followed by its siblings.
     first_child = np.flatnonzero(is_first_child[by_depth])
     child_count = np.diff(first_child, append=count)
     parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, child_count)
@@ -352,7 +353,7 @@ class EventThreads:
 
     @property
     def codes(self) -> Ints:
-        """For each event, a code of both: the pid times the number of tids, plus the tid."""
+        """For each event, a code of its thread: the pid times the number of tids, plus the tid."""
         return self.pid.astype(np.int64) * len(self.tids) + self.tid
 
 
@@ -591,6 +592,6 @@ def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
 
 
 def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
-    """Return the tracks whose name another track also has, with their numbers."""
+    """Return the tracks that share their name with another track, with their numbers."""
     count_of_key = Counter(track.key for track in tracks)
     return [(number, track) for number, track in enumerate(tracks) if count_of_key[track.key] > 1]
