@@ -1,4 +1,4 @@
-"""Check arguments against the annotations of public functions; match regular expressions.
+"""Check arguments of public functions against their annotations; match regular expressions.
 
 Regular expressions from users run in RE2, whose run time is linear in the length of the string.
 Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of

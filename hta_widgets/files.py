@@ -79,7 +79,7 @@ def use_cache_folder(folder: str) -> Iterator[None]:
 @functools.cache
 def package_version(package: str) -> str:
     """Return the version of a package; ``""`` if it is not installed."""
-    from importlib import metadata  # as slow as all other imports of this module together
+    from importlib import metadata  # takes as long as all other imports of this module
 
     try:
         return metadata.version(package)

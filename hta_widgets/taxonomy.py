@@ -146,7 +146,7 @@ _DEVICE_WORK_NAMES: Final = (
 )
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
-    # Collectives on the host count only without device work.
+    # Host collectives count as communication only on ranks without device work.
     Rule(
         "communication",
         r"cpu_op|operator|user_annotation",

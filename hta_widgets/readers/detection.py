@@ -1,7 +1,7 @@
 """Detection of a file's format from its first bytes.
 
-A file has the first format in the table whose `FileReading.sniff` accepts its beginning. The module
-`foreign` describes other contents, for example as "a PNG image".
+The format of a file is the first in the table whose `FileReading.sniff` accepts the file's
+beginning. The module `foreign` describes other contents, for example as "a PNG image".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 
 
 def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
-    """Describe a file of another program; None if it may have the format `format_name`.
+    """Describe a file of another program; return None if it may be of format `format_name`.
 
     Kineto's format accepts any JSON, so JSON without records is also examined.
     """
@@ -94,8 +94,8 @@ def _read_beginning(stream: Stream) -> bytes:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    # PyTorch and exports of this package write these keys. A timeline exported by this package is a
-    # rank.
+    # These keys identify a rank, written by PyTorch or exported by this package, even from a
+    # timeline.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text

@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     traces: tuple[Trace, ...]
     problems: Problems
     error: TraceError | None = None
-    #: whether the file's contents cause the error, instead of memory or disks
+    #: whether the error is due to the file's contents, instead of memory or disks
     is_of_contents: bool = True
 
 
@@ -167,7 +167,7 @@ class FormatAnalyses:
     collectives : (list of Trace) -> dict of place to CommEvents
         Calls on ranks without a device that are matched like collectives.
     late_ranks : (TraceSet) -> list of rank
-        Ranks for which the others wait.
+        Ranks for which the other ranks wait.
     """
 
     functions: tuple[str, ...] = ()
@@ -191,8 +191,8 @@ class FormatViews:
         Rows for pages without a kernel. Default: the frames of `panels`.
     headline : (TraceSet) -> (findings, sentences, sentence without findings)
     is_urgent : bool
-        Whether its findings come first in trace sets that also have other formats, whose headline
-        is then computed without its traces.
+        Whether its findings come first in trace sets with several formats. The headline of the
+        other formats is then computed without its traces.
     """
 
     charts: tuple[str, ...] = ()
@@ -312,7 +312,7 @@ def _may_name(group: bytes, folder: str) -> bool:
 
 @cache
 def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
-    """Return all formats, and why formats of other packages cannot be used."""
+    """Return all formats, and the reasons why formats of other packages cannot be used."""
     *specific, fallback = map(resolve_reference, _RECORDS)
     added: list[Format] = []
     faults = []

@@ -162,7 +162,7 @@ def _read_in_worker(
 
 
 def _read_in_other_process(read: ReadTrace, file: FileToRead, handover: _Handover) -> _Read:
-    """Read a file; write its columns to the cache or the temporary folder if shared."""
+    """Read a file; write its columns to the cache or temporary folder if that is shared."""
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
     to_cache = file.to_cache and (handover.cache / handover.marker).exists()

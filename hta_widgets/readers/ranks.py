@@ -209,7 +209,7 @@ def _rank_claims(
 
 
 def _window_numbers(traces: Sequence[Trace]) -> dict[int, int]:
-    """Return a number by `id`; traces that overlap, directly or through others, share one."""
+    """Number traces, keyed by `id`; traces that overlap, directly or through others, share one."""
     numbers: dict[int, int] = {}
     window, end_ns = -1, -1
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):

@@ -1,4 +1,4 @@
-"""Local copies of remote files from web servers and all protocols of fsspec.
+"""Local copies of remote files, from web servers and through all protocols of fsspec.
 
 A copy is kept in the cache, in a folder named after the URL and the state of its files. URLs shown
 to users, such as the file name of a trace, omit user info, query and fragment.

@@ -44,11 +44,11 @@ _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
 #: Assumed size of a row with a string, for the progress of a load.
 _BYTES_PER_ROW = 64
-#: Limit of the steps of SQLite's virtual machine: per byte of the file, and its minimum.
+#: Limit on the steps of SQLite's virtual machine: per byte of the file, and its minimum.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
-#: Bytes of the header with the versions for readers and writers; 2 means write-ahead logs.
+#: Header bytes with the versions for readers and writers; 2 means that a write-ahead log is used.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 #: Columns of tables of events and samples: their times, or the counter of a sample.
@@ -351,7 +351,7 @@ class _ColumnKind:
         return np.full(count, np.nan if self.is_real else self.missing, self.dtype)
 
     def expression(self, name: str) -> str:
-        """Return the value in SQL; real numbers as strings, since SQLite would print 15 digits."""
+        """Return the value in SQL; real numbers as strings, as SQLite prints only 15 digits."""
         column = _quote(name)
         if self.is_real:  # SQLite has no iif() before 3.32
             is_number = f"typeof({column}) in ('integer', 'real')"
@@ -374,7 +374,7 @@ def _as_kind(value: object, kind: type) -> object:
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
-    """Return an integer of 64 bits, also from a string or a whole real number; else `default`."""
+    """Convert an integer, string or whole real number to 64 bits; if impossible, `default`."""
     number = whole_number(value)
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else default
 
@@ -399,6 +399,6 @@ def table_names(path: str) -> set[str]:
         with Database(path) as database:
             return database.tables
     except TraceError as error:
-        if isinstance(error.__cause__, OSError):  # the disk fails, not the contents
+        if isinstance(error.__cause__, OSError):  # the disk is at fault, not the contents
             raise
         return set()

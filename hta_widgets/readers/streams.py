@@ -65,7 +65,7 @@ except ImportError:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Beginning of a frame. pzstd writes a frame of its own before others, which decoders skip.
+#: Beginning of a frame. pzstd writes its own frame before other frames, and decoders skip it.
 _ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16

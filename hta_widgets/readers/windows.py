@@ -210,7 +210,7 @@ def _renumber_tables(
 ) -> _WindowTables:
     """Return a window's tables with times, numbers and codes of the joined trace.
 
-    The window is shifted by `shift_ns`; `rows` and `records` count those before it.
+    The window is shifted by `shift_ns`; `rows` and `records` count rows and records before it.
     """
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
@@ -282,7 +282,7 @@ def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[An
 
 
 def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array) -> Array:
-    """Return lanes in the joined tracks; spill lanes may begin further down there."""
+    """Return lanes in the joined tracks, where spill lanes may begin further down."""
     if not table.tracks:
         return table.depth
     nested = np.array([track.nested for track in table.tracks])

@@ -56,7 +56,7 @@ class MarksView:
         return cls(start, end, bins, np.unique(np.fromiter(lanes, np.int64)))
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return the position in `lanes` of each lane of a rank, or -1; None if all are hidden."""
+        """Return positions in `lanes` of a rank's lanes (-1: hidden); None if all are hidden."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
