@@ -403,7 +403,7 @@ def kind_codes(
     return result
 
 
-#: Code of categories for which the kind also depends on the name.
+#: Code of a category whose kind depends on the name as well.
 _UNDECIDED: Final = 255
 
 

@@ -31,7 +31,7 @@ class Sniffed(NamedTuple):
 
     format: str | None = None
     foreign: str | None = None
-    #: whether the file is skipped, unless the user named it or the folder has no other traces
+    #: whether to skip the file if the user did not name it and the folder has other traces
     aside: bool = False
 
 
@@ -61,7 +61,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
     """Describe a file of another program; return None if it may be of format `format_name`.
 
-    Kineto's format accepts any JSON, so JSON without records is also examined.
+    JSON without records is examined as well, because Kineto's format accepts any JSON.
     """
     if format_name not in {None, "kineto"}:
         return None

@@ -180,7 +180,7 @@ def _drop_companions(
 
 
 def files_below(directory: str) -> Iterator[str]:
-    """Yield the files to read for a directory; for a store its manifest."""
+    """Yield the files to read for a directory; for a store, only its manifest."""
     yield from (file.path for file in _Search().files_of(directory))
 
 
@@ -252,9 +252,9 @@ class _Search:
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory like `os.walk`, without hidden ones.
+        """Walk the folders below a directory like `os.walk`, skipping hidden folders.
 
-        The caller may remove names from the list of subfolders, which are then not entered.
+        The caller may remove names from the list of subfolders to skip these folders.
         """
         # `os.walk` is recursive in Python 3.11 and fails at 1,000 nested folders.
         waiting = [directory]
@@ -283,7 +283,7 @@ class _Search:
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:
-    """Return the names of the subfolders and files of a folder, without hidden subfolders."""
+    """Return the names of a folder's subfolders and files, excluding hidden subfolders."""
     below, files = [], []
     try:
         with os.scandir(folder) as entries:

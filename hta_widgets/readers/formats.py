@@ -114,13 +114,13 @@ class FileReading:
         `advance` is called with the number of bytes read. `keepalive` is an object that `read`
         references while the file is needed. Both may be None.
     finish : (list of Trace, Problems) -> list of Trace
-        Completes facts that depend on all files; also gets traces of `compared_with`.
+        Completes facts that depend on all files. Its input includes traces of `compared_with`.
     keyed_by_order : bool
         Whether files without a stated rank are numbered in file order.
     peek_rank : (path) -> int or None
         Returns the rank stated in the first bytes, so that files of other ranks can be skipped.
     sources : dict of str to str
-        Class of the records by kind of source, which the cache restores.
+        Class of the records that the cache restores, by kind of source.
     profile : type
         The class of `Trace.profile`.
     companions : (path) -> iterable of (path, whether it repeats the events)
@@ -130,7 +130,7 @@ class FileReading:
         Memory needed per byte of its files, relative to a byte of Chrome JSON.
     is_dump : bool
         Whether its files are dumps, which record no timed work. If a file of another format states
-        the same rank, that file gets it.
+        the same rank, that file gets the rank.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool

@@ -492,7 +492,7 @@ def _assemble_set(
 def _traces_of(
     source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
-    """Return the traces of the files; report files without traces, and raise if all lack them."""
+    """Return the traces of the files; report files without traces, and raise if none has any."""
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None
@@ -548,7 +548,7 @@ def _note_joined_files(
 def _add_truncated_lengths(
     problems: Problems, traces: list[Trace], cut: Collection[str | None]
 ) -> Problems:
-    """Add the number of events read to the problems of truncated files, also as a share."""
+    """Add the number and share of events read to the problems of truncated files."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()

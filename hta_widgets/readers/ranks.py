@@ -1,4 +1,4 @@
-"""Assigns ranks to files: from their metadata, else from their names, else by the order of names.
+"""Assigns ranks to files from their metadata or names, otherwise in the order of names.
 
 ``worker0`` or ``rank_0`` in a name means rank 0. Coordinates such as ``TP-0-DP-1`` are sorted in
 the order in which frameworks number ranks. If several files state the same rank, it goes to the
@@ -82,7 +82,7 @@ def assign_ranks(
     problems : Problems
         Receives guessed and duplicate ranks.
     by_order : sequence of bool, optional
-        Whether each file, if it states no rank, is numbered after all others.
+        Whether each file is numbered after all others if it states no rank.
     cut : collection of str, optional
         Paths of truncated files.
     traces : sequence of Trace, optional
@@ -209,7 +209,7 @@ def _rank_claims(
 
 
 def _window_numbers(traces: Sequence[Trace]) -> dict[int, int]:
-    """Number traces, keyed by `id`; traces that overlap, directly or through others, share one."""
+    """Return a window number by trace `id`; traces that overlap, even through others, share it."""
     numbers: dict[int, int] = {}
     window, end_ns = -1, -1
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):

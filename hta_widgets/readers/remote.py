@@ -147,7 +147,7 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
 
 
 def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function that fetches files, and the base URL."""
+    """Return files' states keyed by name, a function that fetches files, and the base URL."""
     system, path = _file_system(url)
     try:
         wildcard = re.search(r"[*?\[]", path)

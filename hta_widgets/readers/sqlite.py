@@ -1,4 +1,4 @@
-"""SQLite databases of profilers, opened read-only and read by columns.
+"""SQLite databases of profilers, opened read-only and read column by column.
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
 may take a limited number of steps, and SQLite refuses strings beyond `_MAX_TEXT_BYTES`. SQLite
@@ -68,9 +68,9 @@ class Database:
     tables : set of str
         The names of all tables.
     skipped : Counter of str
-        By table, the number of rows whose values are of another type.
+        For each table, the number of rows with values of another type.
     missing_texts : dict of str to set of int
-        By table, the keys that rows refer to and the table lacks.
+        For each table, the keys that rows refer to but the table lacks.
     is_cut_off : bool
         Whether the file refers to a write-ahead log that is not in its folder.
     """
@@ -322,7 +322,7 @@ class Database:
     def _read_mixed_block(
         self, table: str, kinds: dict[str, _ColumnKind], where: str
     ) -> dict[str, Array]:
-        """Return a block without the rows in which a required value is not an integer."""
+        """Return a block, excluding rows in which a required value is not an integer."""
         expressions = [kind.expression(name) for name, kind in kinds.items()]
         stored_rows = self._select(expressions, table, where)
         rows = [

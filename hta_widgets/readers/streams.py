@@ -463,7 +463,7 @@ class StreamBuffer:
         return text
 
     def fill(self, size: int = 0) -> None:
-        """Buffer at least a block, or `size` bytes, unless the stream ends."""
+        """Buffer at least a block or `size` bytes, or all bytes up to the end of the stream."""
         missing = max(size, self.block_bytes) - self.unread_size
         if missing > 0 and not self.ended:
             self.replace_unread(b"".join((self.unread(), self.read_block(missing))), 0)

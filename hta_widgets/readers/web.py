@@ -36,7 +36,7 @@ _MAX_MANIFEST_BYTES = 1 << 28
 
 
 def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function that fetches files, and the base URL."""
+    """Return files' states keyed by name, a function that fetches files, and the base URL."""
     parts = split_url(url)
 
     def url_of(name: str) -> str:

@@ -88,7 +88,7 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
 
 
 def _group_by_rank(traces: Sequence[Trace]) -> dict[tuple[Any, ...], list[Trace]]:
-    """Return the files that may be windows, by rank.
+    """Group the files that may be windows by rank.
 
     If each folder has one file of a rank, files in folders that differ only in numbers are grouped.
     """

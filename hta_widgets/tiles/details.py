@@ -249,7 +249,7 @@ MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return statistics of the device events that a host event's thread launches in its time."""
+    """Return statistics of the device events launched on a host event's thread while it runs."""
     table = index.rank.table
     ids, calls = launched_rows(index.rank.trace, row)
     if not len(ids):

@@ -50,7 +50,7 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
 
 @dataclass(frozen=True, slots=True)
 class EventPieces:
-    """Waits or delays of a rank, in lane order; `row` has the rows of their communication."""
+    """Waits or delays of a rank, in lane order; `row` has the rows of the collectives."""
 
     start: Ints
     dur: Ints

@@ -300,7 +300,7 @@ class Stats(TypedDict):
     """The reply to ``stats``: times in a window, with one entry per rank.
 
     `data` is the part of the window in which the rank has data. `span` extends from its first to
-    its last device work in the window, without pauses between recording windows. `compute`,
+    its last device work in the window, excluding pauses between recording windows. `compute`,
     `exposed`, `memory`, `unrecorded` and `idle` add up to `span`; in `unrecorded` time, the device
     was probably busy with work missing from the file. `kinds` has shares of the total span of all
     ranks, and is empty without device work.

@@ -387,7 +387,7 @@ def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
-    """Return the first start and last end of a rank's device work, or (0, 0) without work.
+    """Return the first start and last end of a rank's device work; (0, 0) if it has none.
 
     For an export, the work of the whole job is used, clipped to the export's window.
     """

@@ -68,7 +68,7 @@ class MarksView:
 
 
 def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
-    """Answer ``marks``, except for its ``error``, with the runs of bins covered by matches."""
+    """Answer ``marks`` with the runs of bins covered by matches; the caller adds ``error``."""
     # Each match adds 1 at its first bin and -1 after its last bin.
     changes = np.zeros((len(view.lanes), view.bins + 1), np.int32)
     total = in_view = 0
@@ -216,7 +216,7 @@ class RankHits:
         start = np.concatenate(starts)
         table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), list(map(len, rows_of_tables)))
         rows = np.concatenate(rows_of_tables).astype(np.int64)
-        # Events alone are already sorted.
+        # If only events match, they are already sorted.
         if len(rows) > len(rows_of_tables[0]):
             order = np.lexsort((rows, table, start))
             start, table, rows = start[order], table[order], rows[order]

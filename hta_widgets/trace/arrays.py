@@ -141,7 +141,7 @@ def stable_order(key: Ints) -> Rows:
 
 
 def event_order(start: Ints, dur: Ints) -> Rows:
-    """Return the order by start, longest first, then position; starts must not be negative."""
+    """Return the order by start, then longest first, then position; starts are not negative."""
     order = stable_order(start)
     sorted_start, sorted_dur = start[order], dur[order]
     has_same_start = sorted_start[1:] == sorted_start[:-1]

@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(_ArgsRecord)
 
 @dataclass(frozen=True)
 class ArgsStream:
-    """The args of all events of some ranks as an Arrow stream: ``rank, id, key, value``.
+    """The args of all events of the given ranks as an Arrow stream: ``rank, id, key, value``.
 
     Strings are stored unchanged, other values as JSON, as in the file.
     """
@@ -54,7 +54,7 @@ class ArgsStream:
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
-    """Return rank, id, key and value of each arg of some events."""
+    """Return rank, id, key and value of each arg of the given events."""
     table = trace.table
     args: dict[int, dict[str, str]] = {row: {} for row in rows}
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)

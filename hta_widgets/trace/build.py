@@ -393,8 +393,8 @@ def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
     return np.maximum(dur, 0) if negative else dur
 
 
-#: Columns of `RankColumns` with an entry per record, and their types in the event table; None for
-#: columns that the event table lacks or gets elsewhere.
+#: Columns of `RankColumns` with an entry per record, and their types in the event table; None marks
+#: columns that the event table lacks or takes from elsewhere.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,

@@ -53,7 +53,7 @@ class CallArgs:
     thread: Ints
 
     def to_columns(self) -> dict[str, Ints]:
-        """Return the columns to store, without `texts`."""
+        """Return all columns to store except `texts`."""
         return {
             "call_record": self.record,
             "call_code": self.code.astype(np.int64),
@@ -118,7 +118,7 @@ def non_negative_integers(texts: Iterable[Any]) -> Ints:
 
 
 def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
-    """Return the arguments of some events."""
+    """Return the arguments of the given events."""
     record = trace.table.record[rows].astype(np.int64)
     args: CallArgs | None = getattr(trace.source, "call_args", None)
     # Events with two records have the args of both.
@@ -185,7 +185,7 @@ def decode_arg(text: bytes) -> list[Any]:
     if not text:
         return []
     value = parse_json(text)
-    if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend's does
+    if isinstance(value, str) and value:  # as converters such as Ascend's write lists
         value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 

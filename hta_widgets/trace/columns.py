@@ -86,7 +86,7 @@ class CopyTable:
 
 
 class ArgsByRecord(Protocol):
-    """The args of some records."""
+    """Args of records, by record number."""
 
     def get(self, number: int, default: Any = None, /) -> Any:
         """Return the args of a record, or `default`."""
@@ -183,7 +183,7 @@ class EventTable:
     kind: Codes  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 without a parent
+    parent: npt.NDArray[np.int32]  # row; -1 if it has no parent
     stream: StreamIds
     correlation: Ints
     step: Ints
@@ -296,7 +296,7 @@ _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "serie
 
 
 def replace_columns(table: Table, **changes: object) -> Table:
-    """Return a table in memory with other values of some fields."""
+    """Return an in-memory copy of a table with some fields replaced."""
     # A mapped table is an instance of a subclass, which `dataclasses.replace` cannot create.
     table_class = next(cls for cls in type(table).__mro__ if "__dataclass_fields__" in vars(cls))
     kept_names = [column.name for column in fields(table) if column.name not in changes]
@@ -305,7 +305,7 @@ def replace_columns(table: Table, **changes: object) -> Table:
 
 
 def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
-    """Return some rows of a table; `changes` are fields of the result."""
+    """Return the given rows as a table; `changes` are fields of the result."""
     columns = dict(changes)
     for name in (column.name for column in fields(table) if column.name not in changes):
         values = getattr(table, name)
@@ -489,7 +489,7 @@ class ArgTable:
         return positions_in(self.record, records)
 
     def column(self, positions: Ints, key: str) -> list[Any]:
-        """Return the values of an arg at some positions."""
+        """Return the values of an arg at the given positions."""
         values, codes = self.values, self.code[positions, COMMUNICATION_KEYS.index(key)]
         return [values[code] for code in codes.tolist()]
 
@@ -608,7 +608,7 @@ def _read_args(
     if source is None or not len(rows):
         return {key: [None] * len(rows) for key in keys}
     records = table.record[rows]
-    # Binary files have their args as columns, so no text is parsed.
+    # Binary files store args in columns, so no text is parsed.
     read_columns = getattr(source, "arg_columns", None)
     columns = read_columns(records, keys) if read_columns is not None else None
     if columns is not None:
@@ -633,7 +633,7 @@ def _read_args(
 
 
 def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
-    """Return a function that extracts the values of some args from a record's JSON."""
+    """Return a function that extracts the values of the given args from a record's JSON."""
     decoder = _decoder(keys)
     return lambda body: _selected_args(body, keys, decoder)
 

@@ -164,7 +164,7 @@ def format_ranks(ranks: list[int]) -> str:
 
 
 def check_query(traces: Mapping[int, Trace], query: str) -> None:
-    """Raise a `TraceError` if the query fails on a frame without rows, and hence on any events."""
+    """Raise a `TraceError` if a query fails on an empty frame, and hence on any events."""
     no_events = events_of([])
     for trace in list(traces.values())[:1]:
         columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
@@ -257,7 +257,7 @@ class TraceIndex:
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None
     ) -> Rows:
-        """Return the events of some kinds that overlap a window, in ascending order."""
+        """Return the events of the given kinds that overlap a window, in ascending order."""
         rows = self.rows_of_kinds(kinds)
         if low is None and high is None:
             return rows
@@ -275,7 +275,7 @@ class TraceIndex:
 
     @memoize
     def union_of_kinds(self, kinds: tuple[str, ...]) -> Intervals:
-        """Return the times during which any event of some kinds runs."""
+        """Return the times during which any event of the given kinds runs."""
         rows = self.rows_of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
@@ -285,7 +285,7 @@ class TraceIndex:
         return order_and_bounds(self._table.name, len(self._table.names))
 
     def rows_named(self, names: Iterable[str]) -> Rows:
-        """Return the events with some names, in ascending order."""
+        """Return the events with the given names, in ascending order."""
         order, bounds = self._by_name()
         wanted = set(names)
         codes = [code for code, name in enumerate(self._table.names.values) if name in wanted]

@@ -47,7 +47,7 @@ def name_mask(trace: Trace, matches: Callable[[str], object]) -> Bools:
 
 
 def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> Bools:
-    """Return which of some events have a matching name."""
+    """Return which of the given events have a matching name."""
     used, place = distinct_codes(trace.table.name[rows])
     wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
     return np.array(wanted, dtype=bool)[place]
@@ -106,7 +106,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The nesting of some events; children of a parent keep their order."""
+    """The nesting of a set of events; the children of a parent keep their order."""
 
     parent: Ints
     levels: list[Rows]  # events by depth
@@ -166,7 +166,7 @@ class Forest:
 
 
 def forest_of(parent: Ints) -> Forest:
-    """Return the forest of events with these parents (positions in this array; -1 for none)."""
+    """Return the forest of events with these parents (positions in this array, or -1)."""
     count = len(parent)
     children = np.argsort(parent, kind="stable")
     # The children of event `k` are children[bounds[k] : bounds[k + 1]]; events without a parent

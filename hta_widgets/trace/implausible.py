@@ -11,9 +11,9 @@ overlap if they end in order: with programmatic dependent launch, a kernel begin
 previous one ends.
 
 A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
-work states an end far after all host events, it is clipped at the end of the call. PyTorch's
-profiler writes no work that ends after the record ``Record Window End``, so work is also clipped
-there.
+work states an end far after all host events, it is clipped at the end of the call. Work is likewise
+clipped at the record ``Record Window End``, because PyTorch's profiler writes no work that ends
+later.
 
 If times count from 1970, a record at time 0 is excluded, because the job would otherwise last 50
 years. All such records are counted as problems, with names and record numbers.
@@ -67,10 +67,10 @@ _DISORDERED = (
     "device events outlast later ones of their stream, although streams run in order; the file may"
     " mix the work of several processes, and overlapping time counts once"
 )
-#: Calls that return after all work on their device.
+#: Calls that wait for all work on their device.
 _DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)
 
-#: How many records a problem names, and the maximum length of their names.
+#: Number of records that a problem names, and the maximum length of a name.
 _NAMED_RECORDS = 3
 _NAME_LENGTH = 60
 

@@ -256,6 +256,6 @@ def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
     cover = union_of_sorted(starts, ends)
     if len(cover.starts) == len(starts):
         return IntervalIndex(cover, None, None, points)
-    # The ends are nearly sorted, which makes a stable sort ten times as fast.
+    # A stable sort is ten times as fast here, because the ends are nearly sorted.
     ends.sort(kind="stable")
     return IntervalIndex(cover, np.ascontiguousarray(starts), ends, points)

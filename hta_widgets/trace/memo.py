@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Cache of values by key with a limited total size, which evicts the least recently used first.
+    """Cache with a limited total size that evicts the least recently used values first.
 
     Threads may share it. A pickled copy is empty.
     """
@@ -203,7 +203,7 @@ def raise_limit_for_pages() -> None:
 
 
 def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
-    """Iterate over ranks, releasing each before the next unless all fit in memory.
+    """Iterate over ranks; if not all fit in memory, release each before the next.
 
     Ranks that already have results are not released, so that iterating over a thousand ranks does
     not evict the ranks in view. Raises `ComputationCancelled` between ranks if the work is

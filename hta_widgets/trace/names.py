@@ -230,7 +230,7 @@ def _type(word: str) -> str:
 
 
 def _short_copy_name(text: str) -> str:
-    """Return the name of a copy or fill without the kinds of memory in brackets."""
+    """Return the name of a copy or fill without the memory kinds in brackets."""
     return text.partition(" (")[0] if text.startswith(("Memcpy", "Memset")) else ""
 
 

@@ -77,7 +77,7 @@ class Problem:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no event is lost; a flow without an end only loses its arrow."""
+        """Whether no event is lost; a flow without an end loses only its arrow."""
         return self.kind in LOSSLESS_KINDS or (
             self.kind == "unpaired" and self.detail.startswith("flow")
         )

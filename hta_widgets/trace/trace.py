@@ -130,7 +130,7 @@ def event_schema() -> Any:
     strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
-        # Streams are int64, because some ranks have handles of 64 bits as stream ids.
+        # Streams are int64, because some ranks have 64-bit handles as stream ids.
         plain: Any = pa.int16() if name == "depth" else pa.int64()
         kind = strings if name in STRING_COLUMNS else plain
         metadata = {"unit": "ns"} if name.endswith("_ns") else None
@@ -188,7 +188,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event, on the clock recorded in the file.
     shift_ns : int
-        Time added to the times of `table` to get those in frames.
+        Time added to the times of `table` to get the times in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """

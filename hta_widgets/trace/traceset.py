@@ -553,7 +553,7 @@ class Selection(Conditions):
         is in the window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column; a pair selects the track on its rank only.
+        Values of the ``track`` column; a pair selects a track on one rank only.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional

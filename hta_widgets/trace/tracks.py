@@ -122,8 +122,8 @@ def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) 
     """Nest events one by one, with a stack of the open events.
 
     An event that starts at most `unit` before the end of the stack's top follows it as a sibling.
-    An event that ends at most `unit` after the top is nested in it. Both count as rounded. An event
-    that ends later is spilled.
+    An event that ends at most `unit` after the top is nested in it. Both kinds of events count as
+    rounded. An event that ends later is spilled.
     """
     begins, ends = begin[rows].tolist(), end[rows].tolist()
     row_list, stops = rows.tolist(), stop[rows].tolist()
@@ -173,7 +173,7 @@ class LaneAssignment:
     """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 without a parent
+    parent: npt.NDArray[np.int32]  # row; -1 if it has no parent
     nested: Ints  # by track: number of lanes with properly nested events
     lanes: Ints  # by track: number of all lanes
     overlaps: int  # events placed in spill lanes
@@ -245,7 +245,7 @@ def _apply_nesting(
     is_nested = np.ones(len(begin), dtype=bool)
     is_nested[nesting.spilled] = False
     nested_rows = np.flatnonzero(is_nested)
-    # Depths and parents are computed without the other events, so the ends of subtrees are
+    # Depths and parents are computed ignoring the other events, so the ends of subtrees are
     # converted to positions among the nested events.
     nested_before = np.append(0, np.cumsum(is_nested))
     nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
@@ -359,7 +359,7 @@ class EventThreads:
 
 @dataclass(slots=True)
 class TrackNames:
-    """Metadata of processes and threads, by pid and by (pid, tid)."""
+    """Metadata of processes and threads, keyed by pid and by (pid, tid)."""
 
     process: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -415,8 +415,8 @@ def device_streams(
     """Return the device stream of each event; -1 for host events.
 
     The arg ``stream`` only applies to events on a `device`, because Triton's operators on the host
-    also have it. Device events without the arg get the stream of other events of their thread, else
-    the number in the tid or, if the thread `works`, a new number.
+    have it, too. Device events without the arg get the stream of other events of their thread;
+    otherwise the number in the tid or, if the thread `works`, a new number.
     """
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
