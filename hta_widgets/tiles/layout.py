@@ -28,8 +28,7 @@ from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Stri
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import first_free_lanes
 
-#: Maximum number of lanes in a group of async intervals. The last lane takes all remaining
-#: intervals.
+#: Maximum number of lanes in an async group. The last lane takes all remaining intervals.
 MAX_LAYERS = 32
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]

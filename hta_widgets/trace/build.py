@@ -52,8 +52,7 @@ from hta_widgets.trace.tracks import (
     read_track_names,
 )
 
-#: Calls of all vendors that start work on a device. Other calls with the same id only enclose such
-#: calls.
+#: Calls of all vendors that start work on a device; others with their id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 

@@ -185,7 +185,7 @@ def decode_arg(text: bytes) -> list[Any]:
     if not text:
         return []
     value = parse_json(text)
-    if isinstance(value, str) and value:  # as converters such as Ascend's write lists
+    if isinstance(value, str) and value:  # Ascend's converter writes lists as strings
         value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 

@@ -102,8 +102,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one begins where it begins, the other ends where it
-    # ends.
+    # Two ranges of 2^k events cover a subtree: one from its start, the other up to its end.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
     latest_end = end.copy()  # of the 2^k events that begin at each event
