@@ -101,7 +101,7 @@ def check_arguments(function: Function) -> Function:
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
         fit = partial(_fit_argument, kinds)
-        positional = map(fit, names, args)  # `args` may be longer if there are `*args`
+        positional = map(fit, names, args)  # `*args` may make `args` longer than `names`
         named = {name: fit(name, value) for name, value in options.items()}
         return function(*positional, *args[len(names) :], **named)
 

@@ -216,7 +216,7 @@ def _remove_stale_partials(path: Path) -> None:
 def lock_path(path: Path, *, wait: bool) -> int | None:
     """Lock a path and return the handle of the lock; None if it cannot be locked.
 
-    Without `wait`, the result is also None if another process holds the lock.
+    Without `wait`, a lock held by another process also gives None.
     """
     if fcntl is None:
         return None
@@ -433,7 +433,7 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, position].map(_escape_formula)
             plain.isetitem(position, cells)
     compression: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # RFC 4180 line ends, as in tables saved from a page; pandas quotes strings with \r or \n.
+    # RFC 4180 line endings, as in tables saved from a page; pandas quotes strings with \r or \n.
     plain.to_csv(
         file, index=False, compression=compression, errors="replace", lineterminator="\r\n"
     )

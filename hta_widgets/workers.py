@@ -269,7 +269,7 @@ class _Call:
 
     @property
     def __name__(self) -> str:
-        # This name is shown in the dashboard of a cluster.
+        # This name appears in the dashboard of a cluster.
         function = getattr(self.function, "func", self.function)
         return str(getattr(function, "__name__", "call")).strip("_")
 

@@ -41,7 +41,7 @@ def drop_copies(
     for place in order:
         file, outcome = files[place], outcomes[place]
         traces = []
-        repeated: set[int] = set()  # each trace of another file has one copy in a file
+        repeated: set[int] = set()  # a trace of another file has at most one copy here
         for trace in outcome.traces:
             outline = len(trace), len(trace.async_table), trace.zero_ns, trace.end_ns
             similar = originals.setdefault((file.format, outline), [])

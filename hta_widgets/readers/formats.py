@@ -250,7 +250,7 @@ class Format:
     name : str
         The value of `Trace.format`.
     label, plural : str
-        The format in headers, and its files in error messages.
+        Names of the format in headers, and of its files in error messages.
     """
 
     name: str

@@ -224,7 +224,7 @@ def _stated_value(trace: Trace, *keys: str) -> str:
 
 
 def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
-    """Describe how a file differs from the file `name`, which has the rank that both state."""
+    """Describe how a file differs from `name`, the file that got the rank stated by both."""
     if claim.job != holder.job and claim.job and holder.job:
         return f", and belongs to job {claim.job}, not {holder.job}"
     if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:

@@ -183,7 +183,7 @@ class Database:
         stored = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(stored))
         count = len(kinds)
-        # `map` ends with the shorter of its arguments, `kinds`.
+        # `map` stops at the end of its shortest argument, `kinds`.
         rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
         return [row for row in rows if None not in row[:count]]
 

@@ -4,7 +4,7 @@ An `EventLane` stores the sorted starts and the sorted ends of its events, and t
 events. The covered time and the number of events of a cell are then differences between two prefix
 sums. A lane with a single kind and no overlaps takes 20 bytes per event, other lanes up to 44.
 
-To find the events to send as slices, the longest duration in each block of 64 events is stored: a
+To find the events to send as slices, the longest duration in each block of 64 events is stored. A
 block is skipped if all of its events are shorter than two cells.
 """
 

@@ -49,7 +49,7 @@ Classes = npt.NDArray[np.uint8]
 
 
 class LaneBudget:
-    """A cache of lanes and tables for all ranks of a job; `limit` is in bytes of lanes."""
+    """A cache of lanes and tables for all ranks of a job; `limit` is the size of lanes in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.lanes: LRU[Hashable, list[AnyLane]] = LRU(

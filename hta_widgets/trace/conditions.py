@@ -110,7 +110,7 @@ class Conditions:
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces.
 
-        It has the key ``launches`` only if this is True.
+        The key ``launches`` is present only if its value is True.
         """
         tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
         listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]

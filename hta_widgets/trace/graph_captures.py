@@ -269,7 +269,7 @@ class _GraphCopies(NamedTuple):
     """Host events of captured graphs, one table per replay, and the launches by these events."""
 
     tables: list[EventTable]
-    #: rows after the events of the rank
+    #: rows of the calls, which follow the events of the rank
     calls: Ints
     #: the kernel launched by each of `calls`
     kernels: Ints

@@ -105,7 +105,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     # Two ranges of 2^k events cover a subtree: one from its start, the other up to its end.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
-    latest_end = end.copy()  # of the 2^k events that begin at each event
+    latest_end = end.copy()  # latest end of the 2^k events that begin at each event
     for k in range(int(k_of_rows.max()) + 1):
         size = 1 << k
         if k:
