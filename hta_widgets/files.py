@@ -68,7 +68,7 @@ def expand_home(path: str) -> Path:
 
 @contextlib.contextmanager
 def use_cache_folder(folder: str) -> Iterator[None]:
-    """Use another cache folder within this block and thread."""
+    """Use another cache folder in this thread, within a ``with`` block."""
     token = _caller_cache_folder.set(folder)
     try:
         yield
@@ -111,7 +111,7 @@ def target_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Convert an `OSError` in this block to a `TraceError` about `path`."""
+    """Convert an `OSError` in a ``with`` block to a `TraceError` about `path`."""
     try:
         yield
     except OSError as cause:
@@ -404,7 +404,7 @@ def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a frame as ``.csv``, ``.csv.gz`` or ``.parquet``, by the suffix of `path`."""
+    """Write a frame as ``.csv``, ``.csv.gz`` or ``.parquet``, depending on the suffix of `path`."""
     target = target_path(path)
     suffixes = [suffix.lower() for suffix in target.suffixes]
     suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])

@@ -278,7 +278,7 @@ def _rules(level: int) -> tuple[Rule, ...]:
 
 
 def _rules_frame() -> pd.DataFrame:
-    """Return all rules in order of precedence; the column ``added`` marks those from `add`."""
+    """Return all rules in order of precedence; the column ``added`` marks rules from `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     frame = pd.DataFrame(rules)[columns].fillna("")

@@ -98,7 +98,7 @@ class WorkerPool(Executor):
                 thread.join()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the workers: after all submitted calls or, on an error, immediately."""
+        """End the workers after all submitted calls or, on an error, immediately."""
         if kind is not None:
             self.kill()
         self.shutdown()

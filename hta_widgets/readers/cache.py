@@ -36,7 +36,7 @@ __all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 _SUFFIX = ".trace-cache"
 PART = ".part"
 REMOTE = ".remote"
-#: Maximum age of an unfinished folder; older ones are left from killed processes.
+#: Maximum age of an unfinished folder; older folders were left by killed processes.
 _LONGEST_WRITE_S = 3600
 _MAX_BYTES = 20 << 30
 _MAX_SHARE_OF_DISK = 0.1

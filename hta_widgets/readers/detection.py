@@ -94,8 +94,7 @@ def _read_beginning(stream: Stream) -> bytes:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    # These keys identify a rank, written by PyTorch or exported by this package, even from a
-    # timeline.
+    # PyTorch and exports of this package write these keys. An exported timeline is read as a rank.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text

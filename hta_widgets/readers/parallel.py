@@ -127,7 +127,7 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
-    """Yield futures as they complete; other libraries' futures in the order of submission."""
+    """Yield futures as they complete, or in submission order if from another library."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):

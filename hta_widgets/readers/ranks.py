@@ -1,8 +1,8 @@
 """Assigns ranks to files from their metadata or names, otherwise in the order of names.
 
 ``worker0`` or ``rank_0`` in a name means rank 0. Coordinates such as ``TP-0-DP-1`` are sorted in
-the order in which frameworks number ranks. If several files state the same rank, it goes to the
-file whose run has the most other files.
+the order in which frameworks number ranks. If several files state the same rank, the file whose run
+has the most other files gets it.
 """
 
 from __future__ import annotations

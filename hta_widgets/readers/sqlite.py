@@ -61,7 +61,7 @@ _COPY_AGAIN = "Export it again, or copy it again."
 
 
 class Database:
-    """A read-only database; a context manager.
+    """A read-only database that serves as a context manager.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Database:
         reals: str = "",
         missing: int = -1,
     ) -> Iterator[dict[str, Any]]:
-        """Yield columns of numbers, for one range of rows after another; at least one range.
+        """Yield columns of numbers for successive ranges of rows; at least one range.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Database:
         connection.set_progress_handler(self._count_steps, _STEPS_PER_CALL)
 
     def _count_steps(self) -> int:
-        """Return whether to interrupt a query: SQLite calls this regularly."""
+        """Return whether to interrupt a query. SQLite calls this function regularly."""
         try:
             self._steps += _STEPS_PER_CALL
             return int(self._steps > _MIN_STEPS + _STEPS_PER_BYTE * self._size_bytes)
@@ -314,7 +314,7 @@ class Database:
         return block
 
     def _report(self, size_bytes: int) -> None:
-        """Report progress: an estimate, at most the size of the file."""
+        """Report the estimated progress, at most the size of the file."""
         if self._advance is not None:
             self._advance(min(size_bytes, self._unreported_bytes))
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
@@ -374,7 +374,7 @@ def _as_kind(value: object, kind: type) -> object:
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
-    """Convert an integer, string or whole real number to 64 bits; if impossible, `default`."""
+    """Return a 64-bit integer from an integer, string or whole real number; else `default`."""
     number = whole_number(value)
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else default
 

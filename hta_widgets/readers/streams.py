@@ -79,7 +79,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` states whether part of the contents is unreadable."""
+    """Damage to a compressed file; `cut` states whether part of the contents is unreadable."""
 
     cut: bool
     message: str

@@ -319,7 +319,7 @@ class WindowRecords(JoinedRecords):
 
     @cached_property
     def comm_args(self) -> ArgTable | None:
-        """The args of communication; None unless they are known for all files."""
+        """Communication args, or None if they are unknown for some of the files."""
         if any(not hasattr(source, "comm_args") for source in self.sources):
             return None
         records, codes, texts = [], [], list[bytes]()

@@ -42,7 +42,7 @@ from hta_widgets.trace.memo import LRU
 _OTHER = KINDS.index("other")
 #: Roles of lanes whose rows are in the event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
-#: Maximum number of cached tables; enough for the ranks visible at a time.
+#: Maximum number of cached tables, enough for the ranks visible at a time.
 MAX_TABLES = 64
 #: The class codes of a rank's events, by row.
 Classes = npt.NDArray[np.uint8]

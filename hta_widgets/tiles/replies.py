@@ -463,7 +463,7 @@ class PairEvents(TypedDict):
 
 
 class ClassCounts(TypedDict):
-    """The reply to ``classes``: event counts by run and class, and by pair of ranks."""
+    """The reply to ``classes``: event counts per run and class, and per pair of ranks."""
 
     counts: list[list[int]]
     pair_counts: list[list[list[int]]]

@@ -173,7 +173,7 @@ def data_quality(
 
 
 def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
-    """Convert problems to JSON; more than `MAX_LISTED` are grouped by kind and text."""
+    """Convert problems to JSON; if more than `MAX_LISTED`, group them by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [asdict(problem) for problem in problems]
     counts: dict[tuple[str, str], list[int]] = defaultdict(list)

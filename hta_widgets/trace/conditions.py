@@ -157,7 +157,7 @@ def resolve_ranks(traces: Mapping[int, Trace], ranks: Iterable[int] | int | None
 
 
 def format_ranks(ranks: list[int]) -> str:
-    """Return ranks as text; of more than 16, the first twelve and the last."""
+    """Return ranks as text; if there are more than 16, only the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
@@ -243,7 +243,7 @@ class TraceIndex:
 
     @memoize
     def rows_of_kinds(self, kinds: tuple[str, ...]) -> Rows:
-        """Return the events of some kinds, in ascending order; all events if `kinds` is empty."""
+        """Return events of the given kinds, in ascending order; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
         is_chosen = np.array([kind in kinds for kind in KINDS])

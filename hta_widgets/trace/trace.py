@@ -250,7 +250,7 @@ class Trace:
     @property
     @memoize
     def launch_of(self) -> Ints:
-        """For each event, the id of the host call that launched it; -1 without a launch."""
+        """For each event, the id of the host call that launched it; -1 for other events."""
         call = np.full(len(self), -1, dtype=np.int64)
         flows = self.flow_table
         if "launch" in flows.kinds:

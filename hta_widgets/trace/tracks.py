@@ -251,7 +251,7 @@ def _apply_nesting(
     nested_parent = _parents(nested_depth)
     depth[nested_rows] = nested_depth
     parent[nested_rows] = np.where(nested_parent >= 0, low + nested_rows[nested_parent], -1)
-    # Spilled events follow: they may enclose nested ones, and their lanes are below all others.
+    # Spilled events come last: they may enclose nested events, and their lanes are the lowest.
     nesting.write_parents(begin, end, low, parent)
     spill_lane = first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
     depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane

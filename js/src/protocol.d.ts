@@ -637,7 +637,7 @@ export type PairEvents = {
   events: readonly (readonly [number, number][])[];
 };
 
-/** The reply to `classes`: event counts by run and class, and by pair of ranks. */
+/** The reply to `classes`: event counts per run and class, and per pair of ranks. */
 export type ClassCounts = {
   counts: readonly (readonly number[])[];
   pair_counts: readonly (readonly (readonly number[])[])[];
