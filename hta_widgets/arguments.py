@@ -1,4 +1,4 @@
-"""Check arguments against the annotations of public functions; match regular expressions.
+"""Check arguments of public functions against their annotations; match regular expressions.
 
 Regular expressions from users run in RE2, whose run time is linear in the length of the string.
 Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of
@@ -101,7 +101,7 @@ def check_arguments(function: Function) -> Function:
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
         fit = partial(_fit_argument, kinds)
-        positional = map(fit, names, args)  # `args` may be longer if there are `*args`
+        positional = map(fit, names, args)  # `*args` may make `args` longer than `names`
         named = {name: fit(name, value) for name, value in options.items()}
         return function(*positional, *args[len(names) :], **named)
 

@@ -68,7 +68,7 @@ def expand_home(path: str) -> Path:
 
 @contextlib.contextmanager
 def use_cache_folder(folder: str) -> Iterator[None]:
-    """Use another cache folder within this block and thread."""
+    """Use another cache folder in this thread, within a ``with`` block."""
     token = _caller_cache_folder.set(folder)
     try:
         yield
@@ -79,7 +79,7 @@ def use_cache_folder(folder: str) -> Iterator[None]:
 @functools.cache
 def package_version(package: str) -> str:
     """Return the version of a package; ``""`` if it is not installed."""
-    from importlib import metadata  # as slow as all other imports of this module together
+    from importlib import metadata  # takes as long as all other imports of this module
 
     try:
         return metadata.version(package)
@@ -111,7 +111,7 @@ def target_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Convert an `OSError` in this block to a `TraceError` about `path`."""
+    """Convert an `OSError` in a ``with`` block to a `TraceError` about `path`."""
     try:
         yield
     except OSError as cause:
@@ -216,7 +216,7 @@ def _remove_stale_partials(path: Path) -> None:
 def lock_path(path: Path, *, wait: bool) -> int | None:
     """Lock a path and return the handle of the lock; None if it cannot be locked.
 
-    Without `wait`, the result is also None if another process holds the lock.
+    Without `wait`, a lock held by another process also gives None.
     """
     if fcntl is None:
         return None
@@ -405,7 +405,7 @@ def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a frame as ``.csv``, ``.csv.gz`` or ``.parquet``, by the suffix of `path`."""
+    """Write a frame as ``.csv``, ``.csv.gz`` or ``.parquet``, depending on the suffix of `path`."""
     target = target_path(path)
     suffixes = [suffix.lower() for suffix in target.suffixes]
     suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
@@ -434,7 +434,7 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, position].map(_escape_formula)
             plain.isetitem(position, cells)
     compression: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # RFC 4180 line ends, as in tables saved from a page; pandas quotes strings with \r or \n.
+    # RFC 4180 line endings, as in tables saved from a page; pandas quotes strings with \r or \n.
     plain.to_csv(
         file, index=False, compression=compression, errors="replace", lineterminator="\r\n"
     )

@@ -1,4 +1,4 @@
-"""Record traces with PyTorch's profiler: by a trace handler, a function, or a cell magic.
+"""Record traces with PyTorch's profiler, through a trace handler, a function, or a cell magic.
 
 torch is imported on first use, not with this package. A file name consists of the host name, the
 rank, the world size and the last step of the window. For rank 3 of 8 and step 5, it is::

@@ -146,7 +146,7 @@ _DEVICE_WORK_NAMES: Final = (
 )
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
-    # Collectives on the host count only without device work.
+    # Host collectives count as communication only on ranks without device work.
     Rule(
         "communication",
         r"cpu_op|operator|user_annotation",
@@ -278,7 +278,7 @@ def _rules(level: int) -> tuple[Rule, ...]:
 
 
 def _rules_frame() -> pd.DataFrame:
-    """Return all rules in order of precedence; the column ``added`` marks those from `add`."""
+    """Return all rules in order of precedence; the column ``added`` marks rules from `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     frame = pd.DataFrame(rules)[columns].fillna("")
@@ -403,7 +403,7 @@ def kind_codes(
     return result
 
 
-#: Code of categories for which the kind also depends on the name.
+#: Code of a category whose kind depends on the name as well.
 _UNDECIDED: Final = 255
 
 

@@ -98,7 +98,7 @@ def time_point(ns: float) -> str:
 def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
     """Format an axis tick with the unit and decimals required by the step between ticks.
 
-    `largest_ns` is the largest time on the axis; it gives ``95.15 ms`` instead of ``95 150 µs``.
+    With `largest_ns`, the largest time on the axis, ``95 150 µs`` becomes ``95.15 ms``.
     """
     seconds, milliseconds, microseconds = _TIME_UNITS
     is_in_ms = step >= 1e5 or largest_ns >= 1e6

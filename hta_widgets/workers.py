@@ -98,7 +98,7 @@ class WorkerPool(Executor):
                 thread.join()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the workers: after all submitted calls or, on an error, immediately."""
+        """End the workers after all submitted calls or, on an error, immediately."""
         if kind is not None:
             self.kill()
         self.shutdown()
@@ -248,7 +248,7 @@ def _read_bytes(pipe: IO[bytes], size: int) -> bytearray:
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
 _SAME_VERSIONS = "Install the same versions of hta_widgets and its dependencies on both."
 
-#: The process that submitted the current call; None outside calls.
+#: The process that submitted the current call; None outside of calls.
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
 
 
@@ -269,7 +269,7 @@ class _Call:
 
     @property
     def __name__(self) -> str:
-        # This name is shown in the dashboard of a cluster.
+        # This name appears in the dashboard of a cluster.
         function = getattr(self.function, "func", self.function)
         return str(getattr(function, "__name__", "call")).strip("_")
 
@@ -376,7 +376,7 @@ def require_executor(executor: object) -> None:
 
 
 def is_own_process() -> bool:
-    """Return whether this process submitted the current call; also True outside calls."""
+    """Return whether this process submitted the current call; True outside of calls."""
     return _submitted_by.get() in {None, _this_process()}
 
 

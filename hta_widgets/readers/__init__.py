@@ -1,1 +1,1 @@
-"""Readers, which turn files into traces."""
+"""Readers that turn files into traces."""

@@ -36,7 +36,7 @@ __all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 _SUFFIX = ".trace-cache"
 PART = ".part"
 REMOTE = ".remote"
-#: Maximum age of an unfinished folder; older ones are left from killed processes.
+#: Maximum age of an unfinished folder; older folders were left by killed processes.
 _LONGEST_WRITE_S = 3600
 _MAX_BYTES = 20 << 30
 _MAX_SHARE_OF_DISK = 0.1
@@ -117,7 +117,7 @@ def clear() -> None:
 
 
 def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
-    """Return a file's entry for a format; None without an entry, or if the file has changed."""
+    """Return a file's entry for a format; None if it is missing or the file has changed."""
     copy = _entry_folder(path, format_name)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
@@ -268,7 +268,7 @@ class _CacheSize:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        #: bytes at the last measurement, and bytes written by this process since
+        #: bytes at the last measurement, and bytes that this process has written since then
         self._measured_bytes = 0
         self._added_bytes = 0
         self._measured_at_s = 0.0

@@ -1,7 +1,7 @@
 """Detection of a file's format from its first bytes.
 
-A file has the first format in the table whose `FileReading.sniff` accepts its beginning. The module
-`foreign` describes other contents, for example as "a PNG image".
+The format of a file is the first in the table whose `FileReading.sniff` accepts the file's
+beginning. The module `foreign` describes other contents, for example as "a PNG image".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sniffed(NamedTuple):
 
     format: str | None = None
     foreign: str | None = None
-    #: whether the file is skipped, unless the user named it or the folder has no other traces
+    #: whether to skip the file if the user did not name it and the folder has other traces
     aside: bool = False
 
 
@@ -59,9 +59,9 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 
 
 def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
-    """Describe a file of another program; None if it may have the format `format_name`.
+    """Describe a file of another program; return None if it may be of format `format_name`.
 
-    Kineto's format accepts any JSON, so JSON without records is also examined.
+    JSON without records is examined as well, because Kineto's format accepts any JSON.
     """
     if format_name not in {None, "kineto"}:
         return None
@@ -94,8 +94,7 @@ def _read_beginning(stream: Stream) -> bytes:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    # PyTorch and exports of this package write these keys. A timeline exported by this package is a
-    # rank.
+    # PyTorch and exports of this package write these keys. An exported timeline is read as a rank.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text

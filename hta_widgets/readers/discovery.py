@@ -1,8 +1,8 @@
 """Finds the files of a source: a path, a glob pattern, a folder, a list, or a dict by rank.
 
-A folder is searched at any depth, and files without a trace are listed as problems. A store counts
-as one file, its manifest. Companions of another file, such as the report from which a database was
-exported, are skipped.
+A folder is searched recursively, and files without a trace are listed as problems. A store counts
+as a single file, its manifest. Files that accompany another, such as the report from which a
+database was exported, are skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hta_widgets.trace.problems import Problems
 
 
 def manifest_in(folder: str | Path) -> str | None:
-    """Return the manifest that makes a folder a store, or None."""
+    """Return the manifest in a store's folder; None for other folders."""
     path = Path(folder, MANIFEST)
     try:
         with open_stream(path) as stream:
@@ -48,7 +48,7 @@ def manifest_in(folder: str | Path) -> str | None:
 def read_store(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: object = None
 ) -> Outcome:
-    """Return the ranks of a store, without the clock of the saved trace set."""
+    """Return a store's ranks, ignoring the clock of the saved trace set."""
     del advance, keepalive
     stored = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in stored.traces)
@@ -161,7 +161,7 @@ def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Return both lists without companions of readable files; report those that repeat events."""
+    """Drop companions of readable files from both lists; report those that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:
@@ -180,7 +180,7 @@ def _drop_companions(
 
 
 def files_below(directory: str) -> Iterator[str]:
-    """Yield the files to read for a directory; for a store its manifest."""
+    """Yield the files to read for a directory; for a store, only its manifest."""
     yield from (file.path for file in _Search().files_of(directory))
 
 
@@ -252,9 +252,9 @@ class _Search:
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory like `os.walk`, without hidden ones.
+        """Walk the folders below a directory like `os.walk`, skipping hidden folders.
 
-        The caller may remove names from the list of subfolders, which are then not entered.
+        The caller may remove names from the list of subfolders to skip these folders.
         """
         # `os.walk` is recursive in Python 3.11 and fails at 1,000 nested folders.
         waiting = [directory]
@@ -283,7 +283,7 @@ class _Search:
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:
-    """Return the names of the subfolders and files of a folder, without hidden subfolders."""
+    """Return the names of a folder's subfolders and files, excluding hidden subfolders."""
     below, files = [], []
     try:
         with os.scandir(folder) as entries:

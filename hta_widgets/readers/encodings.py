@@ -9,10 +9,10 @@ trace and a compressed copy, and tools write their results next to the traces th
     rank-1_with_counters.json   written by HTA    left out: rank-1.json holds the same run
     merged.json                 ranks 0 and 1     its rank 1 is left out, too
 
-Two files are copies if both have the same events at the same times and the caller named neither. In
-addition, their encodings differ, or one has several ranks and the other has one of them, or both
-state one rank and the name of one contains the other's. Files of a single rank are preferred, and
-among these the shortest name.
+Two files are copies if they have the same events at the same times, the caller named neither, and
+one of these conditions holds: their encodings differ; one has several ranks and the other one of
+these ranks; or both state one rank and the name of one contains the other's name. Files of a single
+rank are preferred, and among these the shortest name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def drop_copies(
     for place in order:
         file, outcome = files[place], outcomes[place]
         traces = []
-        repeated: set[int] = set()  # each trace of another file has one copy in a file
+        repeated: set[int] = set()  # a trace of another file has at most one copy here
         for trace in outcome.traces:
             outline = len(trace), len(trace.async_table), trace.zero_ns, trace.end_ns
             similar = originals.setdefault((file.format, outline), [])

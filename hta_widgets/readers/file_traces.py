@@ -1,4 +1,4 @@
-"""Reads a file according to its format, and shortens paths if the format asks for it."""
+"""Reads a file according to its format, and shortens paths if the format requires it."""
 
 from __future__ import annotations
 

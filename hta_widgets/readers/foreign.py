@@ -1,8 +1,8 @@
 """Recognizes files that are not read, and states what to do with them.
 
-A file is recognized by its beginning and by words in it, a report of Nsight also by its suffix. For
-example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database are
-the names of its tables, wherever they are in the file.
+A file is recognized by its beginning and by words in it. A report of Nsight is also recognized by
+its suffix. For example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of
+a database are its table names, which may be anywhere in the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SUPPORTED_FORMATS_TEXT = (
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
-#: Names of formats that functions recognize, instead of the first bytes.
+#: Names of formats that are recognized by functions instead of first bytes.
 JSON_LINES, _PERFETTO = "JSON Lines, one object per line", "a Perfetto protobuf trace"
 #: Bytes that do not occur in text; logs may have bells, backspaces and escapes.
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
@@ -92,7 +92,7 @@ def _is_perfetto(start: bytes) -> bool:
     first_packet = re.match(rb"\x0a([\x80-\xff]{0,4}[\x00-\x7f])", start)
     if first_packet is None or _CONTROL.search(start) is None:
         return False
-    digits = enumerate(first_packet[1])  # of base 128, lowest first
+    digits = enumerate(first_packet[1])  # base-128 digits, lowest first
     length = sum((digit & 0x7F) << 7 * place for place, digit in digits)
     next_packet = start[first_packet.end() + length :]
     return next_packet[:1] in (b"", b"\x0a")

@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     traces: tuple[Trace, ...]
     problems: Problems
     error: TraceError | None = None
-    #: whether the file's contents cause the error, instead of memory or disks
+    #: whether the error is due to the file's contents, instead of memory or disks
     is_of_contents: bool = True
 
 
@@ -114,13 +114,13 @@ class FileReading:
         `advance` is called with the number of bytes read. `keepalive` is an object that `read`
         references while the file is needed. Both may be None.
     finish : (list of Trace, Problems) -> list of Trace
-        Completes facts that depend on all files; also gets traces of `compared_with`.
+        Completes facts that depend on all files. Its input includes traces of `compared_with`.
     keyed_by_order : bool
         Whether files without a stated rank are numbered in file order.
     peek_rank : (path) -> int or None
         Returns the rank stated in the first bytes, so that files of other ranks can be skipped.
     sources : dict of str to str
-        Class of the records by kind of source, which the cache restores.
+        Class of the records that the cache restores, by kind of source.
     profile : type
         The class of `Trace.profile`.
     companions : (path) -> iterable of (path, whether it repeats the events)
@@ -130,7 +130,7 @@ class FileReading:
         Memory needed per byte of its files, relative to a byte of Chrome JSON.
     is_dump : bool
         Whether its files are dumps, which record no timed work. If a file of another format states
-        the same rank, that file gets it.
+        the same rank, that file gets the rank.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool
@@ -167,7 +167,7 @@ class FormatAnalyses:
     collectives : (list of Trace) -> dict of place to CommEvents
         Calls on ranks without a device that are matched like collectives.
     late_ranks : (TraceSet) -> list of rank
-        Ranks for which the others wait.
+        Ranks for which the other ranks wait.
     """
 
     functions: tuple[str, ...] = ()
@@ -191,8 +191,8 @@ class FormatViews:
         Rows for pages without a kernel. Default: the frames of `panels`.
     headline : (TraceSet) -> (findings, sentences, sentence without findings)
     is_urgent : bool
-        Whether its findings come first in trace sets that also have other formats, whose headline
-        is then computed without its traces.
+        Whether its findings come first in trace sets with several formats. The headline of the
+        other formats is then computed without its traces.
     """
 
     charts: tuple[str, ...] = ()
@@ -250,7 +250,7 @@ class Format:
     name : str
         The value of `Trace.format`.
     label, plural : str
-        The format in headers, and its files in error messages.
+        Names of the format in headers, and of its files in error messages.
     """
 
     name: str
@@ -312,7 +312,7 @@ def _may_name(group: bytes, folder: str) -> bool:
 
 @cache
 def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
-    """Return all formats, and why formats of other packages cannot be used."""
+    """Return all formats, and the reasons why formats of other packages cannot be used."""
     *specific, fallback = map(resolve_reference, _RECORDS)
     added: list[Format] = []
     faults = []

@@ -337,7 +337,7 @@ def _read_all(
     cache: bool,
     steps: str | None,
 ) -> list[Outcome]:
-    """Return the outcome of each file: from the cache, else from the file."""
+    """Return the outcome of each file, from the cache or by reading the file."""
     read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
@@ -414,7 +414,7 @@ def _read_in_pool(
                 raise TraceError(error.message, path=path, remedy=error.remedy) from error
         while not reports.empty():
             index, size = reports.get()
-            # If its worker was killed, a file is read again and reports bytes again.
+            # If a worker was killed, its file is read again and its bytes are reported again.
             size = min(size, left_bytes[index])
             left_bytes[index] -= size
             advance(size)
@@ -451,7 +451,7 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    """Return the trace set of the files: joined windows, with a rank each, as far as `wanted`."""
+    """Join windows, assign ranks, and return the trace set of the `wanted` ranks."""
     files, outcomes = drop_copies(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)
@@ -492,7 +492,7 @@ def _assemble_set(
 def _traces_of(
     source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
-    """Return the traces of the files; report files without traces, and raise if all lack them."""
+    """Return the traces of the files; report files without traces, and raise if none has any."""
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None
@@ -548,7 +548,7 @@ def _note_joined_files(
 def _add_truncated_lengths(
     problems: Problems, traces: list[Trace], cut: Collection[str | None]
 ) -> Problems:
-    """Add the number of events read to the problems of truncated files, also as a share."""
+    """Add the number and share of events read to the problems of truncated files."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()

@@ -127,7 +127,7 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
-    """Yield futures as they complete; other libraries' futures in the order of submission."""
+    """Yield futures as they complete, or in submission order if from another library."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):
@@ -162,7 +162,7 @@ def _read_in_worker(
 
 
 def _read_in_other_process(read: ReadTrace, file: FileToRead, handover: _Handover) -> _Read:
-    """Read a file; write its columns to the cache or the temporary folder if shared."""
+    """Read a file; write its columns to the cache or temporary folder if that is shared."""
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
     to_cache = file.to_cache and (handover.cache / handover.marker).exists()

@@ -1,7 +1,7 @@
 """Reads pickles of plain containers, strings and numbers, such as PyTorch's dumps.
 
 Python's unpickler can run any code and take any amount of memory. Here, `plain_pickle` reads the
-file in a separate process, which refuses all code and has limits, and returns a new pickle of plain
+file in a separate process with limits, which refuses all code and returns a new pickle of plain
 values. Since a job has a dump per rank, the process reads further files, and exits after being idle
 for some seconds. A process that has read a large file or refused a file exits immediately.
 """

@@ -85,7 +85,7 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
 
 
 def require_plain(value: object) -> None:
-    """Raise `RefusedError` unless a value has only plain types and is not too deep or large.
+    """Raise `RefusedError` if a value has types that are not plain, or is too deep or large.
 
     Containers are visited once, level by level, because they can be shared or contain themselves.
     """

@@ -1,8 +1,8 @@
-"""Assigns ranks to files: from their metadata, else from their names, else by the order of names.
+"""Assigns ranks to files from their metadata or names, otherwise in the order of names.
 
 ``worker0`` or ``rank_0`` in a name means rank 0. Coordinates such as ``TP-0-DP-1`` are sorted in
-the order in which frameworks number ranks. If several files state the same rank, it goes to the
-file whose run has the most other files.
+the order in which frameworks number ranks. If several files state the same rank, the file whose run
+has the most other files gets it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def assign_ranks(
     problems : Problems
         Receives guessed and duplicate ranks.
     by_order : sequence of bool, optional
-        Whether each file, if it states no rank, is numbered after all others.
+        Whether each file is numbered after all others if it states no rank.
     cut : collection of str, optional
         Paths of truncated files.
     traces : sequence of Trace, optional
@@ -209,7 +209,7 @@ def _rank_claims(
 
 
 def _window_numbers(traces: Sequence[Trace]) -> dict[int, int]:
-    """Return a number by `id`; traces that overlap, directly or through others, share one."""
+    """Return a window number by trace `id`; traces that overlap, even through others, share it."""
     numbers: dict[int, int] = {}
     window, end_ns = -1, -1
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):
@@ -224,7 +224,7 @@ def _stated_value(trace: Trace, *keys: str) -> str:
 
 
 def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
-    """Describe how a file differs from the file `name`, which has the rank that both state."""
+    """Describe how a file differs from `name`, the file that got the rank stated by both."""
     if claim.job != holder.job and claim.job and holder.job:
         return f", and belongs to job {claim.job}, not {holder.job}"
     if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:

@@ -1,4 +1,4 @@
-"""Local copies of remote files from web servers and all protocols of fsspec.
+"""Local copies of remote files, from web servers and through all protocols of fsspec.
 
 A copy is kept in the cache, in a folder named after the URL and the state of its files. URLs shown
 to users, such as the file name of a trace, omit user info, query and fragment.
@@ -147,7 +147,7 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
 
 
 def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function that fetches files, and the base URL."""
+    """Return files' states keyed by name, a function that fetches files, and the base URL."""
     system, path = _file_system(url)
     try:
         wildcard = re.search(r"[*?\[]", path)

@@ -1,4 +1,4 @@
-"""SQLite databases of profilers, opened read-only and read by columns.
+"""SQLite databases of profilers, opened read-only and read column by column.
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
 may take a limited number of steps, and SQLite refuses strings beyond `_MAX_TEXT_BYTES`. SQLite
@@ -44,11 +44,11 @@ _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
 #: Assumed size of a row with a string, for the progress of a load.
 _BYTES_PER_ROW = 64
-#: Limit of the steps of SQLite's virtual machine: per byte of the file, and its minimum.
+#: Limit on the steps of SQLite's virtual machine: per byte of the file, and its minimum.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
-#: Bytes of the header with the versions for readers and writers; 2 means write-ahead logs.
+#: Header bytes with the versions for readers and writers; 2 means that a write-ahead log is used.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 #: Columns of tables of events and samples: their times, or the counter of a sample.
@@ -61,16 +61,16 @@ _COPY_AGAIN = "Export it again, or copy it again."
 
 
 class Database:
-    """A read-only database; a context manager.
+    """A read-only database that serves as a context manager.
 
     Attributes
     ----------
     tables : set of str
         The names of all tables.
     skipped : Counter of str
-        By table, the number of rows whose values are of another type.
+        For each table, the number of rows with values of another type.
     missing_texts : dict of str to set of int
-        By table, the keys that rows refer to and the table lacks.
+        For each table, the keys that rows refer to but the table lacks.
     is_cut_off : bool
         Whether the file refers to a write-ahead log that is not in its folder.
     """
@@ -130,7 +130,7 @@ class Database:
         reals: str = "",
         missing: int = -1,
     ) -> Iterator[dict[str, Any]]:
-        """Yield columns of numbers, for one range of rows after another; at least one range.
+        """Yield columns of numbers for successive ranges of rows; at least one range.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Database:
         stored = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(stored))
         count = len(kinds)
-        # `map` ends with the shorter of its arguments, `kinds`.
+        # `map` stops at the end of its shortest argument, `kinds`.
         rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
         return [row for row in rows if None not in row[:count]]
 
@@ -249,7 +249,7 @@ class Database:
         connection.set_progress_handler(self._count_steps, _STEPS_PER_CALL)
 
     def _count_steps(self) -> int:
-        """Return whether to interrupt a query: SQLite calls this regularly."""
+        """Return whether to interrupt a query. SQLite calls this function regularly."""
         try:
             self._steps += _STEPS_PER_CALL
             return int(self._steps > _MIN_STEPS + _STEPS_PER_BYTE * self._size_bytes)
@@ -314,7 +314,7 @@ class Database:
         return block
 
     def _report(self, size_bytes: int) -> None:
-        """Report progress: an estimate, at most the size of the file."""
+        """Report the estimated progress, at most the size of the file."""
         if self._advance is not None:
             self._advance(min(size_bytes, self._unreported_bytes))
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
@@ -322,7 +322,7 @@ class Database:
     def _read_mixed_block(
         self, table: str, kinds: dict[str, _ColumnKind], where: str
     ) -> dict[str, Array]:
-        """Return a block without the rows in which a required value is not an integer."""
+        """Return a block, excluding rows in which a required value is not an integer."""
         expressions = [kind.expression(name) for name, kind in kinds.items()]
         stored_rows = self._select(expressions, table, where)
         rows = [
@@ -351,7 +351,7 @@ class _ColumnKind:
         return np.full(count, np.nan if self.is_real else self.missing, self.dtype)
 
     def expression(self, name: str) -> str:
-        """Return the value in SQL; real numbers as strings, since SQLite would print 15 digits."""
+        """Return the value in SQL; real numbers as strings, as SQLite prints only 15 digits."""
         column = _quote(name)
         if self.is_real:  # SQLite has no iif() before 3.32
             is_number = f"typeof({column}) in ('integer', 'real')"
@@ -374,7 +374,7 @@ def _as_kind(value: object, kind: type) -> object:
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
-    """Return an integer of 64 bits, also from a string or a whole real number; else `default`."""
+    """Return a 64-bit integer from an integer, string or whole real number; else `default`."""
     number = whole_number(value)
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else default
 
@@ -401,6 +401,6 @@ def table_names(path: str) -> set[str]:
         with Database(path) as database:
             return database.tables
     except TraceError as error:
-        if isinstance(error.__cause__, OSError):  # the disk fails, not the contents
+        if isinstance(error.__cause__, OSError):  # the disk is at fault, not the contents
             raise
         return set()

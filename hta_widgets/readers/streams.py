@@ -65,7 +65,7 @@ except ImportError:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Beginning of a frame. pzstd writes a frame of its own before others, which decoders skip.
+#: Beginning of a frame. pzstd writes its own frame before other frames, and decoders skip it.
 _ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
@@ -79,7 +79,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` states whether part of the contents is unreadable."""
+    """Damage to a compressed file; `cut` states whether part of the contents is unreadable."""
 
     cut: bool
     message: str
@@ -463,7 +463,7 @@ class StreamBuffer:
         return text
 
     def fill(self, size: int = 0) -> None:
-        """Buffer at least a block, or `size` bytes, unless the stream ends."""
+        """Buffer at least a block or `size` bytes, or all bytes up to the end of the stream."""
         missing = max(size, self.block_bytes) - self.unread_size
         if missing > 0 and not self.ended:
             self.replace_unread(b"".join((self.unread(), self.read_block(missing))), 0)

@@ -1,7 +1,7 @@
 """Files of web servers, using only the standard library.
 
-A server states the state of a file in its headers, and a store's manifest lists the store's files.
-A request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
+The state of a file is read from the server's headers, and the files of a store from its manifest. A
+request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _TIMEOUT_S = 60
 _MIN_BYTES_PER_S = 1000
 _BLOCK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
-#: Maximum size of a manifest; for 100,000 ranks it has 60 MB.
+#: Maximum size of a manifest. A manifest of 100,000 ranks has 60 MB.
 _MAX_MANIFEST_BYTES = 1 << 28
 
 
 def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function that fetches files, and the base URL."""
+    """Return files' states keyed by name, a function that fetches files, and the base URL."""
     parts = split_url(url)
 
     def url_of(name: str) -> str:
@@ -60,7 +60,7 @@ def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 
 
 def _stored_files(url: str) -> dict[str, str] | None:
-    """Return the state of each file listed in a store's manifest; None without a manifest."""
+    """Return the state of each file listed in a store's manifest; None if it has no manifest."""
     try:
         reply = open_url(url)
     except TraceError:

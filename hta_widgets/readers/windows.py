@@ -88,7 +88,7 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
 
 
 def _group_by_rank(traces: Sequence[Trace]) -> dict[tuple[Any, ...], list[Trace]]:
-    """Return the files that may be windows, by rank.
+    """Group the files that may be windows by rank.
 
     If each folder has one file of a rank, files in folders that differ only in numbers are grouped.
     """
@@ -210,7 +210,7 @@ def _renumber_tables(
 ) -> _WindowTables:
     """Return a window's tables with times, numbers and codes of the joined trace.
 
-    The window is shifted by `shift_ns`; `rows` and `records` count those before it.
+    The window is shifted by `shift_ns`; `rows` and `records` count rows and records before it.
     """
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
@@ -282,7 +282,7 @@ def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[An
 
 
 def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array) -> Array:
-    """Return lanes in the joined tracks; spill lanes may begin further down there."""
+    """Return lanes in the joined tracks, where spill lanes may begin further down."""
     if not table.tracks:
         return table.depth
     nested = np.array([track.nested for track in table.tracks])
@@ -319,7 +319,7 @@ class WindowRecords(JoinedRecords):
 
     @cached_property
     def comm_args(self) -> ArgTable | None:
-        """The args of communication; None unless they are known for all files."""
+        """Communication args, or None if they are unknown for some of the files."""
         if any(not hasattr(source, "comm_args") for source in self.sources):
             return None
         records, codes, texts = [], [], list[bytes]()

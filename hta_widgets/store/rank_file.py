@@ -171,7 +171,7 @@ class StoredRank:
 
 
 class _BytesInUse:
-    """Memory use of the ranks, ordered by their latest growth (oldest first)."""
+    """Memory use of the ranks, sorted by time of last growth, earliest first."""
 
     def __init__(self) -> None:
         #: limits in bytes; the smallest one applies

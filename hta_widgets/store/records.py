@@ -122,7 +122,7 @@ _MPI_ARGS = ("bytes", "root")
 
 
 def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
-    """Return the columns of `_MPI_ARGS` up to the largest of `records`, if the source has them."""
+    """Return columns of `_MPI_ARGS` up to the highest of `records`, if the source has them."""
     read_columns = getattr(source, "arg_columns", None)
     if read_columns is None or not len(records):
         return {}

@@ -32,8 +32,8 @@ CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: The classes without a change, and the weight of time in all other classes. Changes that take a
-#: tenth of the busy time thus determine the class of a cell.
+#: Classes that mean no change, and the weight of the time in all other classes. With this weight,
+#: changes that take a tenth of the busy time determine the class of a cell.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])
@@ -83,9 +83,9 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
 def _coverage_by_kind(
     kinds: KindIndex, edges: Ints, covered: Ints, count: Ints
 ) -> tuple[Bytes, Ints, Ints]:
-    """Return the kinds of a mixed lane in ascending order, with times and event counts by cell."""
+    """Return a mixed lane's kinds in ascending order, with their time and count in each cell."""
     coverage = {code: spans.measure(edges) for code, spans in kinds.minor}
-    # If events do not overlap, the major kind covers what the other kinds leave.
+    # If events do not overlap, the major kind covers the busy time that no other kind covers.
     time = covered - sum(minor_time for minor_time, _ in coverage.values())
     events = count - sum(minor_events for _, minor_events in coverage.values())
     if kinds.major_cover is not None:
@@ -128,7 +128,7 @@ def quantize_shares(covered: Ints, level: int) -> Words:
 
 @dataclass(slots=True, frozen=True)
 class TileSlices:
-    """Long events by tile: indices into the tiles, and positions in ``lane.rows``."""
+    """Events drawn as slices: for each, the index of its tile and its position in ``lane.rows``."""
 
     tile: Positions
     positions: Positions
@@ -136,7 +136,7 @@ class TileSlices:
 
 @dataclass(slots=True, frozen=True)
 class EventTiles:
-    """The non-empty tiles of a lane; each column is an array of tiles by 256 cells."""
+    """The non-empty tiles of a lane. Arrays of cells have the shape (tiles, 256)."""
 
     index: Ints
     busy: Words
@@ -203,7 +203,7 @@ def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tupl
 def _repeat_by_tile(
     lane: EventLane, positions: Positions, shift: int, *, bits: int, first: int, last: int
 ) -> TileSlices:
-    """Repeat each event for every tile that it overlaps, counting tiles from `first`."""
+    """Repeat each event once per tile that it overlaps. Tiles are numbered from `first`."""
     if not len(positions):
         return TileSlices(positions, positions)
     starts = lane.spans.sorted_starts[positions] + shift
@@ -218,7 +218,7 @@ def _repeat_by_tile(
 
 @dataclass(slots=True, frozen=True)
 class CounterTiles:
-    """The tiles of a counter lane that have a value, as arrays of tiles by 256 cells."""
+    """The tiles of a counter lane that have a value. Arrays have the shape (tiles, 256)."""
 
     index: Ints
     smallest: npt.NDArray[np.float32]

@@ -36,7 +36,7 @@ from hta_widgets.trace.trace import Trace
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as key-value pairs, in file order and with repeated keys."""
+    """A JSON object as key-value pairs, which preserve the file order and repeated keys."""
 
     __slots__ = ()
 
@@ -122,8 +122,8 @@ def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
 
 MAX_HISTOGRAM_BINS: int = facts("limits")["histogram_bins"]
 
-#: Bins are logarithmic if the longest duration is at least this many times the shortest. With bins
-#: of equal width, nearly all durations would fall into the first bin.
+#: Bins are logarithmic if the ratio of the longest to the shortest duration is at least this. With
+#: bins of equal width, nearly all durations would fall into the first bin.
 _LOG_FROM: int = facts("limits")["log_bins_ratio"]
 
 
@@ -209,7 +209,7 @@ def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[
 
 
 def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy | None:
-    """Return the events around the call that launched a device event, or None without a call."""
+    """Return the events around the call that launched a device event, or None if it is unknown."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
     if call < 0:
@@ -249,7 +249,7 @@ MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return statistics of the device events launched during a host event on its thread."""
+    """Return statistics of the device events launched on a host event's thread while it runs."""
     table = index.rank.table
     ids, calls = launched_rows(index.rank.trace, row)
     if not len(ids):
@@ -267,7 +267,7 @@ MAX_ARROWS: int = facts("limits")["launch_arrows"]
 
 
 def launches(index: RankIndex, row: int) -> Launches:
-    """Answer ``launches``: the call of a device event, or the device events of a host event."""
+    """Answer ``launches``: a device event's launch call, or a host event's device events."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
     ids, _ = launched_rows(index.rank.trace, row)
     drawn = ids.tolist() if len(ids) <= MAX_ARROWS else []
@@ -281,12 +281,12 @@ def launches(index: RankIndex, row: int) -> Launches:
 def _event_args(
     index: RankIndex, table: TableRows, row: int
 ) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the args in the records of an event, and a message if they cannot be read."""
+    """Return the args in an event's records, and a message if they cannot be read."""
     source = index.rank.trace.source
     if source is None:
         return [], None
     records = [int(table.record[row])]
-    if records[0] < 0:  # derived by a reader, so without a record
+    if records[0] < 0:  # derived by a reader; has no record
         return [], None
     if table.table == "events" and row in index.rank.table.end_record:
         records.append(index.rank.table.end_record[row])
@@ -340,7 +340,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits show parts of events. A part has no details of its own.
+    # Lanes of waits show parts of events, which have no details of their own.
     has_event = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest_row(index, ref, low, high) if has_event else None
     return {
@@ -352,7 +352,7 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
 
 
 def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
-    """Return the row of the longest event in a window that has events. Ties go to the first."""
+    """Return the row of the longest event in a non-empty window. Ties go to the first event."""
     table, rows = index.table_of(ref), index.rows_of_lane(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]

@@ -1,10 +1,10 @@
 """Lanes of events or counters, indexed to compute cells at any zoom level.
 
-An `EventLane` stores the sorted starts and ends of its events and their union. The covered time and
-the number of events of a cell are then differences between two prefix sums. A lane with a single
-kind and no overlaps takes 20 bytes per event, other lanes up to 44.
+An `EventLane` stores the sorted starts and the sorted ends of its events, and the union of the
+events. The covered time and the number of events of a cell are then differences between two prefix
+sums. A lane with a single kind and no overlaps takes 20 bytes per event, other lanes up to 44.
 
-To find the events to send as slices, the longest duration in each block of 64 events is stored: a
+To find the events to send as slices, the longest duration in each block of 64 events is stored. A
 block is skipped if all of its events are shorter than two cells.
 """
 
@@ -33,7 +33,7 @@ Positions = npt.NDArray[np.intp]
 class KindIndex:
     """Index of a lane with several kinds of events.
 
-    For the most frequent kind, only arrays that cannot be derived from the others are stored.
+    For the most frequent kind, arrays that can be derived from the other kinds are not stored.
     """
 
     major: int
@@ -120,7 +120,7 @@ class EventLane:
 
 @dataclass(slots=True, frozen=True)
 class CounterLane:
-    """The samples of a counter, each valid until the next one; the last until `end`."""
+    """The samples of a counter. Each is valid until the next sample, the last until `end`."""
 
     times: Ints
     values: Floats
@@ -132,7 +132,7 @@ class CounterLane:
         return self.times.nbytes + self.values.nbytes
 
     def measure(self, edges: Ints) -> tuple[Floats, Floats]:
-        """Return the minimum and maximum value in each cell between `edges`; NaN if it has none."""
+        """Return the minimum and maximum value in each cell between `edges` (NaN if empty)."""
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
         padded = np.append(self.times, np.iinfo(np.int64).max)

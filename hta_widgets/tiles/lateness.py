@@ -1,4 +1,4 @@
-"""Late arrivals and the waits that they cause, by lane, by window and over time.
+"""Late arrivals and the waits that they cause, per lane, per window and over time.
 
 It also answers ``clusters`` requests.
 """
@@ -50,7 +50,7 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
 
 @dataclass(frozen=True, slots=True)
 class EventPieces:
-    """Waits or delays of a rank in lane order; `row` holds the communication event of each."""
+    """Waits or delays of a rank, in lane order; `row` has the rows of the collectives."""
 
     start: Ints
     dur: Ints
@@ -72,7 +72,7 @@ def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
 def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPieces:
     """Return the parts of a rank's waits that do not overlap its transfers.
 
-    Where waits overlap, the time counts for the one that begins first or, in a tie, the longest.
+    Time in which waits overlap counts for the wait that begins first; in a tie, for the longest.
     """
     end = waits.start + waits.dur
     if not len(end):
@@ -110,7 +110,7 @@ class RankLateness:
 
 
 class LatenessIndex:
-    """The matched collectives of a job, by rank and by call.
+    """The matched collectives of a job, indexed by rank and by call.
 
     `frame` is the result of `analysis.collectives`, `compute` has the compute intervals of each
     rank, and `late` has the stragglers of the job.
@@ -158,7 +158,7 @@ class LatenessIndex:
         return self._ranks[number]
 
     def pieces(self, rank: int, role: str, *, folded: bool = False) -> EventPieces:
-        """Return a rank's waits (role ``wait``) or the delays for which others waited (``late``).
+        """Return a rank's waits (role ``wait``), or its delays that made others wait (``late``).
 
         Times are on the clock of the rank's table. If `folded`, all collectives share one lane, and
         waits during the transfer of another collective are omitted.
@@ -174,7 +174,7 @@ class LatenessIndex:
         return waits_without_transfers(waits, transfers)
 
     def sums_in_window(self, start: int, end: int) -> replies.Lateness:
-        """Answer ``lateness`` with sums by rank over the collectives that overlap a window."""
+        """Answer ``lateness`` with each rank's sums over the collectives that overlap a window."""
         check_window(start, end)
         columns: dict[str, list[int]] = {
             name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")
@@ -209,7 +209,7 @@ class LatenessIndex:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window for one of `late` that alone came last."""
+        """Return how long each rank waits in a window for a rank in `late` that alone came last."""
         if not late:
             return [0] * len(self._ranks)
         # Cached, because nearly all windows have the same stragglers.

@@ -1,10 +1,10 @@
 """Rows and lanes of the timeline: their order, numbers and labels.
 
 Lanes are numbered consecutively across the job, so that an integer identifies a lane in requests. A
-rank has the lanes of its folded row (device, communication, host), then the lanes of its tracks
-and, if the job has several ranks, lanes of waits and late arrivals. For example, lanes 0 to 4
-belong to a single rank with 3 lanes in its folded row and 2 streams of one lane each. The events of
-a lane are described by its `LaneRef`.
+rank starts with the lanes of its folded row (device, communication, host), followed by the lanes of
+its tracks and, in jobs with several ranks, by lanes of waits and late arrivals. For example, a
+single rank with 3 lanes in its folded row and 2 streams of one lane each has lanes 0 to 4. A
+`LaneRef` describes the contents of a lane.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Stri
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import first_free_lanes
 
-#: Maximum number of lanes in a group of async intervals. The last lane takes all that remain.
+#: Maximum number of lanes in an async group. The last lane takes all remaining intervals.
 MAX_LAYERS = 32
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
@@ -46,7 +46,7 @@ _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
 ProcessName = Callable[[str], str]
 _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
-#: Thread names that are inherited from the program and hence not specific.
+#: Names that threads inherit from the program, and that do not distinguish them.
 _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
 #: Units of the counter series that HTA writes.
 _UNITS = {"Memcpy BW": "GB/s", "of known FLOPs": "TFLOP/s"}
@@ -106,7 +106,7 @@ class SummaryRow:
 
 @dataclass(slots=True)
 class TrackRow:
-    """A track on the lanes from `lane0` to `lane0 + lanes - 1`. The scene has the same fields.
+    """A track, drawn on lanes `lane0` to `lane0 + lanes - 1`. The scene has the same fields.
 
     `lane0`, `wait` and `late` are set once the number of preceding lanes is known.
     """
@@ -136,9 +136,9 @@ class RankLayout:
 
     rank: int
     trace: Trace
-    #: Time from the first start to the last end of events or, without events, of other records.
+    #: First start and last end of the events or, without events, of the other records.
     range_ns: tuple[int, int]
-    table: EventTable  # snapshot: kinds may change later, the scene does not
+    table: EventTable  # a snapshot, because kinds may change later
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
@@ -200,7 +200,7 @@ class JobLayout:
 
     @property
     def has_waits(self) -> bool:
-        """Whether any rank has lanes of waits, empty or not."""
+        """Whether any rank has lanes of waits, even if they are empty."""
         return any(rank.overlays for rank in self.ranks)
 
     def of_lane(self, lane: int) -> RankLayout:
@@ -276,7 +276,7 @@ def track_label(track: Track) -> str:
 
 
 def place_label(trace: Trace) -> str:
-    """Return the worker, server or rank that a trace states, with its GPU; "" if unknown."""
+    """Return the worker, server or rank named in a trace, with its GPU; "" if unknown."""
     if trace.server >= 0:
         return f"server {trace.server}"
     if trace.local_rank < 0:
@@ -315,7 +315,7 @@ def counter_label(name: str, series: str) -> str:
 
 
 def counter_unit(name: str, series: str) -> str:
-    """Return the unit in parentheses at the end of the series or the name, or "" without one."""
+    """Return the parenthesized unit at the end of the series or the name; "" if both lack one."""
     if series in _UNITS:
         return _UNITS[series]
     for text in (series, name):
@@ -344,7 +344,7 @@ def job_title(paths: Sequence[str]) -> str:
 def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
     """Return the ranks with events, or all ranks if none has events.
 
-    MPI profiles have totals but no events; next to traces with events, their rows would be empty.
+    MPI profiles have totals but no events. Next to traces with events, their rows would be empty.
     """
     totals_only = {number for number, trace in traces.items() if trace.is_totals}
     return sorted(traces if len(totals_only) == len(traces) else set(traces) - totals_only)
@@ -352,11 +352,11 @@ def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
 
 @dataclass(slots=True, frozen=True)
 class _TrackCounts:
-    """Event counts of a rank by track, kind and flag, where flags depend on the name."""
+    """Event counts of a rank by track, kind and flag. Flags are derived from event names."""
 
     tracks: list[Track]
     events: Ints
-    #: Label of communication rows: the library in use.
+    #: Label of communication rows: the name of the library in use.
     library: str
 
     def count_of(self, track: int) -> int:
@@ -436,7 +436,7 @@ def _track_rows(
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(others, list(_async_rows(asyncs, process))),
     ]
-    # Tracks of the table have unique keys. They come first here, so that their keys do not change.
+    # Table tracks already have unique keys. Numbering them first leaves these keys unchanged.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
     for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
         row.key = key
@@ -444,7 +444,7 @@ def _track_rows(
 
 
 def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[LaneRef]:
-    """Assign two lanes to each communication row, for waits and late arrivals; return the lanes."""
+    """Assign lanes of waits and late arrivals to each communication row, and return these lanes."""
     overlays: list[LaneRef] = []
     for row in filter(_communicates, rows):
         row.wait = first_lane + len(overlays)
@@ -514,7 +514,7 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
 
 
 def _streams(counts: _TrackCounts) -> list[int]:
-    """Return the positions of device tracks by device, with streams before annotations.
+    """Return the positions of device tracks, sorted by device, with streams before annotations.
 
     Communication streams follow the other streams.
     """

@@ -24,7 +24,7 @@ from hta_widgets.trace.arrays import Array, Codes, Ints
 
 Columns = Mapping[str, tuple[str, npt.ArrayLike]]
 NO_KIND_NIBBLE = 15
-#: Columns of mostly small integers, with narrower types for them, narrowest first.
+#: Narrower types to try for columns of mostly small integers, narrowest first.
 _NARROW = {
     "count": ("u8",),
     "slice_id": ("u16",),
@@ -114,5 +114,5 @@ _FASTEST, _GZIP_FORMAT = 1, 31
 
 
 def gzip_buffer(buffer: bytes) -> bytes:
-    """Compress a buffer, in about a tenth of the time that it takes to compute it."""
+    """Compress a buffer. This takes about a tenth of the time needed to compute the buffer."""
     return zlib.compress(buffer, _FASTEST, _GZIP_FORMAT)

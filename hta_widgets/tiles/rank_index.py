@@ -1,4 +1,4 @@
-"""Indexes of a rank's lanes, built on first use, and the tables behind them.
+"""Indexes of a rank's lanes, built on first use, and the underlying tables.
 
 `LaneRef` (in `tiles/layout.py`) describes what a lane shows. `RankIndex.lane` builds the
 indexes of a lane and of the lanes shown with it. Indexes and tables are cached in a
@@ -42,14 +42,14 @@ from hta_widgets.trace.memo import LRU
 _OTHER = KINDS.index("other")
 #: Roles of lanes whose rows are in the event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
-#: Maximum number of cached tables; enough for the ranks visible at a time.
+#: Maximum number of cached tables, enough for the ranks visible at a time.
 MAX_TABLES = 64
 #: The class codes of a rank's events, by row.
 Classes = npt.NDArray[np.uint8]
 
 
 class LaneBudget:
-    """A cache of lanes and tables for all ranks of a job; `limit` is in bytes of lanes."""
+    """A cache of lanes and tables for all ranks of a job; `limit` is the size of lanes in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.lanes: LRU[Hashable, list[AnyLane]] = LRU(

@@ -62,7 +62,7 @@ class DetailedEvent(Brief):
 
 
 class Flow(TypedDict):
-    """An arrow at an event; `delay` is from the end of its source to the start of its target."""
+    """An arrow from or to an event; `delay` lasts from the source's end to the target's start."""
 
     kind: str
     direction: Literal["out", "in"]
@@ -113,7 +113,7 @@ class LaunchedKernels(TypedDict):
 
 
 class Launches(TypedDict):
-    """The reply to ``launches``: the call of a device event, or the device events of a host event.
+    """The reply to ``launches``: a device event's launch call, or a host event's device events.
 
     `kernels` is empty if there are too many to draw; `count` is their total number.
     """
@@ -139,8 +139,8 @@ class EventDetail(TypedDict):
 class CallFigures(TypedDict):
     """Figures for the operator call that an event belongs to, including all of its kernels.
 
-    The fields are columns of `analysis.operator_efficiency`, for a single call; `device_ns` is the
-    total time of its kernels. Unknown figures are None, and `reason` states why.
+    The fields are columns of `analysis.operator_efficiency`, for a single call. `device_ns` is the
+    total time of the call's kernels. Unknown figures are None, and `reason` states why.
     """
 
     call: Brief
@@ -163,7 +163,7 @@ class CallFigures(TypedDict):
 
 
 class EfficiencyReply(TypedDict):
-    """The reply to ``efficiency``: None if the event has no figures, or the job no shapes."""
+    """The reply to ``efficiency``: None if the event has no figures or the job lacks shapes."""
 
     figures: CallFigures | None
 
@@ -192,8 +192,8 @@ class Gap(TypedDict):
 
     `causes` has the times by cause, as in analysis.device_idle_gaps, and `ends` is the work that
     ends the gap. `host` has the names with the most time on the thread that launched `ends`, or on
-    the busiest thread if that one has no events. The lists are in descending order of time.
-    `host_time` is the total over all names.
+    the busiest thread if the launching thread has no events. The lists are in descending order of
+    time. `host_time` is the total over all names.
     """
 
     rank: int
@@ -222,7 +222,7 @@ class LaneGap(TypedDict):
 
 
 class GapReply(TypedDict):
-    """The reply to ``gap``: None while the device works, and before or after all of its work.
+    """The reply to ``gap``: None while the device works, before its first work and after its last.
 
     `lane_gap` is the gap on a single lane, if the request names a lane.
     """
@@ -300,7 +300,7 @@ class Stats(TypedDict):
     """The reply to ``stats``: times in a window, with one entry per rank.
 
     `data` is the part of the window in which the rank has data. `span` extends from its first to
-    its last device work in the window, without pauses between recording windows. `compute`,
+    its last device work in the window, excluding pauses between recording windows. `compute`,
     `exposed`, `memory`, `unrecorded` and `idle` add up to `span`; in `unrecorded` time, the device
     was probably busy with work missing from the file. `kinds` has shares of the total span of all
     ranks, and is empty without device work.
@@ -328,8 +328,8 @@ class ClockFacts(TypedDict):
     common collectives. `residual_ns` is the largest deviation of a rank on the fitted clock,
     defined as the median distance of the ends of its collectives from the ends on other ranks.
     `is_off` is true if the recorded clocks deviate clearly more than the fitted ones. `drift_ns` is
-    the largest distance between two ranks that drift causes on the fitted clock. It is absent
-    without a clear drift.
+    the largest distance between two ranks due to drift on the fitted clock. It is absent if the
+    drift is not clear.
     """
 
     is_fitted: bool
@@ -448,7 +448,7 @@ class Frames(TypedDict):
 
 
 class Partner(TypedDict):
-    """The reply to ``partner``: the status, partner and call path of an event; -1 without one."""
+    """The reply to ``partner``: an event's status, partner and call path; -1 if it has none."""
 
     status: str | None
     rank: int
@@ -463,7 +463,7 @@ class PairEvents(TypedDict):
 
 
 class ClassCounts(TypedDict):
-    """The reply to ``classes``: event counts by run and class, and by pair of ranks."""
+    """The reply to ``classes``: event counts per run and class, and per pair of ranks."""
 
     counts: list[list[int]]
     pair_counts: list[list[list[int]]]

@@ -178,7 +178,7 @@ def _problem_phrases(problems: list[Problem]) -> list[str]:
 
 
 def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
-    """Convert problems to JSON; more than `MAX_LISTED` are grouped by kind and text."""
+    """Convert problems to JSON; if more than `MAX_LISTED`, group them by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [asdict(problem) for problem in problems]
     counts: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -314,7 +314,7 @@ _WORK_KINDS = tuple(map(KINDS.index, ("compute", "communication", "memory")))
 #: Maximum number of edges to measure at a time.
 _MAX_EDGES = 1 << 16
 
-#: Unions per kind, communication outside compute, and memory outside the other two.
+#: Unions per kind, communication without compute, and memory without compute or communication.
 _WORK = ("compute", "communication", "memory", "exposed", "memory_alone")
 #: Time without recorded work that does not count as idle: the device was probably busy, or
 #: recording was paused.
@@ -335,7 +335,7 @@ class DeviceTimes:
     #: Start of each rank's first device work, and end of its last.
     first: Ints
     last: Ints
-    #: Unions of intervals, by the names in `_PARTS`.
+    #: Unions of intervals, keyed by the names in `_PARTS`.
     covers: dict[str, IntervalUnion]
     has_work: bool
 
@@ -373,7 +373,7 @@ class DeviceTimes:
     def times_between(
         self, edges: Ints, names: Sequence[str] = _PARTS
     ) -> Iterator[dict[str, Ints]]:
-        """Yield the time of each part between `edges` as arrays by rank, a few ranks at a time."""
+        """Yield the time of each part between `edges`, as arrays for a few ranks at a time."""
         at_once = max(1, _MAX_EDGES // len(edges))
         for first in range(0, len(self.low), at_once):
             ranks = slice(first, first + at_once)
@@ -392,10 +392,9 @@ def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
-    """Return the first start and last end of a rank's device work, or (0, 0) without work.
+    """Return the first start and last end of a rank's device work; (0, 0) if it has none.
 
-    For an export, this takes into account the work of the whole job, clipped to the export's
-    window.
+    For an export, the work of the whole job is used, clipped to the export's window.
     """
     table, rows = index.rank.table, index.device_rows
     rows = rows[np.isin(table.kind[rows], _WORK_KINDS)]
@@ -408,7 +407,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
 
 
 def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
-    """Return the unions `_WORK` of a rank, without the clock shift."""
+    """Return the unions `_WORK` of a rank, before the clock shift."""
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
 
@@ -475,8 +474,8 @@ def minimap_reply(
 ) -> tuple[dict[str, Any], bytes]:
     """Answer ``minimap``: for each bin and kind of work, the share of time averaged over ranks.
 
-    Without device work, the share is averaged over the folded host lanes, and each bin counts for
-    its main kind. A bin with only zero-duration events counts as 1 ns.
+    Without device work, the share is averaged over the folded host lanes, and each bin is assigned
+    to its main kind. A bin with only zero-duration events counts as 1 ns.
     """
     check_bins(bins)
     edges = bin_edges(start, end, bins)

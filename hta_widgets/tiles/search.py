@@ -56,7 +56,7 @@ class MarksView:
         return cls(start, end, bins, np.unique(np.fromiter(lanes, np.int64)))
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return the position in `lanes` of each lane of a rank, or -1; None if all are hidden."""
+        """Return positions in `lanes` of a rank's lanes (-1: hidden); None if all are hidden."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
@@ -68,7 +68,7 @@ class MarksView:
 
 
 def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
-    """Answer ``marks``, except for its ``error``, with the runs of bins covered by matches."""
+    """Answer ``marks`` with the runs of bins covered by matches; the caller adds ``error``."""
     # Each match adds 1 at its first bin and -1 after its last bin.
     changes = np.zeros((len(view.lanes), view.bins + 1), np.int32)
     total = in_view = 0
@@ -99,7 +99,7 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
 
 
 def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds]:
-    """Return the rows that start before a window and reach into it, and those that start in it."""
+    """Return the rows that start before a window and extend into it, and rows starting in it."""
     shift, table = marked.index.rank.shift_ns, marked.table
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
@@ -142,7 +142,7 @@ def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:
 
 
 def _folded_lanes(index: RankIndex) -> Ints:
-    """Return the folded lane by track and kind, counted within the rank; -1 without one."""
+    """Return the folded lane of each track and kind, numbered within the rank; -1 if missing."""
     rank = index.rank
     tracks = rank.table.tracks
     folded = np.full((len(tracks), len(KINDS)), -1, np.int64)
@@ -186,7 +186,7 @@ TABLES = ("events", "asyncs", "instants")
 
 
 class RankHits:
-    """The matches on one rank; `named` is a mask of matching names, by name code."""
+    """The matches on one rank; `named` is a mask over its name codes."""
 
     def __init__(self, index: RankIndex, named: Bools) -> None:
         self.index = index
@@ -216,7 +216,7 @@ class RankHits:
         start = np.concatenate(starts)
         table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), list(map(len, rows_of_tables)))
         rows = np.concatenate(rows_of_tables).astype(np.int64)
-        # Events alone are already sorted.
+        # If only events match, they are already sorted.
         if len(rows) > len(rows_of_tables[0]):
             order = np.lexsort((rows, table, start))
             start, table, rows = start[order], table[order], rows[order]
@@ -283,7 +283,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and by pool id the indices of the pool's names among them."""
+        """All distinct names and, keyed by pool id, the indices of each pool's names among them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names

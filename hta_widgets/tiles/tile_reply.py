@@ -48,7 +48,7 @@ class NameKeys:
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By id of a pool: the pool and the keys of its names, -1 where none is assigned yet.
+        #: Maps a pool's id to the pool and the keys of its names (-1 if not assigned yet).
         self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:
@@ -72,7 +72,7 @@ class NameKeys:
         return key
 
     def texts(self, keys: Ints) -> dict[str, str]:
-        """Return the short names by key, in JSON form."""
+        """Map the given keys (as strings, for JSON) to short names."""
         return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
 
 
@@ -107,7 +107,7 @@ def answer_tiles(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,
 ) -> Answer:
-    """Answer ``tiles``; the functions return the index of a lane and the classes of a rank."""
+    """Answer ``tiles``. `index_of` returns the index of a lane's rank, `classes_of` its classes."""
     level, within_ms = request.level, request.within_ms
     builder = _ReplyBuilder(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000

@@ -15,7 +15,7 @@ MAX_BINS: int = facts("limits")["window_bins"]
 
 
 def check_window(start: int, end: int, noun: str = "a window") -> None:
-    """Raise a `ValueError` if a window has no length."""
+    """Raise a `ValueError` if a window is empty."""
     if end <= start:
         raise ValueError(f"{noun} must end after it starts, not {start} to {end}")
 

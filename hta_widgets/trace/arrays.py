@@ -73,7 +73,7 @@ def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
 
 
 def edges_by_group(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the groups that occur, ascending, and the first start and last end of each."""
+    """Return the groups that occur, in ascending order, with their first start and last end."""
     groups, code = np.unique(group, return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     last = np.full(len(groups), np.iinfo(np.int64).min)
@@ -109,7 +109,7 @@ def occurring_codes(codes: Array) -> Ints:
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
     """Return the codes that occur, in ascending order, and each code's position among them.
 
-    Unlike `numpy.unique`, this does not sort the codes, unless they are too large for a table.
+    Unlike `numpy.unique`, this sorts the codes only if they are too large for a lookup table.
     """
     size = int(codes.max(initial=-1)) + 1
     if size > 1 << 24:
@@ -141,7 +141,7 @@ def stable_order(key: Ints) -> Rows:
 
 
 def event_order(start: Ints, dur: Ints) -> Rows:
-    """Return the order by start, longest first, then position; starts must not be negative."""
+    """Return the order by start, then longest first, then position; starts are not negative."""
     order = stable_order(start)
     sorted_start, sorted_dur = start[order], dur[order]
     has_same_start = sorted_start[1:] == sorted_start[:-1]
@@ -190,7 +190,7 @@ def positions_of_rows(rows: Array, size: int) -> Ints:
 
 
 def last_true_positions(mask: Bools) -> Ints:
-    """Return for each position the last one up to it at which a mask is true, -1 for none."""
+    """Return, for each position, the last True position up to it; -1 before the first."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
@@ -209,7 +209,7 @@ def first_positions(keys: Array, values: Array) -> Ints:
 
 
 def sorted_unique(values: Ints) -> Ints:
-    """Return the distinct values in ascending order; here, sorting beats numpy's hashing."""
+    """Return the distinct values in ascending order. Here, sorting beats numpy's hashing."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -225,7 +225,7 @@ def positions_by_code(codes: Ints, count: int) -> list[Ints]:
 
 
 def concatenate_ranges(first: Ints, count: Ints) -> Ints:
-    """Return the concatenated integer ranges with these first numbers and lengths."""
+    """Return concatenated integer ranges, given the first number and the length of each."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within
 

@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(_ArgsRecord)
 
 @dataclass(frozen=True)
 class ArgsStream:
-    """The args of all events of some ranks as an Arrow stream: ``rank, id, key, value``.
+    """The args of all events of the given ranks as an Arrow stream: ``rank, id, key, value``.
 
     Strings are stored unchanged, other values as JSON, as in the file.
     """
@@ -54,13 +54,13 @@ class ArgsStream:
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
-    """Return rank, id, key and value of each arg of some events."""
+    """Return rank, id, key and value of each arg of the given events."""
     table = trace.table
     args: dict[int, dict[str, str]] = {row: {} for row in rows}
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
     ends = ((table.end_record[row], row) for row in rows if row in table.end_record)
     _add_args(trace, begins, args)
-    _add_args(trace, ends, args)  # an event of two records has the args of both
+    _add_args(trace, ends, args)  # events with two records have the args of both
     counts = np.fromiter(map(len, args.values()), np.int64, len(args))
     return [
         pa.array(np.full(counts.sum(), trace.rank, np.int64)),

@@ -1,8 +1,8 @@
 """Builds a `Trace` from the columns of a file's records.
 
-Begin and end records are paired. Events are sorted by start and classified. Each gets a track, a
-lane and its enclosing event, and device work is linked to its launch by correlation id. Records
-that do not become events are counted as problems. `assign_steps` gives each event the number of the
+Begin and end records are paired. Events are sorted by start, classified, and assigned a track, a
+lane and their enclosing event. Device work is linked to its launch by correlation id. Records that
+do not become events are counted as problems. `assign_steps` gives each event the number of the
 ``ProfilerStep#n`` around it.
 """
 
@@ -52,7 +52,7 @@ from hta_widgets.trace.tracks import (
     read_track_names,
 )
 
-#: Calls of all vendors that start work on a device; other calls with the same id only enclose them.
+#: Calls of all vendors that start work on a device; others with their id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
@@ -88,7 +88,7 @@ def launch_links(table: EventTable, device: Bools) -> tuple[Ints, Ints]:
 
 
 def _prefer_launching(table: EventTable, calls: Ints, code: Ints, codes: int) -> tuple[Ints, Ints]:
-    """Return calls and codes without calls that launch nothing while another with their id does."""
+    """Drop calls that launch nothing if another with the same id does; return calls and codes."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     name, names = table.name[calls], table.names
@@ -289,7 +289,7 @@ def build_trace(
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
-    """Return the end record of each event of two records, by row of the sorted events.
+    """Return the end record of each event with two records, by row of the sorted events.
 
     `order` sorts the results of `_event_rows`; paired events are the last of these.
     """
@@ -307,7 +307,7 @@ def _window_end(columns: RankColumns, instant_rows: Rows, zero_ns: int) -> int |
 
 
 def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
-    """Return the rows with a time for each group of phases; count all other rows as problems."""
+    """Return the timed rows of each group of phases; count all other rows as problems."""
     phase, timed = columns.phase, columns.timed
     counts = np.bincount(phase, minlength=256)
     groups = {}
@@ -351,7 +351,7 @@ def _event_rows(
 ) -> tuple[Rows, Ints, Codes, Rows]:
     """Return rows, durations and phases of complete and paired events, and the rows of ends.
 
-    The paired events come last, in the order of the rows of ends.
+    The paired events come last, in the order of the returned end records.
     """
     rows, brackets = by_phase["X"], by_phase["BE"]
     dur = columns.dur_ns[rows]
@@ -392,8 +392,8 @@ def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
     return np.maximum(dur, 0) if negative else dur
 
 
-#: Columns of `RankColumns` with an entry per record, and their types in the event table; None for
-#: columns that the event table lacks or gets elsewhere.
+#: Columns of `RankColumns` with an entry per record, and their types in the event table; None marks
+#: columns that the event table lacks or takes from elsewhere.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,

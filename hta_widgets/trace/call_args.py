@@ -1,8 +1,8 @@
 """Arguments of operator calls, encoded as a dictionary of their distinct combinations.
 
-A job calls few different operators and shapes, but very often. Readers therefore encode the
+A job calls the same few operators with the same few shapes very often. Readers therefore encode the
 arguments while they decode a file. For example, 96 layers that call ``aten::addmm`` with the same
-shapes in 5 steps give 480 codes and one JSON text. If a source has no dictionary, its records are
+shapes in 5 steps yield 480 codes and one JSON text. If a source has no dictionary, its records are
 read instead.
 """
 
@@ -23,7 +23,7 @@ from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts, parse_json
 from hta_widgets.trace.trace import Trace
 
-#: Shapes, types, strides and values of a call; the key of shapes was different in 2021.
+#: Keys of a call's shapes, types, strides and values. Files of 2021 have another key for shapes.
 CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 OLD_DIMS: Final = "Input dims"
 #: Numbers that link operators with autograd nodes.
@@ -40,7 +40,7 @@ Texts = tuple[bytes, ...]
 
 @dataclass(frozen=True, eq=False)
 class CallArgs:
-    """Arguments of calls; `texts` has the JSON of `CALL_KEYS` by `code`, empty if missing.
+    """Arguments of calls; `texts[code]` has the JSON of `CALL_KEYS`, empty if missing.
 
     `sequence` and `thread` are the values of `NODE_KEYS`, -1 if missing. `record` has the record of
     each call, in ascending order in the dictionary of a file.
@@ -53,7 +53,7 @@ class CallArgs:
     thread: Ints
 
     def to_columns(self) -> dict[str, Ints]:
-        """Return the columns to store, without `texts`."""
+        """Return all columns to store except `texts`."""
         return {
             "call_record": self.record,
             "call_code": self.code.astype(np.int64),
@@ -87,7 +87,7 @@ class CallArgs:
 
 @dataclass(frozen=True, eq=False)
 class LaunchArgs:
-    """Kernel launches; `texts` has the JSON of `LAUNCH_KEYS` by `code`, empty if missing.
+    """Kernel launches; `texts[code]` has the JSON of `LAUNCH_KEYS`, empty if missing.
 
     `record` has the record of each kernel, in ascending order in the dictionary of a file.
     """
@@ -118,10 +118,10 @@ def non_negative_integers(texts: Iterable[Any]) -> Ints:
 
 
 def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
-    """Return the arguments of some events."""
+    """Return the arguments of the given events."""
     record = trace.table.record[rows].astype(np.int64)
     args: CallArgs | None = getattr(trace.source, "call_args", None)
-    # An event of two records has the args of both.
+    # Events with two records have the args of both.
     if args is None or not len(args.record) or trace.table.end_record:
         return _read_call_args(trace, rows, record)
     position = positions_in(args.record, record)  # -1 selects the appended entry
@@ -145,7 +145,7 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
 
 
 def _merge_texts(args: _AnyArgs) -> _AnyArgs:
-    """Return `args` with one code for JSON texts of equal values, and without unused texts."""
+    """Return `args` without unused texts, and with one code for all JSON texts of equal value."""
     used_codes, position = np.unique(args.code, return_inverse=True)
     codes: dict[Texts, int] = {}
     new_codes = [
@@ -173,7 +173,7 @@ def plain_text(text: bytes) -> bytes:
 
 
 def decode_arg(text: bytes) -> list[Any]:
-    r"""Return the list in an argument of a call; an empty list if it is missing.
+    r"""Return the list in a call's argument, or an empty list if it is missing.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def decode_arg(text: bytes) -> list[Any]:
     if not text:
         return []
     value = parse_json(text)
-    if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend's does
+    if isinstance(value, str) and value:  # Ascend's converter writes lists as strings
         value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 

@@ -86,7 +86,7 @@ class CopyTable:
 
 
 class ArgsByRecord(Protocol):
-    """The args of some records."""
+    """Args of records, by record number."""
 
     def get(self, number: int, default: Any = None, /) -> Any:
         """Return the args of a record, or `default`."""
@@ -183,7 +183,7 @@ class EventTable:
     kind: Codes  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 without a parent
+    parent: npt.NDArray[np.int32]  # row; -1 if it has no parent
     stream: StreamIds
     correlation: Ints
     step: Ints
@@ -192,7 +192,7 @@ class EventTable:
     names: StringPool
     categories: StringPool
     tracks: list[Track]
-    #: end record (E) of each event with two records, by row; such an event has the args of both
+    #: end record (E) by row, for events with two records; these have the args of both
     end_record: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -205,12 +205,12 @@ class EventTable:
 
     @property
     def first_ns(self) -> int:
-        """Start of the earliest event; 0 without events."""
+        """Start of the earliest event; 0 if the table is empty."""
         return int(self.start_ns[0]) if len(self) else 0
 
     @property
     def last_ns(self) -> int:
-        """End of the last event; 0 without events."""
+        """End of the last event; 0 if the table is empty."""
         return int(self.end_ns.max()) if len(self) else 0
 
     @property
@@ -296,7 +296,7 @@ _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "serie
 
 
 def replace_columns(table: Table, **changes: object) -> Table:
-    """Return a table in memory with other values of some fields."""
+    """Return an in-memory copy of a table with some fields replaced."""
     # A mapped table is an instance of a subclass, which `dataclasses.replace` cannot create.
     table_class = next(cls for cls in type(table).__mro__ if "__dataclass_fields__" in vars(cls))
     kept_names = [column.name for column in fields(table) if column.name not in changes]
@@ -305,7 +305,7 @@ def replace_columns(table: Table, **changes: object) -> Table:
 
 
 def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
-    """Return some rows of a table; `changes` are fields of the result."""
+    """Return the given rows as a table; `changes` are fields of the result."""
     columns = dict(changes)
     for name in (column.name for column in fields(table) if column.name not in changes):
         values = getattr(table, name)
@@ -317,7 +317,7 @@ def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
 
 
 def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
-    """Concatenate tables; fields other than columns come from `changes`, else the first table."""
+    """Concatenate tables. Fields other than columns come from `changes` or the first table."""
     columns = dict(changes)
     for name in {column.name for column in fields(tables[0])} - _SHARED_FIELDS - set(changes):
         values = [getattr(table, name) for table in tables]
@@ -489,13 +489,13 @@ class ArgTable:
         return positions_in(self.record, records)
 
     def column(self, positions: Ints, key: str) -> list[Any]:
-        """Return the values of an arg at some positions."""
+        """Return the values of an arg at the given positions."""
         values, codes = self.values, self.code[positions, COMMUNICATION_KEYS.index(key)]
         return [values[code] for code in codes.tolist()]
 
 
 def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
-    """Return the args of ascending records from NUL-joined JSON; None without records."""
+    """Return the args of ascending records from NUL-joined JSON; None if `records` is empty."""
     code_of: dict[bytes, int] = {}
     shared_codes: dict[bytes, list[int]] = {}
     code_rows = []
@@ -522,7 +522,7 @@ class RecordedEvents(MemoOwner, Protocol):
 
     @property
     def source(self) -> RecordSource | None:
-        """Records of the rank; None without a file."""
+        """Records of the rank, or None if it has no file."""
 
 
 def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
@@ -608,7 +608,7 @@ def _read_args(
     if source is None or not len(rows):
         return {key: [None] * len(rows) for key in keys}
     records = table.record[rows]
-    # Binary files have their args as columns, so no text is parsed.
+    # Binary files store args in columns, so no text is parsed.
     read_columns = getattr(source, "arg_columns", None)
     columns = read_columns(records, keys) if read_columns is not None else None
     if columns is not None:
@@ -625,7 +625,7 @@ def _read_args(
     }
     no_args = [None] * len(keys)  # for unreadable records
     args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
-    for position, end_record in ends.items():  # an event of two records has the args of both
+    for position, end_record in ends.items():  # events with two records have the args of both
         end_args = args_of_record.get(end_record, no_args)
         pairs = zip(args_of_rows[position], end_args, strict=True)
         args_of_rows[position] = [begin if end is None else end for begin, end in pairs]
@@ -633,7 +633,7 @@ def _read_args(
 
 
 def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
-    """Return a function that extracts the values of some args from a record's JSON."""
+    """Return a function that extracts the values of the given args from a record's JSON."""
     decoder = _decoder(keys)
     return lambda body: _selected_args(body, keys, decoder)
 
@@ -650,7 +650,7 @@ def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[An
 def _selected_args(
     body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]
 ) -> list[Any]:
-    """Return the args of a record that `decoder` decodes; None for missing ones."""
+    """Return the args that `decoder` decodes from a record; None for missing args."""
     try:
         args = decoder.decode(body).args
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""`Conditions`: which events of a trace set are selected. Finding these events by kind and window.
+"""`Conditions` that select events of a trace set, and indexes of events by kind and window.
 
 `hta_widgets.trace.traceset` binds conditions to a trace set, as a `Selection`.
 """
@@ -110,7 +110,7 @@ class Conditions:
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces.
 
-        It has the key ``launches`` only if this is True.
+        The key ``launches`` is present only if its value is True.
         """
         tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
         listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
@@ -157,14 +157,14 @@ def resolve_ranks(traces: Mapping[int, Trace], ranks: Iterable[int] | int | None
 
 
 def format_ranks(ranks: list[int]) -> str:
-    """Return ranks as text; of more than 16, the first twelve and the last."""
+    """Return ranks as text; if there are more than 16, only the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
 def check_query(traces: Mapping[int, Trace], query: str) -> None:
-    """Raise a `TraceError` if the query fails on a frame without rows, and hence on any events."""
+    """Raise a `TraceError` if a query fails on an empty frame, and hence on any events."""
     no_events = events_of([])
     for trace in list(traces.values())[:1]:
         columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
@@ -180,7 +180,7 @@ def window_in_table_time(conditions: Conditions, trace: Trace) -> tuple[int | No
 
 
 def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
-    """Return whether each event overlaps the window ``[low, high)``; None opens a side.
+    """Return whether each event overlaps the window ``[low, high)``; None leaves a side open.
 
     An event without duration overlaps if its instant is in the window.
     """
@@ -214,7 +214,7 @@ class OverlapIndex:
         return np.concatenate((earlier, np.arange(first, stop)))
 
     def positions_running_at(self, time: int) -> tuple[Rows, int]:
-        """Return the events that start before a time and run at it, and the first later event."""
+        """Return the events that start before a time and outlast it, and the first later event."""
         first = int(np.searchsorted(self._start, time, "left"))
         # Few blocks have an event that still runs.
         blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > time)
@@ -224,7 +224,7 @@ class OverlapIndex:
 
 
 class TraceIndex:
-    """Events of a rank by kind, window and name; `kind` overrides the kinds in the table."""
+    """Finds events of a rank by kind, window and name; `kind` overrides the table's kinds."""
 
     def __init__(self, trace: Trace, kind: Codes | None = None) -> None:
         self._table = trace.table
@@ -243,7 +243,7 @@ class TraceIndex:
 
     @memoize
     def rows_of_kinds(self, kinds: tuple[str, ...]) -> Rows:
-        """Return the events of some kinds, in ascending order; all events if `kinds` is empty."""
+        """Return events of the given kinds, in ascending order; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
         is_chosen = np.array([kind in kinds for kind in KINDS])
@@ -257,7 +257,7 @@ class TraceIndex:
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None
     ) -> Rows:
-        """Return the events of some kinds that overlap a window, in ascending order."""
+        """Return the events of the given kinds that overlap a window, in ascending order."""
         rows = self.rows_of_kinds(kinds)
         if low is None and high is None:
             return rows
@@ -275,7 +275,7 @@ class TraceIndex:
 
     @memoize
     def union_of_kinds(self, kinds: tuple[str, ...]) -> Intervals:
-        """Return the times during which any event of some kinds runs."""
+        """Return the times during which any event of the given kinds runs."""
         rows = self.rows_of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
@@ -285,7 +285,7 @@ class TraceIndex:
         return order_and_bounds(self._table.name, len(self._table.names))
 
     def rows_named(self, names: Iterable[str]) -> Rows:
-        """Return the events with some names, in ascending order."""
+        """Return the events with the given names, in ascending order."""
         order, bounds = self._by_name()
         wanted = set(names)
         codes = [code for code, name in enumerate(self._table.names.values) if name in wanted]
@@ -340,7 +340,7 @@ def _launched_rows(conditions: Conditions, trace: Trace) -> Rows:
 
 
 def _matching_rows(conditions: Conditions, trace: Trace) -> Rows:
-    """Return the events that satisfy all conditions, without the work that `launches` adds."""
+    """Return the events that satisfy all conditions, excluding work that `launches` adds."""
     if conditions.ranks is not None and trace.rank not in conditions.ranks:
         return np.empty(0, dtype=np.intp)
     clauses = QueryClauses() if conditions.query is None else parse_clauses(conditions.query)

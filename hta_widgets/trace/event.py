@@ -44,7 +44,7 @@ class Event:
     def operator(self) -> Event | None:
         """The innermost operator around the event, or around the call that launched it.
 
-        None without such an operator. For an operator, the event itself.
+        None if no operator encloses it. For an operator, the event itself.
         """
         call = int(self.trace.launch_of[self.id])
         if call < 0 and self.trace.table.stream[self.id] >= 0:

@@ -1,4 +1,4 @@
-"""Names of the event columns, building frames from columns, and queries on frames.
+"""Names of event columns, construction of frames from columns, and queries on frames.
 
 A string column consists of a code per event and the strings to which the codes refer. In frames, it
 is a categorical.
@@ -79,7 +79,7 @@ def categorical_dtype(values: Sequence[str]) -> pd.CategoricalDtype:
 
 
 def validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
-    """Return `columns` as a list, all columns if None; raise `TraceError` for an unknown one."""
+    """Return `columns` as a list (None: all columns); raise `TraceError` for unknown names."""
     if columns is None:
         return list(EVENT_COLUMNS)
     if not isinstance(columns, Iterable):

@@ -1,8 +1,8 @@
 """Tables of records other than complete events: flows, counters, instants, async intervals.
 
-A flow is an arrow between two events. Launches, found by correlation id, are flows, and so are the
-file's own flow records: a start (phase s), any number of steps (t) and an end (f) with a common id.
-Each record refers to an event by thread and time.
+A flow is an arrow between two events. Flows are the launches, found by correlation id, and the
+arrows recorded in the file: a start (phase s), any number of steps (t) and an end (f) with a common
+id. Each of these records refers to an event by thread and time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from hta_widgets.trace.problems import Problems
 
 #: Categories of arrows from launches to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
-#: Ids in the category of each flow, as Intel's unitrace writes them: ``Flow_D2H_17_0``.
+#: Id at the end of a flow's category, as Intel's unitrace writes it: ``Flow_D2H_17_0``.
 _ID_OF_FLOW = re.compile(r"(?<=[a-z])(_\d+)+$", re.IGNORECASE)
 _RECORDS_AT_ONCE = 4096
 
@@ -58,8 +58,8 @@ def flow_table(
 ) -> FlowTable:
     """Join the flow records `rows` into arrows between events; add the arrows to `launches`.
 
-    Launches are source and target rows found by correlation. A flow between the same two events
-    only adds its record numbers to the launch.
+    Launches are source and target rows found by correlation. A flow between the two events of a
+    launch only adds its record numbers to the launch.
     """
     table = finder.table
     source, target = launches
@@ -112,7 +112,7 @@ def flow_table(
 
 
 def _positions_in_launches(launches: tuple[Ints, Ints], tail: Ints, head: Ints) -> Ints:
-    """Return the position of the launch with the ends of each arrow; -1 if none has them."""
+    """Return the position of the launch between the same events as each arrow; -1 if missing."""
     source, target = launches
     size = max(int(target.max(initial=-1)), int(head.max(initial=-1))) + 1
     launch_keys = source * size + target
@@ -124,7 +124,7 @@ def _positions_in_launches(launches: tuple[Ints, Ints], tail: Ints, head: Ints) 
 def add_bound_arrows(
     flows: FlowTable, table: EventTable, bindings: dict[int, Binding], problems: Problems
 ) -> FlowTable:
-    """Return `flows` and the arrows between events that state the same ``bind_id``.
+    """Return `flows` with added arrows between events that state the same ``bind_id``.
 
     Each arrow begins at the latest event with ``flow_out``, and ends at an event with ``flow_in``.
     """
@@ -228,7 +228,7 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     is_empty = np.array([not text for text in columns.names.values], dtype=bool)
     is_unnamed_end = ~opens & is_empty[name]
     if is_unnamed_end.any():
-        # If an id has ends without a name, names do not pair its records.
+        # If an id has ends without a name, its records are paired regardless of their names.
         ids = columns.category[rows].astype(np.int64) * (len(columns.flow_ids) + 1) + flow
         name[np.isin(ids, ids[is_unnamed_end])] = -1
     # Events without an id are paired within their process.

@@ -102,14 +102,14 @@ def _node_name(name: str) -> str:
 
 
 def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the calls that begin and end captures; empty if their numbers differ."""
+    """Return the calls that begin and end captures; empty if their counts differ."""
     begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
     return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
 
 
 def capture_times(trace: Trace) -> Intervals:
-    """Return when the host of a trace captured graphs, on the time axis of its table."""
+    """Return the times at which a trace's host captured graphs, on its table's time axis."""
     begins, ends = _capture_calls(trace)
     return union(trace.table.start_ns[begins], trace.table.end_ns[ends])
 
@@ -248,8 +248,8 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
 def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
 
-    They are appended to the rank's events once per replay and launch its kernels, so analyses that
-    follow launches find them. If no capture matches, the rank itself is returned.
+    These host events are appended once per replay and launch its kernels, so that analyses find
+    them through launches. If no capture matches, the rank itself is returned.
     """
     capture = trace.capture
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
@@ -279,7 +279,7 @@ class _GraphCopies(NamedTuple):
     """Host events of captured graphs, one table per replay, and the launches by these events."""
 
     tables: list[EventTable]
-    #: rows after the events of the rank
+    #: rows of the calls, which follow the events of the rank
     calls: Ints
     #: the kernel launched by each of `calls`
     kernels: Ints
@@ -336,7 +336,7 @@ def _host_parents(capture: Trace) -> Ints:
 
 
 def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: StringPool) -> EventTable:
-    """Return rows of a capture with codes of other pools, to which their strings are added.
+    """Return rows of a capture, recoded for the given pools, to which their strings are added.
 
     The copies have no correlation ids, because these would be ids of the capture.
     """

@@ -47,7 +47,7 @@ def name_mask(trace: Trace, matches: Callable[[str], object]) -> Bools:
 
 
 def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> Bools:
-    """Return which of some events have a matching name."""
+    """Return which of the given events have a matching name."""
     used, place = distinct_codes(trace.table.name[rows])
     wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
     return np.array(wanted, dtype=bool)[place]
@@ -106,7 +106,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The nesting of some events; children of a parent keep their order."""
+    """The nesting of a set of events; the children of a parent keep their order."""
 
     parent: Ints
     levels: list[Rows]  # events by depth
@@ -153,7 +153,7 @@ class Forest:
         return sums
 
     def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
-        """Return whether another member of its group encloses each member."""
+        """Return whether each member is enclosed by another member of its group."""
         is_nested = np.zeros(len(members), dtype=bool)
         if not len(members):
             return is_nested
@@ -166,7 +166,7 @@ class Forest:
 
 
 def forest_of(parent: Ints) -> Forest:
-    """Return the forest of events with these parents (positions in this array; -1 for none)."""
+    """Return the forest of events with these parents (positions in this array, or -1)."""
     count = len(parent)
     children = np.argsort(parent, kind="stable")
     # The children of event `k` are children[bounds[k] : bounds[k + 1]]; events without a parent
@@ -182,7 +182,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
-    """Also mark all events in `is_chosen` that enclose a marked event."""
+    """Mark, in `is_chosen`, all events that enclose a marked event."""
     rows = np.flatnonzero(is_chosen)
     while len(rows):
         above = np.unique(parent[rows])
@@ -238,7 +238,7 @@ def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Int
     is_on_main = table.track == step_tracks[0]
     ranges = np.flatnonzero(is_on_main & _events_with_prefix(trace, _BACKWARD))
     if not len(ranges):
-        ranges = np.flatnonzero(is_step)  # all of them are on the main thread
+        ranges = np.flatnonzero(is_step)  # all steps are on the main thread
     outermost = np.flatnonzero((table.track == backward_tracks[0]) & (parent < 0))
     start, end = table.start_ns, table.end_ns
     for row in ranges.tolist():

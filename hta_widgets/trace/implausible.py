@@ -1,4 +1,4 @@
-"""Detects impossible times: far from all others, or of device work that must have ended earlier.
+"""Detects impossible times: far from all others, or after device work must have ended.
 
 A device stream executes in order. In this example the copy states a duration of 3 s, but the
 kernels after it end earlier::
@@ -11,11 +11,11 @@ overlap if they end in order: with programmatic dependent launch, a kernel begin
 previous one ends.
 
 A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
-work states an end far after all host events, it is clipped at the end of the call. PyTorch's
-profiler writes no work that ends after the record ``Record Window End``, so work is also clipped
-there.
+work states an end far after all host events, it is clipped at the end of the call. Work is likewise
+clipped at the record ``Record Window End``, because PyTorch's profiler writes no work that ends
+later.
 
-Among times since 1970, a record at time 0 is excluded, because the job would otherwise last 50
+If times count from 1970, a record at time 0 is excluded, because the job would otherwise last 50
 years. All such records are counted as problems, with names and record numbers.
 """
 
@@ -48,7 +48,7 @@ _NEAR_LENGTHS = 1000
 #: farther away than any pause of a job are always excluded.
 _SMALL_SHARE = 0.01
 _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
-#: Number of distinct times that are required for locating the job.
+#: Minimum number of distinct times for locating the job.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
@@ -67,10 +67,10 @@ _DISORDERED = (
     "device events outlast later ones of their stream, although streams run in order; the file may"
     " mix the work of several processes, and overlapping time counts once"
 )
-#: Calls that return after all work on their device.
+#: Calls that wait for all work on their device.
 _DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)
 
-#: How many records a problem names, and the maximum length of their names.
+#: Number of records that a problem names, and the maximum length of a name.
 _NAMED_RECORDS = 3
 _NAME_LENGTH = 60
 
@@ -226,7 +226,7 @@ def _clip_at_syncs(
     last_host_ns = int(end[~on_device].max())
     limit = last_host_ns + _MAX_LENGTHS * (last_host_ns - int(start[0]))
     suspects = np.flatnonzero(on_device & (end > limit) & (start < last_host_ns))
-    # A call only waits for one device.
+    # A call waits for only one device.
     if not len(suspects) or len(np.unique(events["pid"][on_device])) > 1:
         return dur
     names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
@@ -298,7 +298,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
     is_suspect = mask_of_rows(suspects, len(begin))
     is_as_long = ~is_suspect & (2 * dur >= dur[suspects].max(initial=0))
     is_plausible = ~is_suspect & ~is_as_long
-    # Only ends beyond `limit` are far from the plausible ones; a few plausible ends do not suffice.
+    # Ends beyond `limit` are far from the plausible ends. A few plausible ends do not set a limit.
     limit = _EVERYTHING[1]
     if np.count_nonzero(is_plausible) >= _MIN_TIMES:
         last_end = int(end[is_plausible].max())

@@ -123,7 +123,7 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
 
 
 class CumulativeCoverage:
-    """Covered time before any instant, found by binary search.
+    """Covered time before a given instant, found by binary search.
 
     The covered time of ``[t0, t1)`` is ``coverage(t1) - coverage(t0)``.
     """
@@ -227,7 +227,7 @@ class IntervalIndex:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First start and last end, where instants last 1 ns; (0, 0) without intervals."""
+        """Return first start and last end, with instants of 1 ns; (0, 0) if the index is empty."""
         bounds = []
         if len(self.cover.starts):
             length = self.cover.prefix[-1] - self.cover.prefix[-2]
@@ -256,6 +256,6 @@ def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
     cover = union_of_sorted(starts, ends)
     if len(cover.starts) == len(starts):
         return IntervalIndex(cover, None, None, points)
-    # The ends are nearly sorted, which makes a stable sort ten times as fast.
+    # A stable sort is ten times as fast here, because the ends are nearly sorted.
     ends.sort(kind="stable")
     return IntervalIndex(cover, np.ascontiguousarray(starts), ends, points)

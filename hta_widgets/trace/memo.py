@@ -1,4 +1,4 @@
-"""Memoized results of ranks, trace sets and comparisons, and the limit of their memory.
+"""Memoized results of ranks, trace sets and comparisons, and the limit on their memory.
 
 A rank of a store can release its columns and results, and read or compute them again later. Its
 results count toward a limit that all trace sets share. Above the limit, the least recently used
@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Cache of values by key with a limited total size, which evicts the least recently used first.
+    """Cache with a limited total size that evicts the least recently used values first.
 
     Threads may share it. A pickled copy is empty.
     """
@@ -141,7 +141,7 @@ class _Result:
     __slots__ = ("lock", "value", "version")
 
     def __init__(self) -> None:
-        # Results may need others but never in a circle, so threads cannot wait for each other.
+        # Results may depend on each other but not in a cycle, so threads cannot deadlock.
         self.lock = threading.RLock()
         self.version = -1
         self.value: Any = None
@@ -203,7 +203,7 @@ def raise_limit_for_pages() -> None:
 
 
 def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
-    """Iterate over ranks, releasing each before the next unless all fit in memory.
+    """Iterate over ranks; if not all fit in memory, release each before the next.
 
     Ranks that already have results are not released, so that iterating over a thousand ranks does
     not evict the ranks in view. Raises `ComputationCancelled` between ranks if the work is

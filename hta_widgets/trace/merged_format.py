@@ -7,8 +7,8 @@ ids that include the rank, and a reader restores the original ids::
     scoped_id(b'"0xa"', 3)  # b'"3:\"0xa\""'
     original_id(b"3000000000017", 3)  # b"17"
 
-The top-level key ``"hta_widgets"`` of an exported file is its mark. It states the job that the file
-is part of. docs/merged-format.md describes the format.
+An exported file is marked by the top-level key ``"hta_widgets"``, which states the job that the
+file is part of. docs/merged-format.md describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PID_STRIDE = 100_000
 #: Fields of records and of their args whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
-#: Limit of numeric ids; larger ids are strings, because doubles cannot hold them exactly.
+#: Limit on numeric ids. Larger ids are strings, because doubles cannot hold them exactly.
 LARGEST_ID = 1 << 53
 
 

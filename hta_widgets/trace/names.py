@@ -1,4 +1,4 @@
-"""Short names of kernels and operators that still distinguish them.
+"""Short but distinctive names of kernels and operators.
 
 ``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>``
 becomes ``add``, and ``ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn`` becomes
@@ -45,7 +45,7 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
-#: Values in the brackets of a range, such as ``decode(bs=4)``; functions have types there.
+#: Values in a range's brackets, such as ``decode(bs=4)``. A function's brackets contain types.
 _VALUES = re.compile(r"=|[\s(,]\d")
 #: A single kernel for all collectives, whose name does not state the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
@@ -59,7 +59,7 @@ _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
 #: Short names of library kernels, and patterns of their full names. In the patterns, words contain
-#: no underscores; otherwise a name could be split in several ways, and all of them would be tried.
+#: no underscores; otherwise matching would try many ways to split a name.
 _LIBRARY_NAMES = {
     # Tensile: `Ailk` is A as stored, `Alik` is A transposed; likewise `Bljk` and `Bjlk`.
     "gemm {dtype} {tile} {layout}": (
@@ -78,7 +78,7 @@ _LIBRARY_NAMES = {
     "fmha {what}": r"fmhaSm\d+\w?Kernel_(?P<what>\w+)",
     "triton {what} {more}": r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$",
 }
-#: Parts of library names, as written in short names.
+#: Parts of library names, and how short names write them.
 _PARTS = {
     "S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "c64", "Z": "c128",
     "tst": "bf16", "hsh": "f16", "Ailk_Bljk": "nn", "Ailk_Bjlk": "nt", "Alik_Bljk": "tn",
@@ -106,7 +106,7 @@ _ELEMENTS = {
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
-#: At most this many characters of a name are read; maximum length of a short name.
+#: Maximum number of characters read from a name, and maximum length of a short name.
 _MAX_READ, _MAX_SHORT = 1 << 15, 200
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
@@ -185,7 +185,7 @@ def _short_host_name(text: str) -> str:
 
 
 def _short_byteps_name(text: str) -> str:
-    """Return the stage, since its row names the tensor; without a stage, the tensor."""
+    """Return the stage, as the row names the tensor; if the stage is missing, the tensor."""
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
@@ -230,7 +230,7 @@ def _type(word: str) -> str:
 
 
 def _short_copy_name(text: str) -> str:
-    """Return the name of a copy or fill without the kinds of memory in brackets."""
+    """Return the name of a copy or fill without the memory kinds in brackets."""
     return text.partition(" (")[0] if text.startswith(("Memcpy", "Memset")) else ""
 
 
@@ -371,7 +371,7 @@ def _short_kernel_name(text: str) -> str:
 
 
 def _is_signature(text: str) -> bool:
-    """Return whether a string only consists of a function's argument types in brackets.
+    """Return whether a string consists only of a function's argument types in brackets.
 
     ``context_1(512)_generation_0(0)`` is a range: its values identify it and are kept.
     """
@@ -384,8 +384,8 @@ def _is_signature(text: str) -> bool:
 
 
 def _short_wrapped_name(arguments: list[str]) -> str:
-    """Return the short name of a kernel that CUTLASS or CK start through a common function."""
-    # Composable Kernel passes numbers first, FlashAttention 3 a check of the architecture.
+    """Return the short name of a kernel launched by CUTLASS or CK through a common function."""
+    # In Composable Kernel, numbers come first; in FlashAttention 3, an architecture check.
     inner = next((argument for argument in arguments if not argument.isdigit()), arguments[0])
     head = _QUALIFIED.match(inner)
     name = _last_part(head[0]) if head else inner
@@ -465,7 +465,7 @@ _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 def disambiguate(
     labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the labels; equal labels get a distinguishing suffix.
+    """Append a distinguishing suffix to equal labels.
 
     The suffix is the kind. Labels of the same kind get the first word in which their full names
     differ, such as a template's type, or else a number.

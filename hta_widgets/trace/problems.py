@@ -1,4 +1,4 @@
-"""Problems of loaded files, such as skipped records; and frames that display few columns."""
+"""Problems of loaded files, such as skipped records, and frames that hide some columns."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class CompactFrame(pd.DataFrame):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A number of problems of one kind in a file."""
+    """Problems of the same kind in a file."""
 
     kind: ProblemKind
     count: int
@@ -77,7 +77,7 @@ class Problem:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no event is lost; a flow without an end only loses its arrow."""
+        """Whether no event is lost; a flow without an end loses only its arrow."""
         return self.kind in LOSSLESS_KINDS or (
             self.kind == "unpaired" and self.detail.startswith("flow")
         )
@@ -145,7 +145,7 @@ class Problems:
 
 
 class NoteCounts:
-    """Counts of problems by kind and reason, with the byte offset of the first of each."""
+    """Counts of problems by kind and reason, with the byte offset of each first occurrence."""
 
     __slots__ = ("_notes",)
 

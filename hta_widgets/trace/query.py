@@ -127,7 +127,7 @@ _TEXT_PREDICATES = frozenset({
     "isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper",
 })  # fmt: skip
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
-#: Methods that return numbers or booleans also for strings.
+#: Methods that return numbers or booleans even for strings.
 _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})
 #: Methods that return one of the column's values.
 _CHOICES = frozenset({"max", "min"})
@@ -141,10 +141,10 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
-    # pandas evaluates any attribute and any call, and hence any code. Queries also come from pages,
-    # files and saved selections. The returned query is generated from the checked syntax tree,
-    # because pandas splits its input at more characters than Python does and could evaluate hidden
-    # lines.
+    # pandas evaluates attributes and calls without restriction, so a query could run any code.
+    # Queries also come from pages, files and saved selections. The returned query is generated from
+    # the checked syntax tree, because pandas splits its input at more characters than Python does
+    # and could evaluate hidden lines.
     try:
         tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -199,7 +199,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests strings for a pattern; `form` may anchor the pattern."""
 
-    # pandas has these parameters, too.
+    # pandas has the same parameters.
     def test(
         texts: pd.Series,
         pat: str,

@@ -37,7 +37,7 @@ def parse_base_time(text: str) -> int:
 
 
 def base_time_ns(metadata: Mapping[str, Any]) -> int:
-    """Return the time to which a file's times are relative; 0 if no valid one is stated."""
+    """Return the time to which a file's times are relative; 0 if it is missing or invalid."""
     with suppress(ValueError, OverflowError):
         return parse_base_time(str(metadata.get(BASE_KEY, 0)))
     return 0

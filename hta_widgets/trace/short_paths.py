@@ -52,7 +52,7 @@ _SIGNS_IN_JSON = (b"~", b"\\\\", b"\\u00")
 
 
 def package_part(path: str) -> str | None:
-    """Return the part of a path, with slashes, within a package; None outside of packages."""
+    """Return the part of a path within a package, with slashes; None for other paths."""
     match = _PACKAGES.match(path)
     return None if match is None else path[match.end() :]
 

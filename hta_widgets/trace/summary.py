@@ -1,4 +1,4 @@
-"""What the files of a job state together, and how a trace set is displayed."""
+"""Facts that the files of a job state together, and the display of trace sets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the most frequent positive size, the largest of several; 0 without one."""
+    """Return the most frequent positive size (in a tie, the largest); 0 if none is positive."""
     counts = Counter(size for size in sizes if size > 0)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
@@ -87,7 +87,7 @@ def rank_coverage_text(traces: Mapping[int, Trace]) -> str:
 
 
 def part_text(traces: Mapping[int, Trace]) -> str:
-    """Describe which part of the job exported files contain; empty if it is all."""
+    """Describe which part of a job exported files contain; empty for the whole job."""
     window_ns, part = exported_window(traces), part_of_job(traces)
     if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
         return ""

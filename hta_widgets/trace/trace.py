@@ -130,7 +130,7 @@ def event_schema() -> Any:
     strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
-        # Streams are int64, because some ranks have handles of 64 bits as stream ids.
+        # Streams are int64, because some ranks have 64-bit handles as stream ids.
         plain: Any = pa.int16() if name == "depth" else pa.int64()
         kind = strings if name in STRING_COLUMNS else plain
         metadata = {"unit": "ns"} if name.endswith("_ns") else None
@@ -188,7 +188,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event, on the clock recorded in the file.
     shift_ns : int
-        Time added to the times of `table` to get those in frames.
+        Time added to the times of `table` to get the times in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -250,7 +250,7 @@ class Trace:
     @property
     @memoize
     def launch_of(self) -> Ints:
-        """For each event, the id of the host call that launched it; -1 without a launch."""
+        """For each event, the id of the host call that launched it; -1 for other events."""
         call = np.full(len(self), -1, dtype=np.int64)
         flows = self.flow_table
         if "launch" in flows.kinds:
@@ -296,12 +296,12 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """Start of the earliest event or, without events, of what else the file has."""
+        """Start of the earliest event or, without events, of the file's other contents."""
         return self._extent_ns[0] + self.shift_ns
 
     @property
     def end_ns(self) -> int:
-        """End of the last event or, without events, of what else the file has."""
+        """End of the last event or, without events, of the file's other contents."""
         return self._extent_ns[1] + self.shift_ns
 
     @cached_property
@@ -342,7 +342,7 @@ class Trace:
 
     @property
     def recorded_ns(self) -> list[tuple[int, int]]:
-        """The windows of this rank recorded in several files, on the time axis of `table`.
+        """The windows in which this rank was recorded, on the time axis of `table`.
 
         Empty for a single window.
         """
@@ -471,7 +471,7 @@ class Trace:
         Returns
         -------
         dict
-            For an event of two records, begin and end, the args of both.
+            For an event with begin and end records, the args of both.
         """
         if not 0 <= id < len(self):
             id_range = f"Ids go from 0 to {len(self) - 1}."
@@ -546,7 +546,7 @@ class Trace:
 
 
 def profile_value(trace: Trace, name: str) -> float:
-    """Return a number of the profile; NaN without a profile, or if it lacks the number."""
+    """Return a figure of the profile; NaN if the profile or the figure is missing."""
     return float(getattr(trace.profile, name, np.nan))
 
 
@@ -558,7 +558,7 @@ _OTHER_CONTENTS = (
 
 
 def contents_text(traces: Iterable[Trace]) -> str:
-    """Return the number of events or, without events, of what else there is: ``1 024 events``."""
+    """Return the count of events (``1 024 events``) or, without events, of other contents."""
     ranks = list(traces)
     if events := sum(map(len, ranks)):
         return f"{count(events)} events"

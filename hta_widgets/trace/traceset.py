@@ -182,7 +182,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """The recorded time windows, in order; one unless ranks have several files.
+        """The recorded time windows, in order; a single one unless ranks have several files.
 
         A profiler with ``schedule(repeat=2)`` records two windows of the same ranks. Analyses cover
         all windows and exclude the time between them. To analyze one window, pass
@@ -222,10 +222,10 @@ class TraceSet(Mapping[int, Trace]):
         ``start_ns, end_ns`` are the start of the first event and the end of the last, within an
         export's window. Profiles are totals of a run; they have no events, and their times are -1.
         ``comm_s`` is the time in MPI in seconds, ``elapsed_s`` the duration of the run in seconds.
-        ``profile`` is the file of a profile that was merged with a time line. ``asyncs`` is the
+        ``profile`` is the file of a profile that was merged with a timeline. ``asyncs`` is the
         number of async intervals. Columns without values are not displayed.
 
-        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
+        To find what costs a job time, see ``hta-widgets summary`` and `Dashboard.findings`.
         """
         return summary_frame(self, self.span_ns)
 
@@ -553,7 +553,7 @@ class Selection(Conditions):
         is in the window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column; a pair selects the track on its rank only.
+        Values of the ``track`` column; a pair selects a track on one rank only.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
@@ -618,7 +618,7 @@ class Selection(Conditions):
 
 
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
-    """Return problems of files; a problem of a file with a single rank gets that rank."""
+    """Set the rank of each problem whose file has a single rank; return all problems."""
     ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
     for trace in traces:
         for path in filter(None, (trace.path, trace.profile_path)):

@@ -102,10 +102,10 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one begins at its begin, the other ends at its end.
+    # Two ranges of 2^k events cover a subtree: one from its start, the other up to its end.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
-    latest_end = end.copy()  # of the 2^k events that begin at each event
+    latest_end = end.copy()  # latest end of the 2^k events that begin at each event
     for k in range(int(k_of_rows.max()) + 1):
         size = 1 << k
         if k:
@@ -121,8 +121,8 @@ def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) 
     """Nest events one by one, with a stack of the open events.
 
     An event that starts at most `unit` before the end of the stack's top follows it as a sibling.
-    An event that ends at most `unit` after the top is nested in it. Both count as rounded. An event
-    that ends later is spilled.
+    An event that ends at most `unit` after the top is nested in it. Both kinds of events count as
+    rounded. An event that ends later is spilled.
     """
     begins, ends = begin[rows].tolist(), end[rows].tolist()
     row_list, stops = rows.tolist(), stop[rows].tolist()
@@ -172,7 +172,7 @@ class LaneAssignment:
     """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
-    parent: npt.NDArray[np.int32]  # row; -1 without a parent
+    parent: npt.NDArray[np.int32]  # row; -1 if it has no parent
     nested: Ints  # by track: number of lanes with properly nested events
     lanes: Ints  # by track: number of all lanes
     overlaps: int  # events placed in spill lanes
@@ -244,14 +244,14 @@ def _apply_nesting(
     is_nested = np.ones(len(begin), dtype=bool)
     is_nested[nesting.spilled] = False
     nested_rows = np.flatnonzero(is_nested)
-    # Depths and parents are computed without the other events, so the ends of subtrees are
+    # Depths and parents are computed ignoring the other events, so the ends of subtrees are
     # converted to positions among the nested events.
     nested_before = np.append(0, np.cumsum(is_nested))
     nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
     nested_parent = _parents(nested_depth)
     depth[nested_rows] = nested_depth
     parent[nested_rows] = np.where(nested_parent >= 0, low + nested_rows[nested_parent], -1)
-    # Spilled events follow: they may enclose nested ones, and their lanes are below all others.
+    # Spilled events come last: they may enclose nested events, and their lanes are the lowest.
     nesting.write_parents(begin, end, low, parent)
     spill_lane = first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
     depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane
@@ -290,7 +290,7 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the parent of each event: the event before the first child of the same parent."""
+    """Return the parent of each event: the event just before the parent's first child."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())
@@ -299,7 +299,7 @@ def _parents(depth: Ints) -> Ints:
     by_depth = group_order(depth, deepest + 1)
     is_first_child = np.zeros(count, dtype=bool)
     is_first_child[1:] = depth[1:] > depth[:-1]
-    # In the order by depth, the siblings of a first child follow it.
+    # Sorted by depth, a first child is followed by its siblings.
     first_child = np.flatnonzero(is_first_child[by_depth])
     child_count = np.diff(first_child, append=count)
     parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, child_count)
@@ -352,13 +352,13 @@ class EventThreads:
 
     @property
     def codes(self) -> Ints:
-        """For each event, a code of both: the pid times the number of tids, plus the tid."""
+        """For each event, a code of its thread: the pid times the number of tids, plus the tid."""
         return self.pid.astype(np.int64) * len(self.tids) + self.tid
 
 
 @dataclass(slots=True)
 class TrackNames:
-    """Metadata of processes and threads, by pid and by (pid, tid)."""
+    """Metadata of processes and threads, keyed by pid and by (pid, tid)."""
 
     process: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -414,8 +414,8 @@ def device_streams(
     """Return the device stream of each event; -1 for host events.
 
     The arg ``stream`` only applies to events on a `device`, because Triton's operators on the host
-    also have it. Device events without the arg get the stream of other events of their thread, else
-    the number in the tid or, if the thread `works`, a new number.
+    have it, too. Device events without the arg get the stream of other events of their thread;
+    otherwise the number in the tid or, if the thread `works`, a new number.
     """
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
@@ -591,6 +591,6 @@ def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
 
 
 def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
-    """Return the tracks whose name another track also has, with their numbers."""
+    """Return the tracks that share their name with another track, with their numbers."""
     count_of_key = Counter(track.key for track in tracks)
     return [(number, track) for number, track in enumerate(tracks) if count_of_key[track.key] > 1]

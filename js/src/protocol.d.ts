@@ -252,7 +252,7 @@ export type DetailedEvent = {
   correlation: number | null;
 };
 
-/** An arrow at an event; `delay` is from the end of its source to the start of its target. */
+/** An arrow from or to an event; `delay` lasts from the source's end to the target's start. */
 export type Flow = {
   kind: string;
   direction: "out" | "in";
@@ -302,7 +302,7 @@ export type LaunchedKernels = {
 };
 
 /**
- * The reply to `launches`: the call of a device event, or the device events of a host event.
+ * The reply to `launches`: a device event's launch call, or a host event's device events.
  *
  * `kernels` is empty if there are too many to draw; `count` is their total number.
  */
@@ -327,8 +327,8 @@ export type EventDetail = {
 /**
  * Figures for the operator call that an event belongs to, including all of its kernels.
  *
- * The fields are columns of `analysis.operator_efficiency`, for a single call; `device_ns` is the
- * total time of its kernels. Unknown figures are null, and `reason` states why.
+ * The fields are columns of `analysis.operator_efficiency`, for a single call. `device_ns` is the
+ * total time of the call's kernels. Unknown figures are null, and `reason` states why.
  */
 export type CallFigures = {
   call: Brief;
@@ -350,7 +350,7 @@ export type CallFigures = {
   peak_certainty: string;
 };
 
-/** The reply to `efficiency`: null if the event has no figures, or the job no shapes. */
+/** The reply to `efficiency`: null if the event has no figures or the job lacks shapes. */
 export type EfficiencyReply = {
   figures: CallFigures | null;
 };
@@ -377,8 +377,8 @@ export type HostTime = {
  *
  * `causes` has the times by cause, as in analysis.device_idle_gaps, and `ends` is the work that
  * ends the gap. `host` has the names with the most time on the thread that launched `ends`, or on
- * the busiest thread if that one has no events. The lists are in descending order of time.
- * `host_time` is the total over all names.
+ * the busiest thread if the launching thread has no events. The lists are in descending order of
+ * time. `host_time` is the total over all names.
  */
 export type Gap = {
   rank: number;
@@ -405,7 +405,7 @@ export type LaneGap = {
 };
 
 /**
- * The reply to `gap`: null while the device works, and before or after all of its work.
+ * The reply to `gap`: null while the device works, before its first work and after its last.
  *
  * `lane_gap` is the gap on a single lane, if the request names a lane.
  */
@@ -485,7 +485,7 @@ export type Totals = {
  * The reply to `stats`: times in a window, with one entry per rank.
  *
  * `data` is the part of the window in which the rank has data. `span` extends from its first to
- * its last device work in the window, without pauses between recording windows. `compute`,
+ * its last device work in the window, excluding pauses between recording windows. `compute`,
  * `exposed`, `memory`, `unrecorded` and `idle` add up to `span`; in `unrecorded` time, the device
  * was probably busy with work missing from the file. `kinds` has shares of the total span of all
  * ranks, and is empty without device work.
@@ -513,8 +513,8 @@ export type Stats = {
  * common collectives. `residual_ns` is the largest deviation of a rank on the fitted clock,
  * defined as the median distance of the ends of its collectives from the ends on other ranks.
  * `is_off` is true if the recorded clocks deviate clearly more than the fitted ones. `drift_ns` is
- * the largest distance between two ranks that drift causes on the fitted clock. It is absent
- * without a clear drift.
+ * the largest distance between two ranks due to drift on the fitted clock. It is absent if the
+ * drift is not clear.
  */
 export type ClockFacts = {
   is_fitted: boolean;
@@ -624,7 +624,7 @@ export type Frames = {
   frames: Record<string, PanelFrame>;
 };
 
-/** The reply to `partner`: the status, partner and call path of an event; -1 without one. */
+/** The reply to `partner`: an event's status, partner and call path; -1 if it has none. */
 export type Partner = {
   status: string | null;
   rank: number;
@@ -637,7 +637,7 @@ export type PairEvents = {
   events: readonly (readonly [number, number][])[];
 };
 
-/** The reply to `classes`: event counts by run and class, and by pair of ranks. */
+/** The reply to `classes`: event counts per run and class, and per pair of ranks. */
 export type ClassCounts = {
   counts: readonly (readonly number[])[];
   pair_counts: readonly (readonly (readonly number[])[])[];
