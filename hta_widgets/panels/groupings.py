@@ -1,4 +1,4 @@
-"""GPU time by shape, module or source line, for tables of kernels and operators.
+"""Sums up GPU time by shape, module or source line, for tables of kernels and operators.
 
 A kernel or copy belongs to the innermost operator that launched it, and to the shapes, the module
 and the innermost Python function of that operator. For example, two kernels ``gemm`` launched by
@@ -55,7 +55,7 @@ _SCHEMA: Final = {
 
 
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
-    """Return the GPU time of all ranks by `by`; for shapes, also by kernel or operator."""
+    """Return the GPU time of all ranks grouped by `by`; for shapes, also by kernel or operator."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
     work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
