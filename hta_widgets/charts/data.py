@@ -292,7 +292,7 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
     """Return the column of each group, and the group's number within the column.
 
     A group joins a column of its kind that contains none of its ranks, preferably with the same
-    description. If there is no such column, it starts a new one.
+    description. If no such column exists, it starts a new one.
     """
     columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}

@@ -52,7 +52,7 @@ _COPY_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
 
 _STEP = "ProfilerStep"
 _STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
-_MAX_INFO_BYTES = 4096  # from "distributedInfo" up to its rank
+_MAX_INFO_BYTES = 4096  # maximum distance between "distributedInfo" and its rank
 _ENDINGS = (".json", ".gz")
 _COUNTERS = "_with_counters.json"
 _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
@@ -214,7 +214,7 @@ class Trace(TraceSet):
             return [self._locate_file(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # A pattern per file: `load` raises for a path that is not a trace, but skips such matches.
+        # `load` raises for a path that is not a trace, but skips such matches of a pattern.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _locate_file(self, name: str) -> str:
@@ -237,7 +237,7 @@ class Trace(TraceSet):
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
             parts = [self._without_rows(rank, dropped.get(rank)) for rank in frames]
             edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
-            # Reused while the edits are the same, so that its memoized results are kept.
+            # Reused while the edits are the same, to keep its memoized results.
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -397,7 +397,7 @@ def _wrong_files_error(files: object) -> TraceError:
 
 
 def _own_zero_ns(trace: RankTrace) -> int:
-    """Return what to add to a time of the set to get the time in the rank's file."""
+    """Return the offset that converts a time of the set to the time in the rank's file."""
     return int(trace.zero_ns - base_time_ns(trace.metadata) - trace.shift_ns)
 
 

@@ -345,10 +345,10 @@ class TraceAnalysis:
         visualize: bool = True,
         compress_other_kernels: bool = True,
     ) -> pd.DataFrame:
-        """Return the kernel sequences that an operator launches, by frequency.
+        """Return the kernel sequences that an operator launches, most frequent first.
 
-        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent ones as ``Patterns``.
-        `compress_other_kernels` drops args and names of other kernels. See
+        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent sequences as
+        ``Patterns``. `compress_other_kernels` drops args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
         traces = self.kept

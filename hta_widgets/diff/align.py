@@ -87,7 +87,7 @@ class TimeMap:
         return self.own_start[piece] + offset
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return starts and ends of the gaps, the parts of the common axis that this run lacks."""
+        """Return the starts and ends of the gaps, where the common axis has no time of this run."""
         start, end = self.common_end[:-1], self.common_start[1:]
         is_gap = end > start
         return start[is_gap], end[is_gap]
@@ -176,7 +176,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
-    """Return maps of whole runs; `edges` are the starts and ends of each side's steps."""
+    """Return maps of the runs as a whole; `edges` holds each side's step starts and ends."""
     starts_ns = [int(start[0]) for start, _ in edges]
     ends_ns = [int(end[-1]) for _, end in edges]
     lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
@@ -351,7 +351,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), counted from 0; ``before_step,
-        after_step`` (int64), the step numbers, -1 if there are no steps; ``before_ns, after_ns,
+        after_step`` (int64), the step numbers, -1 if the runs have no steps; ``before_ns, after_ns,
         diff_ns`` (int64), the step durations (`RunSide.windows`) as means over the ranks, rounded
         so that the kinds add up; ``change_share`` (float64), the difference divided by the duration
         before; and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns,

@@ -74,7 +74,7 @@ _MIN_SHARE_CHANGE_UNTESTED = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
 _ALPHA_LARGE = 0.002
 _MIN_STEPS = 3  # steps needed to estimate the spread
-_MIN_OPERATION_RATIO = 0.25  # smallest listed change of a collective's kind, as part of the largest
+_MIN_OPERATION_RATIO = 0.25  # smallest listed change of a collective kind, relative to the largest
 _MIN_STEPS_SHARE = 0.5  # a change of calls must occur in more than this share of the steps
 
 
@@ -259,7 +259,7 @@ def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
 
 
 def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, Ints, NodeTimes]]:
-    """Yield side, tree, nodes and times of device work so named or launched by such an operator."""
+    """Yield side, tree, nodes and times of work that has the name or whose operator has it."""
     matches = match_ranks(diff)
     codes = [code for code, text in enumerate(matches.pool.names) if text == name]
     for matched, times in zip(matches.ranks, node_times(diff), strict=True):

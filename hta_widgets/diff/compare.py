@@ -141,7 +141,7 @@ def compare(
 ) -> Comparison:
     """Pair the ranks and steps of two runs.
 
-    All other functions in `hta_widgets.diff` take the result.
+    The other functions in `hta_widgets.diff` take the result as argument.
 
     A step is the host's range ``ProfilerStep#n``. If the hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), the

@@ -50,7 +50,7 @@ _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
 _OUTLYING = 10.0  # multiple of the usual distance from the median at which a step stands out
 _MIN_STEPS_OF_SHIFT = 5  # steps required to detect a change in the first or last ones
 _MAX_CHANGES = 8
-_MIN_UNIFORM = 5  # operators with an equal change that are merged into one finding
+_MIN_UNIFORM = 5  # minimum number of operators with an equal change for a joint finding
 # Minimum changes of the share of work launched by graphs, and of the share on one stream.
 _MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 
@@ -68,8 +68,7 @@ def findings(diff: Comparison) -> list[Finding]:
        shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
        kernels on the busiest stream.
     4. The kinds of time that make up the difference; the kernel, merged with its variants, that
-       differs because of its number of calls; and the distribution of the difference over the
-       steps.
+       differs because of its number of calls; and how the difference is distributed over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by the same
        factor as a single finding, Python functions last. BytePS has stages and queues instead, and
        MPI also has numbers of calls. BytePS and MPI also list the ranks for which others wait (see
@@ -79,10 +78,10 @@ def findings(diff: Comparison) -> list[Finding]:
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
     at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. Differences
     of at least 5 % are also reported if at most a third of the steps cause them and these steps
-    stand out, by 20 % of a step and by 10 times the usual distance from the median difference. If a
-    side has one step and there is no other finding, the changes of the step and of the name that
-    differs most are reported. If there are other findings, the difference of the step times comes
-    first, even if it is smaller or may be chance.
+    stand out, by 20 % of a step and by 10 times the usual distance from the median difference. With
+    one step on a side and no other finding, the changes of the step and of the name that differs
+    most are reported. If there are other findings, the difference of the step times comes first,
+    even if it is smaller or may be chance.
 
     If the steps do not differ in duration, the list begins with the kinds of time whose share of
     the step changes significantly and by more than 5 % of the step. The tests of `changes` apply,

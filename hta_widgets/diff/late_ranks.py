@@ -47,7 +47,7 @@ _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
 _MIN_FOLLOWED = 0.5  # smallest change that must follow from an excess, as a share of the excess
 _MIN_ALIKE = 0.5  # smallest excess of a rank, as a share of the largest excess in the same finding
-_MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
+_MIN_AS_LATE = 0.75  # the same for ranks that jointly keep others waiting
 _ALPHA = 0.01
 #: Kinds of a rank's own time. Waits depend on other ranks, and transfers on the rank's group.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu", "transfer")
@@ -168,8 +168,9 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     time. A kind of time that meets these conditions on more than half of the ranks has no findings.
 
     - With two ranks, the first two limits are 5 % and 3 %.
-    - A single step on each side cannot be tested. The limits are also 5 % and 3 %, at least three
-      ranks are required, and idle time does not count because it differs between any two steps.
+    - A single step on each side cannot be tested. The first two limits are also 5 % and 3 %, at
+      least three ranks are required, and idle time does not count because it differs between any
+      two steps.
     - Idle time and exposed copies count if the exposed communication of the other ranks changed by
       at least half as much, or does not exist. Exposed copies also count if the rank copied for
       longer.
@@ -355,7 +356,7 @@ def _rank_change(
 def _late_on_one_side(
     verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool
 ) -> Finding:
-    """Return what a rank that only one side has costs each other rank there.
+    """For a rank on one side only, return its cost to each other rank on that side.
 
     `verdict` is the result of `stragglers` for that side, indexed by rank.
     """

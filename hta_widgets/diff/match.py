@@ -14,7 +14,7 @@ subtrees first. For
 below the same operator. ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Remaining
 operators are ``moved`` within their step if both sides have equal subtrees, or equal names equally
 often. Partners are ``changed`` if their durations differ by more than usual on their call path,
-otherwise the ``same``.
+otherwise ``same``.
 
 The callees of a Python function without a partner are matched as if the function's caller had
 called them. Threads are matched by the work that they run, and device work by launch order.
@@ -363,7 +363,7 @@ def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return numbers for the tracks of both sides; tracks with the same work share one."""
+    """Return numbers for the tracks of both sides; tracks with the same work share a number."""
     calls_of_sides: list[dict[int, Counter[tuple[int, int]]]] = []
     for tree in trees:
         # For each track, how many outermost nodes have each name; device work is counted
@@ -458,7 +458,7 @@ def match_ranks(diff: Comparison) -> Matches:
 
 
 def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
-    """Return the number of each node's path; new paths are added to `paths`."""
+    """Return each node's path number; new paths are added to `paths`."""
     path_of_node = np.full(len(tree), -1, dtype=np.int64)
     for members in tree.forest.levels:
         parent = tree.parent[members]

@@ -29,8 +29,8 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 
         - ``pair`` (int64), counted from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
-        - ``name`` (category): the name after, or before if there is no partner; ``kind``
-          (category), as in events
+        - ``name`` (category): the name after, or before if it has no partner; ``kind`` (category),
+          as in events
         - ``path`` (category): the enclosing operators and annotations, outermost first, joined
           by ``" > "``, without threads and steps
         - ``before_step, after_step`` (int64): numbers of the steps, -1 if none
@@ -74,7 +74,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
 def _pairs_of_ranks(ranks: tuple[int, int], matched: MatchedTrees) -> dict[str, Ints]:
     """Return the rows of a pair of ranks, with codes for names, kinds, paths and statuses."""
     added = np.flatnonzero(matched.partner[1] < 0)
-    # The node of each row on both sides; -1 if there is no partner.
+    # The node of each row on both sides; -1 without a partner.
     nodes = (
         np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
         np.append(matched.partner[0], added),

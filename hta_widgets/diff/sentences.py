@@ -351,7 +351,7 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _paired_ranks_text(diff: Comparison) -> str:
-    """Return over which ranks a change of calls is averaged, if ranks changed differently."""
+    """Return a clause naming the ranks over which calls are averaged, if these ranks differ."""
     if not diff.by_rank_means:
         return " (mean over ranks)" if late_ranks(diff) or changed_ranks(diff) else ""
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"

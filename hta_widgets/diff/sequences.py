@@ -148,7 +148,7 @@ def _landmarks(a: Hashes, b: Hashes) -> Ints:
 
 
 def _runs(values: Hashes, length: int) -> Hashes:
-    """Return a hash of each run of `length` elements, by the position of its first element."""
+    """Return a hash of each run of `length` elements, indexed by its first element's position."""
     runs = values
     width = 1
     with np.errstate(over="ignore"):

@@ -28,7 +28,7 @@ from hta_widgets.trace.trace import Trace
 _Shapes = list[list[int]]
 
 _MIN_CALLS = 3
-_MAX_CALLS = 2_000  # number of calls whose args are read from the file
+_MAX_CALLS = 2_000  # maximum number of calls whose args are read from the file
 _MIN_SHARE = 0.25  # least share of calls with shapes; calls that use only weights do not change
 _MIN_ALIKE = 0.8  # share of the changed calls, or of repeated names, that share a factor
 #: Smallest change in the number of calls, and largest relative deviation of equal factors.

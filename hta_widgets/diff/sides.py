@@ -241,7 +241,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
 
 
 def _whole_window(part: RankPart) -> Ints:
-    """Return the window, (1, 2); open ends are the first start and the last end of events."""
+    """Return the window, (1, 2); without bounds, from the first start to the last end of events."""
     table = part.table
     rows = part.rows[table.kind[part.rows] != _OTHER]
     rows = rows if len(rows) else part.rows

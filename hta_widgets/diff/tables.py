@@ -100,7 +100,7 @@ def names(
     device: Literal["auto", "gpu", "cpu", "all"] = "auto",
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """Return count and total time of each name in both runs.
+    """Return the count and total time of each name in both runs.
 
     Durations of parallel streams and nested calls are added up. Unlike the times of `waterfall`,
     the sums therefore differ from the step times.
@@ -373,7 +373,7 @@ def _format_tables(formats: Iterable[Format]) -> list[Mapping[str, Table]]:
 
 
 def table_functions(diff: Comparison) -> dict[str, Table]:
-    """Return the functions of the `tables`, by name."""
+    """Return the functions that compute `tables`, keyed by name."""
     before, after = (side.formats for side in diff.sides)
     has_events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     functions = dict(_TABLES) if has_events else {}
