@@ -327,7 +327,7 @@ class BarStyle(_Spec):
 
 @cache
 def bar_styles() -> Mapping[str, BarStyle]:
-    """Return the bar styles by name."""
+    """Return the bar styles, keyed by name."""
     content = (FOLDER / "bar_styles.json").read_bytes()
     return msgspec.json.decode(content, type=dict[str, BarStyle])
 

@@ -435,8 +435,7 @@ def queue_length_summary(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per stream. With several ranks, one bar per rank: the stream with the longest mean
-        queue.
+        One bar per stream; with several ranks, each rank's stream with the longest mean queue.
 
     Examples
     --------

@@ -206,7 +206,7 @@ class CallStackNode:
 
 
 class _Nodes(Mapping[int, CallStackNode]):
-    """The nodes of a rank by ``index``, created on access."""
+    """The nodes of a rank, keyed by ``index`` and created on access."""
 
     def __init__(self, forest: _Forest, columns: Mapping[str, Any], roots: list[int]) -> None:
         self._forest, self._columns = forest, columns

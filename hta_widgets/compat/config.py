@@ -128,7 +128,7 @@ _ARGS = {
     "inference::pre_grad_nodes": ("pre_grad_nodes", "pre_grad_nodes", _LIST),
 }
 
-#: All args that HTA names, by key.
+#: All args that HTA names, keyed as in HTA.
 AVAILABLE_ARGS: dict[str, AttributeSpec] = {
     key: AttributeSpec(column, raw, *value) for key, (column, raw, value) in _ARGS.items()
 }

@@ -339,7 +339,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         return pd.DataFrame(columns)
 
     def summary(self) -> pd.Series[Any]:
-        """Return the share of the path's time by bound, in percent."""
+        """Return the percentage of the path's time for each bound."""
         frame = self.get_critical_path_breakdown()
         if frame is None:
             return pd.Series([], dtype=np.float64, name="duration")

@@ -71,7 +71,7 @@ _STATISTICS = (
     _Column("min (us)", "min_ns"), _Column("stddev", "std_ns", dtype="float64"),
     _Column("mean (us)", "mean_ns", dtype="float64"),
 )  # fmt: skip
-#: HTA's columns, by analysis.
+#: HTA's columns, keyed by analysis.
 COLUMNS: dict[str, tuple[_Column, ...]] = {
     "temporal_breakdown": (
         _Column("rank"), _Column("idle_time(us)", "idle_ns"),
@@ -144,7 +144,7 @@ def hta_columns(
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the attributes of ours, and with a note if it is empty."""
+    """Return `frame` with the attributes of `source`, and with a note if it is empty."""
     frame.attrs.update(source.attrs)
     if not len(frame):
         frame.attrs.setdefault("note", "no events match")

@@ -67,7 +67,8 @@ class Trace(TraceSet):
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that contain their ranks. Names may be relative to `trace_dir`.
+        Files keyed by rank, or files that contain their ranks. Names may be relative to
+        `trace_dir`.
     trace_dir : str
         A folder with one trace file per rank, used if no files are given. If it does not contain
         traces itself, its subfolders are searched.
@@ -76,11 +77,12 @@ class Trace(TraceSet):
     Attributes
     ----------
     traces : mapping of int to DataFrame
-        HTA's frames by rank, each created on first access. Analyses leave out ranks and rows that
-        were dropped here. They raise an error if values were changed, because they read the trace.
+        HTA's frames, keyed by rank and created on first access. Analyses leave out ranks and rows
+        that were dropped here. They raise an error if values were changed, because they read the
+        trace.
     symbol_table : TraceSymbolTable
     trace_files : dict of int to str
-        Files by rank. May be set before parsing.
+        Files keyed by rank. May be set before parsing.
     meta_data : dict of int to dict
         For each rank, the top-level keys of its file, and ``device_type``.
     min_ts : int or float
@@ -276,7 +278,7 @@ class Trace(TraceSet):
         return self.traces[rank]
 
     def get_all_traces(self) -> MutableMapping[int, pd.DataFrame]:
-        """Return the frames by rank."""
+        """Return the frames, keyed by rank."""
         return self.traces
 
     def get_ranks(self) -> list[int]:
@@ -479,8 +481,8 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
 
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
     with `keep_last`), and device events whose launch is kept. `.problems` counts device events
-    without a launch. Ranks without steps are kept whole, as are sets without two different steps.
-    If the step has a range on the device, HTA uses its start, which is later.
+    without a launch. Ranks without steps are kept whole, as are sets with fewer than two different
+    steps. If the step has a range on the device, HTA uses its start, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
@@ -517,7 +519,7 @@ def _step_codes(trace: RankTrace) -> Array:
 
 
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
-    """Return True and the files by rank, assigned as in `hta_widgets.load`.
+    """Return True and the files keyed by rank, assigned as in `hta_widgets.load`.
 
     Ranks in the files take precedence. A file without a rank, or with the rank of another file,
     gets the rank in its name or an unused one, with a warning.
@@ -530,13 +532,13 @@ def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int,
 
 
 def create_rank_to_trace_dict_from_dir(trace_dir: str) -> tuple[bool, dict[int, str]]:
-    """Return whether a folder contains traces, and these files by rank."""
+    """Return whether a folder contains traces, and these files keyed by rank."""
     files = _trace_files_in(Path(trace_dir)) if Path(trace_dir).is_dir() else []
     return create_rank_to_trace_dict(files) if files else (False, {})
 
 
 def get_trace_files(trace_path: str) -> dict[int, str]:
-    """Return the traces in a folder by rank; an empty dict if the folder does not exist."""
+    """Return the traces in a folder, keyed by rank; an empty dict if the folder does not exist."""
     return create_rank_to_trace_dict_from_dir(trace_path)[1]
 
 

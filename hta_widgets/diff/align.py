@@ -32,7 +32,6 @@ Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 BASES: tuple[Base, ...] = get_args(Base)
 #: Kinds of work that have their own lane, in drawing order.
 LANES = ("compute", "communication", "memory")
-#: Kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
 ALPHA = 0.05  # largest p-value of a change
 _ALPHA_SMALL = 0.01  # the same for differences below `_LARGE_RATIO`, as in `answers.verdict`

@@ -289,7 +289,6 @@ def _kinds_text(finding: Finding, diff: Comparison) -> str:
     for grows in (True, False):
         parts = [part for part in finding.parts if (part.diff_ns > 0) == grows]
         if parts:
-            # The verb is only in the first clause.
             texts = [_cause_text(part, diff, verb=part is parts[0]) for part in parts]
             clauses.append((-abs(parts[0].diff_ns), _join_with_and(texts)))
     return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}{_a_step(diff)}."
@@ -460,7 +459,7 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
     return f"{capitalize(clause)}." if clause else _CAUTION_SENTENCES[finding.measure]
 
 
-#: Sentence functions by topic, the most important first.
+#: Sentence functions, keyed by topic, most important first.
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "straggler": _straggler_text,

@@ -47,7 +47,6 @@ from hta_widgets.trace.trace import Trace
 #: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a separate class,
 #: because it runs when its stream reaches it and cannot be ordered among operators by time.
 OPERATOR, CALL, WORK = 0, 1, 2
-#: The category of Python functions.
 FRAME = "python_function"
 
 _MIX_CONSTANTS = tuple(

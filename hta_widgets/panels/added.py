@@ -327,7 +327,7 @@ def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool
 
 
 def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
-    """Return the frame of a whole-job panel, which is computed once."""
+    """Return the frame of a whole-job panel; it is computed only once."""
 
     def derive() -> pd.DataFrame:
         try:
@@ -351,7 +351,7 @@ def _frame_in_window(
     return frame.reset_index(drop=True)
 
 
-#: Functions that make the frames of added panels, by id.
+#: Functions that make the frames of added panels, keyed by panel id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(call_tree, measure="host"),
     "call_tree_device": partial(call_tree, measure="device"),

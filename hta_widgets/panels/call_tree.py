@@ -48,7 +48,7 @@ class _CallPaths:
 
 
 class _MergedPaths:
-    """The call paths of several ranks, merged by name, and the `_SUMS` of each."""
+    """The call paths of several ranks, merged by name, and the `_SUMS` of each path."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []

@@ -115,7 +115,7 @@ def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
 
 
 def panels() -> dict[str, Panel]:
-    """Return all panels with a frame, by id."""
+    """Return all panels with a frame, keyed by id."""
     others = catalog_panel("summary"), *_GROUPED
     return {panel.id: panel for panel in (*_SHARED, *format_panels(), *others)}
 
@@ -309,10 +309,10 @@ def _json_values(column: pd.Series[Any]) -> list[Any]:
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the tables from which the page itself computes frames, by name, as JSON.
+    """Return the tables from which the page computes frames, as JSON keyed by name.
 
-    A table with more than `MAX_ROWS` rows is None. If a format does not define tables, they are the
-    frames of its panels.
+    Tables with more than `MAX_ROWS` rows are None. If a format defines no tables, the frames of its
+    panels are used.
     """
     tables: dict[str, Any] = {}
     formats = formats_named(traces.formats)
@@ -424,7 +424,7 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from each name's median, and their ratio.
+    """For each name, return the rank whose mean is farthest from the median, and their ratio.
 
     The ratio is the mean divided by the median. Rank and ratio are -1 and NaN for communication,
     and for names on few ranks or with a median of 0.
@@ -578,7 +578,7 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
     return make
 
 
-#: Functions that make the frames of panels, by id.
+#: Functions that make the frames of panels, keyed by panel id.
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),

@@ -188,10 +188,9 @@ def headline(traces: TraceSet) -> Headline:
     share is less than a tenth of another finding's is not the headline. Without a finding, and in a
     healthy job without such a kernel, the headline states how time is spent. The last sentences
     give the part of the run before and after the spans, if it is large, and the ranks that lack
-    steps which other ranks have. For files without device work and for timelines of Horovod, the
-    findings are ranks that others wait for, communication on the host and the operator with the
-    most self time, as shares of the run. Files with hardly any device work have the last two
-    findings, too.
+    some of the steps. For files without device work and for timelines of Horovod, the findings are
+    ranks that others wait for, communication on the host and the operator with the most self time,
+    as shares of the run. Files with hardly any device work also have the last two findings.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:

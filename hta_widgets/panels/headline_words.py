@@ -286,7 +286,7 @@ def _memory_calls_text(
     """Return a clause about calls for memory.
 
     `freed_by` is the call that frees memory without a cache, `pinned_by` the call for pinned
-    memory, and `allocated_by` the most frequent of other calls, each with the number of its calls.
+    memory, and `allocated_by` the most frequent of the remaining calls, each with its call count.
     `longest_call` is the call that takes most of the time, with its ns.
     """
     text = ""
@@ -465,7 +465,7 @@ def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) 
     return f"{part}{subject}, {_mean_text(time_ns, rank_count)}"
 
 
-#: Sentence functions by kind of finding.
+#: Sentence functions, keyed by kind of finding.
 WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,

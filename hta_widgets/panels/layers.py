@@ -37,7 +37,7 @@ def left_edges(parent: Ints, size: Floats) -> Floats:
 def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame of `analysis.modules` as bars, with means over its ranks.
 
-    The width of a bar is the device time; without device work, it is the host time.
+    The width of a bar is the device time, or the host time if the job has no device work.
     """
     ranks = max(frame["rank"].nunique(), 1)
     bars = _modules_by_path(frame, ranks)

@@ -65,7 +65,7 @@ _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": 
 class RunTimes:
     """Total times of the ranks with device work; the run is on the fitted clock."""
 
-    run_ns: int  # duration of the run, without the time between recording windows
+    run_ns: int  # duration of the run, excluding the time between recording windows
     span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
@@ -233,7 +233,7 @@ class LateRanks:
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return how long other ranks wait for `ranks` without computing; None if none waits."""
+    """Return how long other ranks wait for `ranks` without computing; None if they do not wait."""
     if not ranks:
         return None
     waits = collective_waits(traces, CLOCK)
