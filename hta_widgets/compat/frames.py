@@ -228,7 +228,7 @@ def decode_symbol_id_to_symbol_name(
 
 
 def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
-    """Return the symbols of numbers; ``""`` for an unknown number."""
+    """Return the symbols for the given numbers; ``""`` for an unknown number."""
     lookup = np.array([*symbols, ""], dtype=object)
     codes = numbers.to_numpy()
     return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]

@@ -211,7 +211,7 @@ def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
     def map_edges(own_edges: Ints) -> TimeMap:
-        # An additional piece for the time after the last slot.
+        # The last piece covers the time after the last slot.
         ends = np.append(slots[:-1] + np.diff(own_edges), slots[-1])
         return TimeMap(own_edges, np.append(own_edges[1:], own_edges[-1]), slots, ends)
 

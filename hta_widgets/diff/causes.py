@@ -124,7 +124,7 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return the time that each piece of a rank's device work adds to the steps."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
-    before = Intervals.empty()  # the kinds that take precedence
+    before = Intervals.empty()  # work of the kinds that take precedence
     shares: list[tuple[Rows, Ints, Ints, Ints]] = []
     for number, kind in enumerate(DEVICE_WORK_KINDS):
         rows = _work_by_kind(diff, part, kind)

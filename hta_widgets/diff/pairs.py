@@ -29,8 +29,8 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 
         - ``pair`` (int64), counted from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
-        - ``name`` (category): the name after, or before if it has no partner; ``kind`` (category),
-          as in events
+        - ``name`` (category): the name after, or before if only the first run has the event;
+          ``kind`` (category), as in events
         - ``path`` (category): the enclosing operators and annotations, outermost first, joined
           by ``" > "``, without threads and steps
         - ``before_step, after_step`` (int64): numbers of the steps, -1 if none

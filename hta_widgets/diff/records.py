@@ -15,7 +15,7 @@ All times and counts are means over steps, as in the sentences.
 kind               details
 =================  =================================================================================
 headline, slight   ``is_untested``: True if one step on a side is too few for a test;
-                   ``outlying_steps``: numbers of the steps that alone differ, if they stand out
+                   ``outlying_steps``: numbers of the steps that stand out, if only these differ
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
                    its own time changed than that of the median rank; ``appears``, of ranks for
@@ -24,7 +24,7 @@ straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``:
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
-                   ``outlying_steps``: numbers of the steps that stand out, if they alone differ
+                   ``outlying_steps``: numbers of the steps that stand out, if only these differ
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
                    ``caller``: str, None if the name alone identifies the operator

@@ -146,7 +146,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
-    """Return the total time of the job's windows that the ranks recorded."""
+    """Return the duration of the job's recording windows, summed over ranks that recorded them."""
     windows = traces.windows
     if len(windows) == 1:
         low, high = windows[0]

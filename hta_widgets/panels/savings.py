@@ -49,7 +49,7 @@ _MAX_CALLS: Final = 50_000
 
 
 def selected_kernels(part: RankPart, efficiency: CallEfficiency) -> Rows:
-    """Return the selected kernels of a rank that are the longest of their call."""
+    """Return a rank's selected kernels, limited to the longest kernel of each call."""
     longest: Rows = efficiency.calls["longest"].to_numpy()
     return np.intersect1d(longest, part.device_work_rows())
 
