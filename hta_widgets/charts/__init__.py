@@ -7,8 +7,8 @@ _MODULE_OF = stub_modules(__file__)
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - a list
 
-# Charts of formats are imported on first use. The others are imported now, because some, such as
-# `collectives`, have the name of their module and must replace it.
+# Charts of formats are imported on first use. The other charts are imported now, because some, such
+# as `collectives`, have the same name as their module and must replace it.
 globals().update(
     (name, import_name(module, name))
     for name, module in _MODULE_OF.items()

@@ -339,7 +339,7 @@ def collectives(
 
 
 class _Grid:
-    """Waits or delays by rank and cell, where a cell is `per_cell` consecutive collectives.
+    """Waits or delays by rank and cell; a cell covers `per_cell` consecutive collectives.
 
     Each row is a rank. The horizontal axis counts collectives in order of time.
     """
@@ -349,7 +349,7 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        # The verb for this time in legends and tooltips.
+        # The verb for the measure in legends and tooltips.
         self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
@@ -372,7 +372,7 @@ class _Grid:
 
     @property
     def darkest_ns(self) -> float:
-        """Return the time of the darkest color, low enough that most cells are not pale."""
+        """Return the time drawn in the darkest color, low enough that most cells are not pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
         return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
 
@@ -381,7 +381,7 @@ class _Grid:
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
-        """Arrange one value per cell as an array of ranks by columns."""
+        """Arrange values, one per cell, in an array of ranks by columns."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix

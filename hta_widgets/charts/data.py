@@ -46,9 +46,9 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark: those in `late`, or the rank that causes most of the waiting.
 
-    Without `late`, a rank is marked if it takes part in at least four collectives, alone is last in
-    more than half of them, and causes more than half of all waiting. Collectives with missing
-    events are ignored. A marked rank is not necessarily a straggler:
+    Without `late`, a rank is marked if it takes part in at least four collectives, is the only last
+    rank in more than half of them, and causes more than half of all waiting. Collectives with
+    missing events are ignored. A marked rank is not necessarily a straggler:
     `hta_widgets.analysis.stragglers` uses more data than these rows to find stragglers.
     """
     if late is not None:
@@ -83,7 +83,7 @@ def thin_points(
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
-    """Divide the range of the coordinates into equal cells; return the cell of each coordinate."""
+    """Divide the range of the coordinates into equal cells, and return each coordinate's cell."""
     values = np.asarray(coordinates, dtype=float)
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
@@ -185,7 +185,7 @@ def _arguments_of(
 
 
 def _leaves_out_events(selection: object) -> bool:
-    """Return whether a selection restricts anything besides its window and ranks."""
+    """Return whether a selection restricts anything other than its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
     return any(part is not None for part in (selection.tracks, selection.query, selection.ids))
@@ -279,7 +279,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class _GroupColumn:
-    """A chart column: groups of one kind with no rank in common."""
+    """A chart column: groups of one kind that share no rank."""
 
     number: int
     kind: str
@@ -291,8 +291,8 @@ class _GroupColumn:
 def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
     """Return the column of each group, and the group's number within the column.
 
-    A group is added to a column of its kind that contains none of its ranks, preferably one with
-    the same description. If every column contains some of its ranks, it starts a new column.
+    A group joins a column of its kind that contains none of its ranks, preferably with the same
+    description. If no such column exists, it starts a new one.
     """
     columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}
@@ -317,8 +317,8 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
 def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], Ints]:
     """Return the names of the groups of one kind, and the group number of each rank.
 
-    The kind is the first in `KIND_ORDER` with several groups, or the frame's first kind if none has
-    several. Ranks without a group get the number -1.
+    The kind is the first in `KIND_ORDER` with several groups, or else the frame's first kind. Ranks
+    without a group get the number -1.
     """
     data = group_positions(frame)
     if data.empty:
@@ -363,10 +363,10 @@ def top_rows(
 
 
 def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Add to the rows of `top_rows` the smallest and the largest sum on any rank.
+    """Add to the rows of `top_rows` the smallest and largest sum of any rank.
 
-    ``least_ns`` and ``most_ns`` are the smallest and the largest sum of ``sum_ns`` on a rank, where
-    a rank without events counts as 0. The last row covers every name not shown in another row.
+    ``least_ns`` and ``most_ns`` are the smallest and largest sum of ``sum_ns`` on one rank. A rank
+    without events counts as 0. The last row covers every name not shown in another row.
     """
     named = shown.loc[shown["names"] == 1, keys].astype(str)
     row_of = dict(zip(named.itertuples(index=False, name=None), named.index, strict=True))

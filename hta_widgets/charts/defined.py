@@ -1,7 +1,7 @@
 """Charts of rows as Bokeh figures, drawn from the JSON files in ``definitions``.
 
 ``js/src/charts/defined.ts`` reads the same files for dashboards; docs/changing.md describes their
-format. Similar ranks are folded into one row or mark that shows their mean and the range of one
+format. Similar ranks are folded into one row or mark, which shows their mean and the range of one
 measure (``folding.ts`` in the page).
 """
 
@@ -68,7 +68,7 @@ Groups = Mapping[int, Sequence[int]]
 def folded_groups(frame: pd.DataFrame) -> Groups:
     """Map each rank to its group in the frame's attribute ``folded``, largest groups first.
 
-    Ranks that are named in the headline are left out and keep a row of their own.
+    Ranks named in the headline are left out and keep rows of their own.
     """
     marked = {*frame.attrs.get("late_ranks", ()), *frame.attrs.get("fact_ranks", ())}
     foldable = set(frame["rank"].tolist()) - marked if "rank" in frame else set()
@@ -101,7 +101,7 @@ def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
 def fold_items(
     scope: Scope, fold: specs.FoldSpec, groups: Groups, apart: Sequence[Any] = ()
 ) -> None:
-    """Fold the items of a scope, so that each of `groups` becomes one item per value of `apart`.
+    """Fold the items of a scope, so that each group becomes one item per value of `apart`.
 
     Without `apart`, ranks outside any group come first. Adds ``members``, ``who``, ``mean_of``,
     ``fold_low``, ``fold_high`` and ``spread_text`` to the scope.
@@ -234,7 +234,7 @@ def rows_content(
         content = _make_content(definition, drawn_frame, scope_of_all, scope_of_all, style.theme)
         return content, style.with_subtitle(subtitle_of(definition, drawn_frame, scope_of_all)), ""
     scope = fold_scope(definition, frame, scope_of_all, groups)
-    # This sets ``ends`` and ``parts``, which the scale and the subtitle may use.
+    # This call sets ``ends`` and ``parts``, which the scale and the subtitle may use.
     _add_stack(definition, scope_of_all, {}, style.theme)
     folded_frame = _folded_frame(scope, drawn_frame)
     content = _make_content(definition, folded_frame, scope, scope_of_all, style.theme)
@@ -250,7 +250,7 @@ def _make_content(
     scope_of_all: Scope,
     colors: Theme,
 ) -> RowsContent:
-    """Return the content for the items of `scope`; the scale covers the unfolded `scope_of_all`."""
+    """Return the content for the items of `scope`; the scale covers `scope_of_all`, unfolded."""
     is_folded = scope is not scope_of_all
     if isinstance(definition.stack, specs.PartStack):
         # Bars are drawn once per row, but a row has several items if the definition groups them.
@@ -523,7 +523,7 @@ def _add_part_stack(
     lines, shares = [], []
     for index, part in enumerate(stack.parts):
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
-        # Differences of means are not exactly 0.
+        # Differences between means are not exactly 0.
         ns[np.abs(ns) < 1e-3] = 0
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))

@@ -57,7 +57,7 @@ class Preparation(_Spec):
 
 
 class ColumnSpec(_Spec):
-    """A text column at the right of the chart, with one text per row."""
+    """A column of text at the right of the chart, with one text per row."""
 
     text: Template
     head: str = ""
@@ -75,7 +75,7 @@ class EndTextsSpec(ColumnSpec, kw_only=True):
 
 
 class RowsSpec(_Spec):
-    """The rows of a chart: their names, and what is selected by clicking a row."""
+    """The rows of a chart: their names, and what a click on a row selects."""
 
     name: Template
     keys: list[Code]
@@ -327,7 +327,7 @@ class BarStyle(_Spec):
 
 @cache
 def bar_styles() -> Mapping[str, BarStyle]:
-    """Return the bar styles by name."""
+    """Return the bar styles, keyed by name."""
     content = (FOLDER / "bar_styles.json").read_bytes()
     return msgspec.json.decode(content, type=dict[str, BarStyle])
 

@@ -225,7 +225,7 @@ def kernel_breakdown(
     bokeh.plotting.figure
         One bar per kernel. The data source has the columns ``kind, name, count, sum_ns, mean_ns,
         min_ns, max_ns`` over all ranks, and the bar length ``per_rank_ns``. A line extends from
-        ``least_ns`` to ``most_ns``, the smallest and the largest sum on any rank.
+        ``least_ns`` to ``most_ns``, the smallest and largest sum of any rank.
 
     Examples
     --------
@@ -315,8 +315,8 @@ def kernel_duration_by_rank(
     With a `name`, or for a single rank, bars show the mean and lines the range. Otherwise each
     kernel has a row with one dot per rank, placed by the rank's mean relative to the median rank.
     The scale covers all dots of kernels other than communication, but at least 10 % and at most 100
-    %; arrowheads at its ends stand for ranks outside it. The farthest of these dots is dark if it
-    differs from the median by at least 5 %, and by at least 1 % of a rank's kernel time.
+    %; arrowheads at its ends stand for ranks outside it. The dot farthest from the median is dark
+    if it differs from the median by at least 5 %, and by at least 1 % of a rank's kernel time.
 
     Parameters
     ----------
@@ -435,8 +435,7 @@ def queue_length_summary(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per stream. With several ranks, one bar per rank, for the stream with the longest
-        mean queue.
+        One bar per stream; with several ranks, each rank's stream with the longest mean queue.
 
     Examples
     --------

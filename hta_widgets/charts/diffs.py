@@ -676,7 +676,7 @@ def _tile_label(name: str, letters: int) -> str:
 
 
 def _shade_index(data: pd.DataFrame) -> Ints:
-    """Return the index of each tile's color in `Theme.delta`, by its relative change."""
+    """Return each tile's color index in `Theme.delta`, based on its relative change."""
     change = _relative_change(data).fillna(np.inf).where(data["diff_ns"] != 0, 0.0)
     steps = np.searchsorted(np.array(_SHADE_STEPS), change.abs(), side="right")
     # Index 3, the middle of the ramp, means no change.

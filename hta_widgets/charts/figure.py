@@ -272,7 +272,7 @@ def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Return the names by position, with long lines cut; cut names that coincide are numbered."""
+    """Return names keyed by position; long lines are cut, and equal results are numbered."""
     occurrences: Counter[str] = Counter()
     labels = {}
     for position, text in names:
@@ -578,8 +578,8 @@ def to_html(
 def keep_dominant(figure: Figure, segments: object, causes: Mapping[int, str]) -> Any:
     """Return a pixel source to draw instead of segments; a script updates it on each zoom.
 
-    In row 0, each pixel has the cause that takes most of its time, or none if more of the time has
-    no cause. Each of the other rows has the segments of one cause, at least a pixel wide.
+    In row 0, each pixel shows the cause that takes most of its time, or none if even more time has
+    no cause. Each other row shows the segments of one cause, at least a pixel wide.
     """
     columns = ("left", "right", "row", "bound_by", "thin")
     pixels = models.ColumnDataSource({name: [] for name in columns})

@@ -60,7 +60,7 @@ class LaneSteps:
     """The values of a lane over time; `value` applies from `time_ns` until `until_ns`.
 
     If not `exact`, an entry is a time slice with several changes, `value` is its minimum and `most`
-    its maximum. Otherwise the two are equal.
+    its maximum. Otherwise, `value` and `most` are equal.
     """
 
     time_ns: Floats

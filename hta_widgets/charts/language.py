@@ -1,4 +1,4 @@
-"""Evaluate the expressions in chart definitions and fill in their text templates.
+"""Evaluates the expressions in chart definitions and fills in their text templates.
 
 Expressions have Python syntax. Their value is a scalar, or an array with one element per item of
 the frame or per row of the chart. Templates contain expressions in ``{placeholders}``.

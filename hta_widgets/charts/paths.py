@@ -318,7 +318,7 @@ def job_critical_path(
 
 
 def _lanes_of_ranks(by_rank: pd.Series) -> list[Lane]:
-    """Return lanes for the ranks with the most time in rank order, then one for the others."""
+    """Return lanes for the ranks with the most time, in rank order, and one for the rest."""
     total_ns = float(by_rank.sum()) or 1.0
     times_ns = by_rank.iloc[:_MAX_LANES].sort_index()
     lanes = [Lane(f"rank {rank}", _share_text(ns, total_ns)) for rank, ns in times_ns.items()]

@@ -354,7 +354,7 @@ class _Cells:
 
 
 def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
-    """Return the ranks, and the cells with a row for each of them."""
+    """Return the ranks, and cells with one row per rank."""
     ranks = frame["rank"].drop_duplicates().to_numpy()
     value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), -1)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[: value_ns.shape[1]]

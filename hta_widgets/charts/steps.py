@@ -62,11 +62,11 @@ def step_phases(
     Returns
     -------
     bokeh.plotting.figure
-        One row per phase. Each step is a line of dots in it, one per rank, placed by its difference
-        from the median rank. Ranks that are not in `late` are dark in two cases: the rank exceeds
-        the median by at least 5 %, four times the usual deviation and 2 % of a step; or it is in
-        the headline although other ranks do not wait for it. With a single rank, there is one dot
-        per step, relative to the median step.
+        One row per phase. Each step is a line of dots in that row, one per rank, placed by its
+        difference from the median rank. Ranks that are not in `late` are dark in two cases: the
+        rank exceeds the median by at least 5 %, four times the usual deviation and 2 % of a step;
+        or it is in the headline although other ranks do not wait for it. With a single rank, there
+        is one dot per step, relative to the median step.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFra
 
 
 def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
-    """Return the dots to draw and, if they are not all, a note."""
+    """Return the dots to draw, and a note if some are left out."""
     if len(dots) <= _MAX_DOTS:
         return dots, ""
     # Give each outlier its own grid, so that none is dropped.
@@ -245,7 +245,7 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
 
 
 def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
-    """Assign a row per group and step, or per group if that is too many; return the row names."""
+    """Assign one row per group and step (or per group if too many); return the row names."""
     names, group = groups_of_ranks(groups, dots["rank"])
     if (group < 0).any():
         names.append("no group")

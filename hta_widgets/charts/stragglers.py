@@ -232,7 +232,7 @@ def stragglers_by_step(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw the time that other ranks lose by waiting for each rank, by step.
+    """Draw, for each step and rank, how much time other ranks lose by waiting for that rank.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Classes of HTA over our analyses: ``hta.X`` becomes ``hta_widgets.compat.X`` in imports.
+"""HTA's classes on top of our analyses. In imports, ``hta.X`` becomes ``hta_widgets.compat.X``.
 
 The modules of HTA do not exist as files. `_MODULES` lists their names and where their contents are
 defined here. docs/moving-from-hta.md lists what is missing.
@@ -23,7 +23,7 @@ __all__ = [
 
 _PACKAGES = ("analyzers", "common", "configs", "utils")
 
-#: For each module of HTA: our modules, and the names that it takes from them.
+#: For each module of HTA: our modules, and the names imported from them.
 _MODULES = {
     "memory_analysis": {"results": "MemoryAnalysis"},
     "analyzers.breakdown_analysis": {"analyzer_classes": "BreakdownAnalysis"},

@@ -206,7 +206,7 @@ class CallStackNode:
 
 
 class _Nodes(Mapping[int, CallStackNode]):
-    """The nodes of a rank by ``index``. Each is created on access."""
+    """The nodes of a rank, keyed by ``index`` and created on access."""
 
     def __init__(self, forest: _Forest, columns: Mapping[str, Any], roots: list[int]) -> None:
         self._forest, self._columns = forest, columns
@@ -239,7 +239,7 @@ class _Nodes(Mapping[int, CallStackNode]):
 
 
 class CallStackGraph:
-    """The calls in `df`, the events of one thread, with the device events that they launched.
+    """The calls in `df`, the events of one thread, and the device events launched by these calls.
 
     `cpu_gpu_correlation` has the columns ``gpu_index, cpu_index``. If `save_call_stack_to_df` is
     true, the columns of `CallGraph` that `full_df` has are filled in. `nodes` is a dict that
@@ -393,7 +393,7 @@ class CallGraph:
     last_kernel_end`` to the frames of the trace: the ``index`` of the parent (a negative root at
     the top), the number of ancestors, and the device events below in µs (-1: none). Operators of
     ``bwd`` threads are below the concurrent ``## backward ##`` range of the main thread, or below
-    its step. HTA does so for a single such thread, this class for all of them.
+    its step. HTA does so for only one such thread, this class for all of them.
 
     Attributes
     ----------
@@ -480,7 +480,7 @@ class CallGraph:
     def _put_below_main(
         self, frame: pd.DataFrame, thread_of_row: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
-        """Move backward threads below the main thread. Return those that moved completely."""
+        """Move backward threads below the main thread. Return the threads that moved completely."""
         if labels.count("main") != 1:
             return []
         ranges = self._backward_ranges(frame, thread_of_row == labels.index("main"))
@@ -562,7 +562,7 @@ class CallGraph:
 
 
 def _roots(threads: list[tuple[Any, Any]]) -> list[int]:
-    """Return a different negative number for each thread, minus its tid where possible."""
+    """Return a distinct negative number for each thread: its negated tid where possible."""
     roots: list[int] = []
     for _, tid in threads:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3

@@ -1,4 +1,4 @@
-"""HTA's settings: args that become columns, defaults, settings files, the logger.
+"""HTA's settings: args that become columns, defaults, settings files, and the logger.
 
 Only the list of args in `ParserConfig` has an effect. HTA's other settings select how a file is
 read, or drop events. They are stored but ignored.
@@ -25,7 +25,7 @@ logger = logging.getLogger("hta")
 #: The folder that HTA reads by default.
 DEFAULT_TRACE_DIR = "/tmp/trace"  # noqa: S108 - HTA's default
 
-#: Launches that can wait on a stream before further ones block (measured, not documented).
+#: Launches that a stream queues before further launches block (measured, not documented).
 CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
 
 
@@ -128,7 +128,7 @@ _ARGS = {
     "inference::pre_grad_nodes": ("pre_grad_nodes", "pre_grad_nodes", _LIST),
 }
 
-#: All args that HTA names, by key.
+#: All args that HTA names, keyed as in HTA.
 AVAILABLE_ARGS: dict[str, AttributeSpec] = {
     key: AttributeSpec(column, raw, *value) for key, (column, raw, value) in _ARGS.items()
 }
@@ -345,7 +345,7 @@ class ParserConfig:
 
     @classmethod
     def get_versioned_cfg(cls, version: YamlVersion) -> ParserConfig:
-        """Return a new configuration, which is the same for every version."""
+        """Return a new configuration, identical across versions."""
         return cls(version=version)
 
     @classmethod

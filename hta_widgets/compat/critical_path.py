@@ -1,7 +1,7 @@
 """HTA's critical path: `CPGraph` with its nodes and edges, and the trace with an overlay.
 
 Event ids are those of HTA: positions in ``traceEvents``. Times and weights are in µs. The graph
-follows HTA 0.5.0, with the launches of later versions. docs/differences-from-hta.md lists the
+follows HTA 0.5.0, but models launches as later versions do. docs/differences-from-hta.md lists the
 differences. If networkx, which is optional, is installed, `CPGraph` is a ``networkx.DiGraph``.
 """
 
@@ -65,7 +65,7 @@ Data = dict[str, Any]
 class _View(dict[Any, Data]):
     """Nodes, or edges by node pair. Called as in networkx: ``view(nbunch, data=…)``."""
 
-    end = 0  # the end of an edge that `nbunch` restricts
+    end = 0  # position of the edge's end that `nbunch` restricts
 
     def __call__(
         self,
@@ -308,7 +308,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         ]
 
     def get_critical_path_breakdown(self) -> pd.DataFrame | None:
-        """Return the edges on the path in order; None without a path.
+        """Return the edges on the path in order, or None if the graph has no path.
 
         ``event_idx`` is the event to which the time belongs (NaN for launches, dependencies and
         waits), ``duration`` the weight in µs, and ``cat`` a number of the symbol table.
@@ -339,7 +339,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         return pd.DataFrame(columns)
 
     def summary(self) -> pd.Series[Any]:
-        """Return the share of the path's time by bound, in percent."""
+        """Return the percentage of the path's time for each bound."""
         frame = self.get_critical_path_breakdown()
         if frame is None:
             return pd.Series([], dtype=np.float64, name="duration")

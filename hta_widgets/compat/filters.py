@@ -63,7 +63,7 @@ class Filter:
 
 
 class _NumberFilter(Filter):
-    """Keep events with one of the given numbers, the only attribute, in `_column`."""
+    """Keep events whose `_column` has one of the given numbers, the filter's only attribute."""
 
     def __post_init__(self) -> None:
         ((name, value),) = vars(self).items()
@@ -239,7 +239,7 @@ class CompositeFilter(Filter):
         return df
 
 
-#: Where events are relative to an operator. As in HTA, no filter uses the last two values.
+#: Position of events relative to an operator. As in HTA, the last two values are never used.
 OperatorFilterMethod = Enum("OperatorFilterMethod", "Under After Before Ancestors Stack", start=0)
 
 
@@ -322,9 +322,10 @@ class BeforeOperatorFilter(OperatorFilter):
 class CombinedOperatorFilter(Filter):
     """Keep events of the first step that are under one operator and between two others.
 
-    Under its first occurrence, after the last one of `preceding_op_name` and before the first of
-    `following_op_name`. Operators that do not occur set no bound. `stack_depths` restricts host
-    events to these depths; it needs the columns that a `CallGraph` adds.
+    The events are under the first occurrence of that operator, after the last of
+    `preceding_op_name`, and before the first of `following_op_name`. Operators that do not occur
+    set no bound. `stack_depths` restricts host events to these depths; it needs the columns that a
+    `CallGraph` adds.
     """
 
     root_op_name: str

@@ -69,21 +69,21 @@ class TraceSymbolTable:
             self.add_symbols(symbols)
 
     def get_sym_table(self) -> list[str]:
-        """Return the symbols by number."""
+        """Return the list of symbols, indexed by number."""
         return self.sym_table
 
     def get_sym_id_map(self) -> dict[str, int]:
-        """Return the numbers by symbol."""
+        """Return the numbers, keyed by symbol."""
         return self.sym_index
 
     get_sym_index = get_sym_id_map
 
     def get_sym_index_series(self) -> pd.Series[int]:
-        """Return the numbers by symbol as a Series."""
+        """Return the numbers as a Series indexed by symbol."""
         return pd.Series(self.sym_index, dtype="int64")
 
     def get_sym_table_series(self) -> pd.Series[Any]:
-        """Return the symbols by number as a Series."""
+        """Return the symbols as a Series indexed by number."""
         return pd.Series(self.sym_table, dtype=object)
 
     def find_matches(self, patterns: Sequence[str]) -> list[int]:
@@ -113,7 +113,7 @@ class TraceSymbolTable:
         return {name: code for name, code in self.sym_index.items() if symbol_pattern.match(name)}
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
-        """Return the symbols for those numbers that exist."""
+        """Return the symbols of all given numbers that exist."""
         valid_ids = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
         return {int(number): self.sym_table[number] for number in valid_ids}
 
@@ -122,23 +122,23 @@ class TraceSymbolTable:
         return [number for symbol, number in self.sym_index.items() if matches(symbol)]
 
     def get_profiler_step_ids(self) -> list[int]:
-        """Return the numbers of the names ``ProfilerStep#n``."""
+        """Return the symbol numbers of ``ProfilerStep#n``."""
         return self._ids_of_prefix(r"ProfilerStep#(\d+)")
 
     def get_kernel_launch_ids(self) -> list[int]:
-        """Return the numbers of the names of calls that launch kernels."""
+        """Return the symbol numbers of calls that launch kernels."""
         return self._ids_of_prefix("(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction")
 
     def get_memory_name_ids(self) -> list[int]:
-        """Return the numbers of the names of memory copies and fills."""
+        """Return the symbol numbers of memory copies and fills."""
         return self._ids_of_prefix("(hip)?Mem(cpy|set)|dma")
 
     def get_cpu_event_cat_ids(self) -> list[int]:
-        """Return the numbers of the categories of operators, annotations and runtime calls."""
+        """Return the category numbers of operators, annotations and runtime calls."""
         return self._ids_of_prefix("cpu_op|user_annotation|.+_runtime")
 
     def get_gpu_kernel_cat_ids(self) -> list[int]:
-        """Return the numbers of the categories of kernels and copies."""
+        """Return the category numbers of kernels and copies."""
         return self._ids_of_prefix("kernel|gpu_mem.|mtia_ccp_events")
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
@@ -228,7 +228,7 @@ def decode_symbol_id_to_symbol_name(
 
 
 def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
-    """Return the symbols of numbers; ``""`` for an unknown number."""
+    """Return the symbols for the given numbers; ``""`` for an unknown number."""
     lookup = np.array([*symbols, ""], dtype=object)
     codes = numbers.to_numpy()
     return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]
@@ -250,7 +250,7 @@ def hta_rows(table: EventTable) -> Rows:
 
 
 def first_event_ns(traces: Iterable[Trace]) -> int:
-    """Return the earliest start in HTA's frames, their time 0, on the clock of the set."""
+    """Return the earliest start in HTA's frames (their time 0) on the clock of the set."""
     starts = []
     for trace in traces:
         shown = _is_shown(trace.table)

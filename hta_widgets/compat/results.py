@@ -36,9 +36,9 @@ from hta_widgets.trace.traceset import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
 _OTHERS = "others"
-#: Shorter collectives, as a share of the mean iteration, are ignored.
+#: Collectives shorter than this share of the mean iteration are ignored.
 _MIN_SHARE = 0.01
-_SERIES = ["stream", "iteration", "name"]  # in one such series, kernels differ only in their order
+_SERIES = ["stream", "iteration", "name"]  # kernels with equal values differ only in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ _STATISTICS = (
     _Column("min (us)", "min_ns"), _Column("stddev", "std_ns", dtype="float64"),
     _Column("mean (us)", "mean_ns", dtype="float64"),
 )  # fmt: skip
-#: HTA's columns, by analysis.
+#: HTA's columns, keyed by analysis.
 COLUMNS: dict[str, tuple[_Column, ...]] = {
     "temporal_breakdown": (
         _Column("rank"), _Column("idle_time(us)", "idle_ns"),
@@ -135,7 +135,7 @@ _GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 def hta_columns(
     name: str, frame: pd.DataFrame, attrs_of: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return the frame of one of our analyses as in HTA, with the attributes of `attrs_of`."""
+    """Convert the frame of an analysis to HTA's columns, with the attributes of `attrs_of`."""
     converted = pd.DataFrame({column.name: column.values_of(frame) for column in COLUMNS[name]})
     if name in _GAPS:
         is_shown = (frame[_GAPS[name]] > 0) | (frame["idle_category"] == "other")
@@ -144,7 +144,7 @@ def hta_columns(
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the attributes of ours, and with a note if it is empty."""
+    """Return `frame` with the attributes of `source`, and with a note if it is empty."""
     frame.attrs.update(source.attrs)
     if not len(frame):
         frame.attrs.setdefault("note", "no events match")
@@ -152,7 +152,7 @@ def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
 
 
 def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
-    """Concatenate the frames of several ranks; None without frames."""
+    """Concatenate the frames of several ranks; None if there are none."""
     if not frames:
         return None
     frame = pd.concat(frames, ignore_index=not keep_index)
@@ -250,13 +250,13 @@ def find_stragglers_with_late_start_comm_kernels(
 ) -> pd.Series[int]:
     """Return how often each rank is among the last `n_stragglers` to start a collective.
 
-    Collectives are ignored unless they take at least 1 % of an iteration on any rank; if none does,
-    all are used. HTA requires 1 % on each rank, although the last rank does not wait. From these,
-    the rule takes the last collective of each stream, iteration and name. It then selects the
-    stream and name whose duration differs most between ranks, because the kernel of an early rank
-    includes its wait. The result is empty if no collective is on two ranks. `df` has ``rank, ts,
-    dur, stream, iteration, name``. Starts are on the recorded clock;
-    `hta_widgets.analysis.stragglers` does not depend on it.
+    Collectives that take less than 1 % of an iteration on every rank are ignored, unless all of
+    them do. HTA requires 1 % on each rank, although the last rank does not wait. From these, the
+    rule takes the last collective of each stream, iteration and name. It then selects the stream
+    and name whose duration differs most between ranks, because the kernel of an early rank includes
+    its wait. The result is empty if no collective is on two ranks. `df` has ``rank, ts, dur,
+    stream, iteration, name``. Starts are on the recorded clock; `hta_widgets.analysis.stragglers`
+    does not depend on it.
     """
     kernels = _last_collectives(df, symbol_table)
     spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()
@@ -288,7 +288,7 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
 
 
 def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: object) -> None:
-    """Show a frame with a function of `hta_widgets.charts`; nothing if the frame is empty.
+    """Draw a frame with a function of `hta_widgets.charts`; do nothing if it is empty.
 
     If `frame` is a callable, it is called only in notebooks. Elsewhere, a line on stderr names the
     alternative, once per process.
@@ -323,7 +323,7 @@ def print_where_figures_show() -> None:
 #: The stream that HTA uses for the ranges that `align_module_with_kernels` adds.
 ANNOTATION_STREAM = -2
 
-#: Where the events run that a figure of HTA shows.
+#: Where the events in a figure of HTA run.
 EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)
 
 
@@ -435,7 +435,7 @@ def plot_timeline_gpu_kernels_from_trace(
 
 
 def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
-    """Return events as a selection; without ``rank``, of the first rank that has them all."""
+    """Return events as a selection; without ``rank``, the first rank with all events is used."""
     if "rank" in events.columns:
         ids: list[tuple[int, int]] = []
         for rank in events["rank"].unique().tolist():
@@ -451,7 +451,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
 
 
 def _event_ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
-    """Return the ids of events; None if the rank lacks one with its file position and name."""
+    """Return the ids of events; None if the rank lacks one, by file position and name."""
     table = trace[rank].table
     shown = hta_rows(table)
     index = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))

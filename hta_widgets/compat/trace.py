@@ -52,7 +52,7 @@ _COPY_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
 
 _STEP = "ProfilerStep"
 _STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
-_MAX_INFO_BYTES = 4096  # from "distributedInfo" up to its rank
+_MAX_INFO_BYTES = 4096  # maximum distance between "distributedInfo" and its rank
 _ENDINGS = (".json", ".gz")
 _COUNTERS = "_with_counters.json"
 _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
@@ -67,7 +67,8 @@ class Trace(TraceSet):
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that contain their ranks. Names may be relative to `trace_dir`.
+        Files keyed by rank, or files that contain their ranks. Names may be relative to
+        `trace_dir`.
     trace_dir : str
         A folder with one trace file per rank, used if no files are given. If it does not contain
         traces itself, its subfolders are searched.
@@ -76,11 +77,12 @@ class Trace(TraceSet):
     Attributes
     ----------
     traces : mapping of int to DataFrame
-        HTA's frames by rank, each created on first access. Analyses leave out ranks and rows that
-        were dropped here. They raise an error if values were changed, because they read the trace.
+        HTA's frames, keyed by rank and created on first access. Analyses leave out ranks and rows
+        that were dropped here. They raise an error if values were changed, because they read the
+        trace.
     symbol_table : TraceSymbolTable
     trace_files : dict of int to str
-        Files by rank. May be set before parsing.
+        Files keyed by rank. May be set before parsing.
     meta_data : dict of int to dict
         For each rank, the top-level keys of its file, and ``device_type``.
     min_ts : int or float
@@ -214,7 +216,7 @@ class Trace(TraceSet):
             return [self._locate_file(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # A pattern per file: `load` raises for a path that is not a trace, but skips such matches.
+        # `load` raises for a path that is not a trace, but skips such matches of a pattern.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _locate_file(self, name: str) -> str:
@@ -237,7 +239,7 @@ class Trace(TraceSet):
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
             parts = [self._without_rows(rank, dropped.get(rank)) for rank in frames]
             edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
-            # Reused while the edits are the same, so that its memoized results are kept.
+            # Reused while the edits are the same, to keep its memoized results.
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -276,7 +278,7 @@ class Trace(TraceSet):
         return self.traces[rank]
 
     def get_all_traces(self) -> MutableMapping[int, pd.DataFrame]:
-        """Return the frames by rank."""
+        """Return the frames, keyed by rank."""
         return self.traces
 
     def get_ranks(self) -> list[int]:
@@ -397,7 +399,7 @@ def _wrong_files_error(files: object) -> TraceError:
 
 
 def _own_zero_ns(trace: RankTrace) -> int:
-    """Return what to add to a time of the set to get the time in the rank's file."""
+    """Return the offset that converts a time of the set to the time in the rank's file."""
     return int(trace.zero_ns - base_time_ns(trace.metadata) - trace.shift_ns)
 
 
@@ -479,8 +481,8 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
 
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
     with `keep_last`), and device events whose launch is kept. `.problems` counts device events
-    without a launch. Ranks without steps are kept whole, as are sets without two different steps.
-    If the step has a range on the device, HTA uses its start, which is later.
+    without a launch. Ranks without steps are kept whole, as are sets with fewer than two different
+    steps. If the step has a range on the device, HTA uses its start, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
@@ -517,7 +519,7 @@ def _step_codes(trace: RankTrace) -> Array:
 
 
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
-    """Return True and the files by rank, assigned as in `hta_widgets.load`.
+    """Return True and the files keyed by rank, assigned as in `hta_widgets.load`.
 
     Ranks in the files take precedence. A file without a rank, or with the rank of another file,
     gets the rank in its name or an unused one, with a warning.
@@ -530,13 +532,13 @@ def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int,
 
 
 def create_rank_to_trace_dict_from_dir(trace_dir: str) -> tuple[bool, dict[int, str]]:
-    """Return whether a folder contains traces, and these files by rank."""
+    """Return whether a folder contains traces, and these files keyed by rank."""
     files = _trace_files_in(Path(trace_dir)) if Path(trace_dir).is_dir() else []
     return create_rank_to_trace_dict(files) if files else (False, {})
 
 
 def get_trace_files(trace_path: str) -> dict[int, str]:
-    """Return the traces in a folder by rank; an empty dict if the folder does not exist."""
+    """Return the traces in a folder, keyed by rank; an empty dict if the folder does not exist."""
     return create_rank_to_trace_dict_from_dir(trace_path)[1]
 
 

@@ -62,7 +62,7 @@ __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
 _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 
-#: HTA's columns of an event, and our columns that are not counters.
+#: HTA's event columns, and our columns that are not counters.
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
@@ -102,15 +102,16 @@ class TraceAnalysis:
     """The analyses of Holistic Trace Analysis, based on `hta_widgets.analysis`.
 
     The methods have the parameters, containers, column names and units (µs) of HTA, and follow the
-    rules of HTA 0.5.0, with the launches of 0.6. Times are exact. An empty frame keeps its columns
-    and has ``.attrs["note"]``. `ranks` defaults to rank 0 or, without it, the first rank. Figures
-    are shown only in notebooks, and nothing is written next to the traces.
+    rules of HTA 0.5.0, but handle launches like 0.6. Times are exact. An empty frame keeps its
+    columns and has ``.attrs["note"]``. `ranks` defaults to rank 0 or, without it, the first rank.
+    Figures are shown only in notebooks, and nothing is written next to the traces.
     docs/differences-from-hta.md lists the numbers that differ.
 
     Parameters
     ----------
     trace_files : dict of int to str, or list of str, optional
-        Files by rank, or files that contain their ranks. Names may be relative to `trace_dir`.
+        Files keyed by rank, or files that contain their ranks. Names may be relative to
+        `trace_dir`.
     trace_dir : str, optional
         A folder with one trace file per rank, used if no files are given. Default: ``/tmp/trace``.
         If it does not contain traces itself, its subfolders are searched.
@@ -208,7 +209,7 @@ class TraceAnalysis:
         include_memory_kernels: bool = True,
         image_renderer: str = "",
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the time by kernel type, and statistics by kernel.
+        """Return the time per kernel type, and statistics per kernel.
 
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum, are
         combined as ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
@@ -243,7 +244,7 @@ class TraceAnalysis:
         allowlist_patterns: Sequence[str] | None = None,
         image_renderer: str | None = None,
     ) -> pd.DataFrame:
-        """Return statistics by annotation; see `analysis.user_annotation_breakdown`.
+        """Return statistics per annotation; see `analysis.user_annotation_breakdown`.
 
         Names that contain a match of `allowlist_patterns` are never combined as ``others``.
         """
@@ -301,7 +302,7 @@ class TraceAnalysis:
         include_memory_events: bool = True,
         visualize: bool = True,
     ) -> dict[int, pd.DataFrame]:
-        """Return durations and delay of each launch, by rank; see `analysis.launch_stats`.
+        """Return durations and delay of each launch, keyed by rank; see `analysis.launch_stats`.
 
         The cutoffs, in µs, affect only the figure.
         """
@@ -319,7 +320,7 @@ class TraceAnalysis:
     def get_aten_op_kernels_and_delay(
         self, ranks: Iterable[int] | None = None, sort_by: Sequence[str] | None = None
     ) -> dict[int, pd.DataFrame]:
-        """Return the kernels that operators launch with their delays in µs, by rank.
+        """Return the kernels that operators launch with their delays in µs, keyed by rank.
 
         Rows are sorted by `sort_by`, by default ``["occurrence_count"]``; see
         `analysis.operator_launch_delays`.
@@ -345,10 +346,10 @@ class TraceAnalysis:
         visualize: bool = True,
         compress_other_kernels: bool = True,
     ) -> pd.DataFrame:
-        """Return the kernel sequences that an operator launches, by frequency.
+        """Return the kernel sequences that an operator launches, most frequent first.
 
-        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent ones as ``Patterns``.
-        `compress_other_kernels` drops args and names of other kernels. See
+        ``overlaid_<file>`` in `output_dir` marks the `top_k` most frequent sequences as
+        ``Patterns``. `compress_other_kernels` drops args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
         traces = self.kept
@@ -375,7 +376,7 @@ class TraceAnalysis:
     def get_queue_length_time_series(
         self, ranks: Iterable[int] | None = None
     ) -> dict[int, pd.DataFrame]:
-        """Return the launch queue length of each stream after each change, by rank.
+        """Return the launch queue length of each stream after each change, keyed by rank.
 
         The columns are ``ts, pid, tid, stream, queue_length``. A launched graph waits until its
         first event on the stream starts; see `analysis.queue_length`.
@@ -449,7 +450,7 @@ class TraceAnalysis:
     def get_memory_bw_time_series(
         self, ranks: Iterable[int] | None = None
     ) -> dict[int, pd.DataFrame]:
-        """Return the bandwidth of each kind of copy after each change, by rank.
+        """Return the bandwidth of each kind of copy after each change, keyed by rank.
 
         The columns are ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
         """

@@ -200,8 +200,8 @@ class TraceDiff:
         -------
         DataFrame
             Index: ``name``, or ``short_name`` without types and arguments. ``<label>_counts``
-            (int64) and ``<label>_total_duration`` (µs) of both, ``diff_counts, diff_duration``
-            (test − control), ``counts_change_categories`` (``+``, ``-``, ``=``);
+            (int64) and ``<label>_total_duration`` (µs) of both traces, ``diff_counts,
+            diff_duration`` (test − control), ``counts_change_categories`` (``+``, ``-``, ``=``);
             ``.attrs["kinds"]``: kinds by name.
         """
         first, second = _as_labeled_trace(control, "Control"), _as_labeled_trace(test, "Test")

@@ -1,8 +1,8 @@
-"""Puts two runs on one time axis, step by step, and compares the durations of their steps.
+"""Aligns two runs on one time axis and compares the durations of their steps.
 
-For example, with steps of 10 and 20 ms before and of 12 and 15 ms after, the slots of base
-``steps`` begin at 0 and 12 ms and take 12 and 20 ms. The first run has a gap from 10 to 12 ms, the
-second from 27 to 32 ms.
+For example, if steps take 10 and 20 ms before and 12 and 15 ms after, the slots of base ``steps``
+begin at 0 and 12 ms and last 12 and 20 ms. The first run has a gap from 10 to 12 ms, the second
+from 27 to 32 ms.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
 #: Time bases that `align` accepts.
 BASES: tuple[Base, ...] = get_args(Base)
-#: Kinds with a lane each, in drawing order.
+#: Kinds of work that have their own lane, in drawing order.
 LANES = ("compute", "communication", "memory")
-#: Kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
-ALPHA = 0.05  # a difference with a larger p-value is not a change
+ALPHA = 0.05  # largest p-value of a change
 _ALPHA_SMALL = 0.01  # the same for differences below `_LARGE_RATIO`, as in `answers.verdict`
-_LARGE_RATIO = 0.2  # of the longer side
+_LARGE_RATIO = 0.2  # share of the longer side
 _MAX_NS = 1 << 62
 
 
@@ -46,8 +45,8 @@ class TimeMap:
 
     Pieces ``[own_start, own_end)`` of the run map to ``[common_start, common_end)``. Common pieces
     are at least as long, so the inverse is exact. Times before the first and after the last piece
-    keep their distance from it. A gap between two pieces on the common axis is time that only the
-    other run has.
+    keep their distance from it. A gap between two pieces on the common axis is time that exists
+    only in the other run.
 
     Attributes
     ----------
@@ -72,7 +71,7 @@ class TimeMap:
         return self.common_start[piece] + offset
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
-        """Map times of the common axis to the run; in a gap, return the instant before it."""
+        """Map common times to the run's own time; in a gap, return the last instant before it."""
         time = np.asarray(time_ns, dtype=np.int64)
         piece, since_start, own_length, common_length = self._pieces(time, self.common_start)
         scaled = _scale(np.clip(since_start, 0, common_length), own_length, common_length, up=True)
@@ -87,13 +86,13 @@ class TimeMap:
         return self.own_start[piece] + offset
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return starts and ends of the gaps, the parts of the common axis that this run lacks."""
+        """Return the starts and ends of the gaps, where the common axis has no time of this run."""
         start, end = self.common_end[:-1], self.common_start[1:]
         is_gap = end > start
         return start[is_gap], end[is_gap]
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the piece of each time, the time since its start, and its length on both axes."""
+        """Return the piece of each time, its offset in the piece, and the lengths on both axes."""
         piece = np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1)
         own_length = self.own_end[piece] - self.own_start[piece]
         common_length = self.common_end[piece] - self.common_start[piece]
@@ -176,7 +175,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
-    """Return maps of whole runs; `edges` are the starts and ends of each side's steps."""
+    """Return maps of the runs as a whole; `edges` holds each side's step starts and ends."""
     starts_ns = [int(start[0]) for start, _ in edges]
     ends_ns = [int(end[-1]) for _, end in edges]
     lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
@@ -212,7 +211,7 @@ def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
     def map_edges(own_edges: Ints) -> TimeMap:
-        # An additional piece for the time after the last slot.
+        # The last piece covers the time after the last slot.
         ends = np.append(slots[:-1] + np.diff(own_edges), slots[-1])
         return TimeMap(own_edges, np.append(own_edges[1:], own_edges[-1]), slots, ends)
 
@@ -259,7 +258,7 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
 
 
 def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[str]]] | None:
-    """Return starts and ends of the matched collectives, and their names; None without any."""
+    """Return the matched collectives' starts, ends and names; None if there are none."""
     before, after = map(_collectives_of, diff.sides, diff.rank_pairs[0])
     codes, _ = pd.factorize(np.concatenate([before["name"], after["name"]]))
     before_code, after_code = np.split(codes, [len(before["name"])])
@@ -309,7 +308,7 @@ def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return the busy time of a pair of ranks by slot, lane, and cells of equal width."""
+    """Return the busy time of a pair of ranks for each slot, lane, and cell of equal width."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
@@ -351,16 +350,16 @@ def steps(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), counted from 0; ``before_step,
-        after_step`` (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns,
-        diff_ns``, durations of the steps (`RunSide.windows`), each ending at the start of the next
-        step and without the time between recording windows, as means over the ranks, rounded so
-        that the kinds add up; ``change_share`` (float64), the difference divided by the duration
+        after_step`` (int64), the step numbers, -1 if the runs have no steps; ``before_ns, after_ns,
+        diff_ns`` (int64), the step durations (`RunSide.windows`) as means over the ranks, rounded
+        so that the kinds add up; ``change_share`` (float64), the difference divided by the duration
         before; and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns,
-        cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
+        cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`. A step ends at the start of the
+        next step and excludes the time between recording windows.
 
-        ``.attrs``: ``p_value`` of Welch's test; if at least three steps have the same numbers on
-        both sides, twice the smaller of this p-value and that of a paired Student's t-test; None
-        with fewer than two steps. ``is_significant``: whether the p-value is below 0.05.
+        ``.attrs``: ``p_value`` of Welch's test, None with fewer than two steps. If at least three
+        steps have the same numbers on both sides, it is twice the smaller of this p-value and that
+        of a paired Student's t-test. ``is_significant``: whether the p-value is below 0.05.
         ``may_be_chance``: whether the p-value is at least 0.05, or at least 0.01 if the mean
         duration changes by less than 20 %. Both are None without a p-value. ``median_share``: the
         median of ``change_share``. ``before_std_ns, after_std_ns`` (float): standard deviations of
@@ -401,7 +400,7 @@ def may_be_chance(p_value: float, before_ns: float, after_ns: float) -> bool:
 
 
 def kind_times(diff: Comparison, side: RunSide) -> Ints:
-    """Return the time of each step and kind, as means over ranks."""
+    """Return the time per step and kind, averaged over ranks."""
     sums = np.zeros((diff.step_count, len(STEP_KINDS)), dtype=np.int64)
     for causes in step_times_by_cause(diff, side).values():
         for cause, times in causes.items():

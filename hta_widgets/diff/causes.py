@@ -37,7 +37,7 @@ from hta_widgets.trace.intervals import (
 from hta_widgets.trace.memo import memoize
 
 _SHORT_NS = 30_000  # longest gap explained by the switch between two launched kernels
-_MIN_MATCHED_SHARE = 0.99  # matched share of exposed communication required for separating waits
+_MIN_MATCHED_SHARE = 0.99  # share of exposed communication that must be matched to separate waits
 
 #: Causes of time in a step, in order of precedence.
 CAUSES: tuple[str, ...] = (
@@ -45,7 +45,7 @@ CAUSES: tuple[str, ...] = (
     *IDLE_CATEGORIES, "nothing_launched", "stage_queue", "root_wait", "coordination", "tail",
     "host",
 )  # fmt: skip
-#: The kind of time of each cause.
+#: The kind of time to which each cause belongs.
 KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
     "compute": "compute", "communication": "communication", "communication_wait": "communication",
     "communication_transfer": "communication", "copies": "memory", "host": "cpu",
@@ -56,8 +56,8 @@ KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
 class Shares:
     """Device work of a rank, and the time that each piece adds to its kind.
 
-    If several pieces of a kind run at the same time, the time counts for the first to start, so the
-    times of all pieces add up to `step_times_by_cause`.
+    If several pieces of a kind overlap, the shared time counts for the piece that started first, so
+    the times of all pieces add up to `step_times_by_cause`.
     """
 
     rows: Rows
@@ -83,9 +83,9 @@ def splits_communication(diff: Comparison) -> bool:
 
 @memoize
 def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
-    """Return the time in each compared step, by rank and cause.
+    """Return the time in each compared step, keyed by rank and cause.
 
-    Over all causes, the times add up to the durations of the steps, to the nanosecond.
+    The times of all causes add up to the step durations, to the nanosecond.
     """
     times_of_ranks, pieces = {}, chains(diff, side)
     for rank in side.parts:
@@ -109,7 +109,7 @@ def _has_device_work(diff: Comparison) -> bool:
 
 @memoize
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the pieces of steps by rank, if formats define them (`FormatComparison.chain`)."""
+    """Return each rank's step pieces, if the format defines them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
@@ -124,7 +124,7 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return the time that each piece of a rank's device work adds to the steps."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
-    before = Intervals.empty()  # the kinds that take precedence
+    before = Intervals.empty()  # work of the kinds that take precedence
     shares: list[tuple[Rows, Ints, Ints, Ints]] = []
     for number, kind in enumerate(DEVICE_WORK_KINDS):
         rows = _work_by_kind(diff, part, kind)
@@ -142,7 +142,7 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
 
 
 def _work_by_kind(diff: Comparison, part: RankPart, kind: str) -> Rows:
-    """Return a rank's device work of a kind; without devices, the collectives on the host."""
+    """Return a rank's device work of a kind, or host collectives if neither side used devices."""
     rows = part.rows_of_kinds(kind)
     if is_host_only(part.trace.format):
         # In these formats, communication is recorded as host calls.
@@ -176,7 +176,7 @@ def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
     """Return the time in each step during which data moves between ranks, hidden or exposed.
 
-    A wait in one collective hides nothing of another one that moves data meanwhile.
+    A wait in one collective does not hide the transfer of a concurrent collective.
     """
     part = side.parts[rank]
     rows = _work_by_kind(diff, part, "communication")
@@ -223,7 +223,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     compute_or_communication = unite(compute, communication)
     busy = unite(compute_or_communication, copies)
     if not len(busy.start):
-        # If any rank has device work, devices of ranks without it count as idle.
+        # If any rank has device work, the devices of ranks without it count as idle.
         return times_by_cause | {"host" if on_host else "nothing_launched": lengths}
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}

@@ -40,7 +40,7 @@ CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "re
 #: Categories of ``how``, in order.
 HOW: tuple[str, ...] = ("", "fused", "split", "other library", "other kernels")
 _OPPOSITE = {"faster": "slower", "removed": "added"}  # so that swapped sides are ordered equally
-#: Libraries by patterns of kernel names; the first match applies.
+#: Libraries and the patterns of their kernel names; the first match applies.
 _LIBRARIES = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -60,12 +60,12 @@ _COMMUNICATION = KINDS.index("communication")
 #: Measures of time, as positions in `_PairSums`.
 _DEVICE, _HOST = 0, 1
 
-# Smallest reported changes, as shares of the longer of two times.
+# Smallest changes reported, as a share of the longer of the two times.
 _MIN_RATIO = 0.05
-_LARGE_RATIO = 0.4  # larger ones are tested at _ALPHA_LARGE, regardless of the number of tests
+_LARGE_RATIO = 0.4  # larger changes are tested at _ALPHA_LARGE, regardless of the number of tests
 _MIN_RATIO_OF_CALLS = 0.2  # if individual calls are tested because there are too few steps
 _MIN_RATIO_UNTESTED = 0.75  # if the spread is unknown
-# Smallest reported changes, as shares of a step.
+# Smallest changes reported, as a share of the step.
 _MIN_SHARE_OF_STEP = 0.001
 _MIN_SHARE_UNTESTED = 0.05  # if the spread is unknown
 # Smallest reported changes of a kind's share of the step.
@@ -73,14 +73,14 @@ _MIN_SHARE_CHANGE = 0.05
 _MIN_SHARE_CHANGE_UNTESTED = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
 _ALPHA_LARGE = 0.002
-_MIN_STEPS = 3  # steps required for estimating their spread
-_MIN_OPERATION_RATIO = 0.25  # smallest listed change of a collective's kind, as part of the largest
+_MIN_STEPS = 3  # steps needed to estimate the spread
+_MIN_OPERATION_RATIO = 0.25  # smallest listed change of a collective kind, relative to the largest
 _MIN_STEPS_SHARE = 0.5  # a change of calls must occur in more than this share of the steps
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTimes:
-    """Times of the nodes of a tree; `below_ns` is device time including all nodes below."""
+    """Node times of a tree; `below_ns` is the device time of a node and all nodes below it."""
 
     host_ns: Ints
     host_self_ns: Ints
@@ -90,7 +90,7 @@ class NodeTimes:
 
 @dataclass(frozen=True, eq=False)
 class PathTimes:
-    """Means over the paired ranks of a side, by step and path: arrays (steps, paths)."""
+    """Times of paths as arrays (steps, paths), averaged over the paired ranks of a side."""
 
     count: Floats
     host_ns: Floats
@@ -130,10 +130,10 @@ def _step_sums(
     masks: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Sum the values of a side's nodes by step and path, as means over the paired ranks.
+    """Sum a side's node values by step and path, and average over the paired ranks.
 
-    `values`, `masks` and `paths` have an array by node for each pair of ranks. If `values` is None,
-    nodes are counted. By default, all nodes are included, on their own paths.
+    `values`, `masks` and `paths` hold one array per pair of ranks, indexed by node. If `values` is
+    None, nodes are counted. By default, all nodes are included, each on its own path.
     """
     matches = match_ranks(diff)
     size = len(matches.path_name)
@@ -176,9 +176,9 @@ def _tree_times(diff: Comparison, side: int, tree: RankTree) -> NodeTimes:
 
 
 def _p_values_of_calls(diff: Comparison, paired_nodes: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of each path on device and host, from pairs of matched calls.
+    """Return the p-values of each path on device and host, based on pairs of matched calls.
 
-    `paired_nodes` has a mask of the first side's nodes for each pair of ranks.
+    `paired_nodes` holds, for each pair of ranks, a mask of the first side's nodes.
     """
     matches = match_ranks(diff)
     blocks = []
@@ -187,7 +187,7 @@ def _p_values_of_calls(diff: Comparison, paired_nodes: list[Bools]) -> tuple[Flo
         before_tree, after_tree = matched.trees
         nodes = np.flatnonzero(is_paired & (before_tree.slot < diff.step_count))
         partner = matched.partner[0][nodes]
-        # This order does not depend on which side comes first.
+        # This order stays the same if the sides are swapped.
         positions = before_tree.order[nodes], after_tree.order[partner]
         ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
@@ -228,7 +228,7 @@ def _with_launched_work(tree: RankTree, device_ns: Ints) -> Ints:
 def moved_bytes(diff: Comparison, name: str) -> list[float]:
     """Return the bytes per step of an operator's or kernel's collectives, before and after.
 
-    They are means over steps and paired ranks; NaN if the size of a collective is unknown.
+    They are means over steps and paired ranks; NaN if the size of any collective is unknown.
     """
     totals = [0.0, 0.0]
     for k, tree, work, _ in _named_work(diff, name):
@@ -259,7 +259,7 @@ def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
 
 
 def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, Ints, NodeTimes]]:
-    """Yield side, tree, nodes and times of device work with a name or launched by an operator."""
+    """Yield side, tree, nodes and times of work that has the name or whose operator has it."""
     matches = match_ranks(diff)
     codes = [code for code, text in enumerate(matches.pool.names) if text == name]
     for matched, times in zip(matches.ranks, node_times(diff), strict=True):
@@ -271,7 +271,7 @@ def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, In
 
 
 class _Change(NamedTuple):
-    """A row of `changes`; times and counts are per step, as means over steps and paired ranks."""
+    """A row of `changes`, with times and counts per step (means over steps and paired ranks)."""
 
     change: str
     measure: str
@@ -308,9 +308,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
     the same numbers on both sides, by a paired Student's t-test. The level is 1 % divided by the
     number of tests, or 0.2 % for differences of 40 % or more. With fewer than three steps on a
     side, the calls of a path on all ranks are tested in pairs (Student's t-test, same levels), and
-    the difference must be 20 %. With fewer than three pairs of calls, the longer time must be four
-    times the other and differ by 5 % of the step. An operator with added, removed or replaced work
-    is listed only for that.
+    the difference must be at least 20 %. With fewer than three pairs of calls, the longer time must
+    be four times the other and differ by 5 % of the step. An operator with added, removed or
+    replaced work is listed only for that change.
 
     Parameters
     ----------
@@ -319,8 +319,8 @@ def changes(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per change and name, by time in a step. Times and counts are per step and rank, as
-        means over steps and paired ranks:
+        One row per change and name, ordered by time in a step. Times and counts are per step and
+        rank, as means over steps and paired ranks:
 
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
@@ -328,9 +328,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``name`` (str): of the operator, or of the device work that was added or removed
         - ``path`` (str): callers on the path with the most time; ``places`` (int64): number of
           paths
-        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): for ``device and
-          host``, times are those on the device; for added, removed and moved operators, those of
-          all device work below them or, if there is none, those on the host
+        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): ``device and host``
+          rows give device times; added, removed and moved operators give the time of all device
+          work below them or, without such work, the host time
         - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
         - ``how`` (category): for replaced work, ``fused`` (fewer kernels than before), ``split``
           (more kernels), ``other library`` (by kernel names) or ``other kernels``; otherwise empty
@@ -377,7 +377,7 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
 
 
 def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float]]:
-    """Return the number of calls before and after, by name and whether it is device work."""
+    """Return the numbers of calls before and after, keyed by name and whether it is device work."""
     matches = match_ranks(diff)
     names = matches.pool.names
     key = 2 * matches.path_name + (matches.path_kind == WORK)
@@ -391,9 +391,9 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
 class _ChangedCalls:
     """Calls that were added, removed, moved or replaced, and their callers."""
 
-    groups: dict[tuple[str, str, int], _ChangeGroup]  # by change, measure and code of the name
+    groups: dict[tuple[str, str, int], _ChangeGroup]  # keyed by change, measure and name code
     listed: set[int]  # paths of operators whose work changed
-    rebuilt: set[int]  # paths of operators that call other operators than before
+    rebuilt: set[int]  # paths of operators whose callees changed
 
 
 def _changed_calls(diff: Comparison) -> _ChangedCalls:
@@ -453,7 +453,7 @@ def _structural_changes(
 
 
 class _ChangeGroup:
-    """Sums over changed calls of one name: numbers by side and step, times by side and path."""
+    """Sums over the changed calls of a name: counts by side and step, times by side and path."""
 
     def __init__(self, steps: int) -> None:
         self.counts = np.zeros((2, steps), dtype=np.int64)
@@ -479,7 +479,7 @@ def _outermost_changes(
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # A function with paired callees is only another path to the same calls, which is not a change.
+    # A function with paired callees only adds a path to the same calls. That is not a change.
     has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
@@ -507,8 +507,8 @@ class _PathTests(NamedTuple):
 def _time_changes(diff: Comparison, calls: _ChangedCalls) -> tuple[list[_Change], int]:
     """Return the operators that are themselves slower or faster, and the number of tests.
 
-    Operators whose work changed are not tested. Host times are not tested for operators that call
-    other operators than before, as these may now do what an operator did itself, or the reverse.
+    Operators whose work changed are not tested. If an operator's callees changed, its host time is
+    not tested, because work may have moved between the operator and its callees.
     """
     matches = match_ranks(diff)
     paired_nodes = [
@@ -524,7 +524,7 @@ def _time_changes(diff: Comparison, calls: _ChangedCalls) -> tuple[list[_Change]
         tests.append(_test_paths(diff, before, after, untested, p_value))
     tested = sum(len(test.path) for test in tests)
     min_ratio = _MIN_RATIO if by_call is None else _MIN_RATIO_OF_CALLS
-    # By change and code of the name: the significant paths of each measure.
+    # The significant paths of each measure, keyed by change and name code.
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean_ns, p_value) in enumerate(tests):
@@ -544,7 +544,7 @@ def _time_changes(diff: Comparison, calls: _ChangedCalls) -> tuple[list[_Change]
 def _test_paths(
     diff: Comparison, before: Floats, after: Floats, untested: set[int], p_value: Floats | None
 ) -> _PathTests:
-    """Test the times (steps, paths) of a measure; `p_value` replaces tests over the steps."""
+    """Test the times (steps, paths) of a measure; `p_value` replaces the tests over steps."""
     mean_ns = np.stack([before.mean(axis=0), after.mean(axis=0)])
     is_tested = mean_ns.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns
     is_tested[sorted(untested)] = False
@@ -556,7 +556,7 @@ def _test_paths(
 
 
 class _PairSums(NamedTuple):
-    """Sums over the matched nodes of a side: arrays (steps, paths)."""
+    """Sums over a side's matched nodes, as arrays (steps, paths)."""
 
     device_ns: Floats
     host_ns: Floats
@@ -566,7 +566,7 @@ class _PairSums(NamedTuple):
 def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _PairSums:
     matches = match_ranks(diff)
     nodes = [times[side] for times in node_times(diff)]
-    # Moved nodes count on their shared path, on both sides.
+    # On both sides, moved nodes count towards their shared path.
     paths = [shared[side] for shared in matches.shared_paths]
     sums = partial(_step_sums, diff, side, masks=paired_nodes, paths=paths)
     # Device time belongs to the launching operator, where it is known.
@@ -581,7 +581,7 @@ def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _P
 def _significant_positions(
     mean_ns: Floats, p_value: Floats, min_ratio: float, step_ns: float, tested: int
 ) -> Ints:
-    """Return the positions of times whose means differ sufficiently and not by chance."""
+    """Return the positions of times whose means differ significantly and by enough."""
     gap_ns, longer_ns = np.abs(mean_ns[1] - mean_ns[0]), mean_ns.max(axis=0)
     untested = np.isnan(p_value)
     min_gap_ns = np.maximum(
@@ -601,10 +601,9 @@ def _time_change(
     paths_by_measure: dict[int, list[int]],
     p_value: float,
 ) -> _Change:
-    """Return the change of one name, over all of its paths.
+    """Return the change of one name across all its paths.
 
-    Times are those on the device if they changed there, otherwise those on the host. The two are
-    never added.
+    The times are device times if these changed, otherwise host times. The two are never added.
     """
     paths = sorted({path for of_measure in paths_by_measure.values() for path in of_measure})
     main_measure = min(paths_by_measure)
@@ -627,7 +626,7 @@ def _time_change(
 
 
 def libraries(names: Sequence[str]) -> list[str]:
-    """Return the libraries of kernels, recognized by name, each once, in order."""
+    """Return the distinct libraries of kernels, recognized by kernel name, in order."""
     libraries_of_names = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
@@ -670,7 +669,7 @@ def changed_names(diff: Comparison) -> frozenset[str]:
 def changed_kinds(diff: Comparison) -> frozenset[str]:
     """Return the kinds of time that changed significantly.
 
-    The tests are the same as in `changes`, at 1 % divided by the number of kinds.
+    The tests of `changes` apply, at a level of 1 % divided by the number of kinds.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     is_present = times[0].any(axis=0) | times[1].any(axis=0)
@@ -683,7 +682,7 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the step time changed significantly.
 
     The change exceeds 5 % of the step and is significant in the tests of `changes` over the steps,
-    at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
+    at a level of 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

@@ -41,7 +41,7 @@ _VENDORS = (
     ("MTIA", ("artemis", "mtia")),
 )
 _DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it; timelines are not"
-_MIN_OUTSIDE_SHARE = 0.01  # of the time of the steps; smaller differences are not reported
+_MIN_OUTSIDE_SHARE = 0.01  # share of step time; smaller differences are not reported
 
 
 class Caution(NamedTuple):
@@ -62,14 +62,14 @@ class Comparison:
     Attributes
     ----------
     before, after : RunSide
-        Both with only the paired steps, in order.
+        Both sides, restricted to the paired steps, in order.
     rank_pairs : list of (int, int)
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
         Whether times are means over all ranks of each side, because a side has a rank that the
-        other lacks. Times of matched calls are always means over the pairs.
+        other lacks. Times of matched calls are always means over the pairs of ranks.
     before_alone, after_alone : array of int
-        Numbers of the steps without a partner.
+        Numbers of the unpaired steps.
     matched_by : {"number", "order", "whole"}
         How the steps were paired.
     """
@@ -81,7 +81,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the comparison that contains this one, and the position of its pair of steps; None for all
+    #: the comparison that contains this one, and the position of its pair of steps (None: all)
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -103,7 +103,7 @@ class Comparison:
 
     @property
     def is_of_devices(self) -> bool:
-        """Whether device profilers, such as PyTorch's or Nsight, wrote all files of both sides."""
+        """Whether device profilers, such as PyTorch's or Nsight, wrote every file on both sides."""
         formats = formats_named(self.before.formats | self.after.formats)
         return all("kineto" in (each.name, *each.comparison.compared_with) for each in formats)
 
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def same_steps(self) -> bool:
-        """Whether steps are paired by number, so that tests may compare each with its partner."""
+        """Whether steps are paired by number, so that tests may compare the steps of each pair."""
         return self.matched_by == "number"
 
     @cached_property
@@ -141,34 +141,33 @@ def compare(
 ) -> Comparison:
     """Pair the ranks and steps of two runs.
 
-    The result is the argument of all other functions in `hta_widgets.diff`.
+    The other functions in `hta_widgets.diff` take the result as argument.
 
-    A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
+    A step is the host's range ``ProfilerStep#n``. If the hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), the
     steps of both sides are those of the devices. Such a step extends from the end of the previous
-    step's work to the end of its own work; the first step starts with its first work. `findings`
-    then has a caution.
+    step's work to the end of its own work; the first step starts with its first work. In that case,
+    `findings` includes a caution.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        Two jobs, two ranks of a job, two windows, or two steps. For a selection, its events are
-        compared, clipped at its window, and the steps that are completely in the window. If a side
-        has no such step, the windows themselves are compared.
+        Two jobs, two ranks of a job, two windows, or two steps. A selection contributes its events,
+        clipped to its window, and the steps that lie completely within the window. If a side has no
+        such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
-        ``"number"``: by the number of the rank; for MPI, the number stated in the file.
-        ``"representative"``: the representatives of the clusters of
-        `hta_widgets.analysis.rank_clusters`, largest first. A mapping from ranks before to ranks
-        after. ``"auto"``: a single rank with a single rank, whatever their numbers; otherwise by
-        number, or by order if the sides have equally many ranks and no number in common. If a side
-        has a rank that the other lacks, times are means over all ranks of each side, and events are
-        matched between ranks with the same number; `changes`, `icicle` and `operators_diff` return
-        means over these.
+        ``"number"``: by rank number; for MPI, the number given in the file. ``"representative"``:
+        the representatives of the clusters of `hta_widgets.analysis.rank_clusters`, largest first.
+        A mapping: ranks before to ranks after. ``"auto"``: if each side has a single rank, these
+        two; otherwise by number, or by order if the sides have equally many ranks without a common
+        number. If a side has a rank that the other lacks, times are means over all ranks of each
+        side, and events are matched between ranks with the same number; `changes`, `icicle` and
+        `operators_diff` return means over these pairs.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping from numbers before to numbers
         after. ``"auto"``: by number if the sides have a number in common, otherwise by order.
     labels : (str, str), optional
-        Names of the sides. Default: the folders, ranks or steps in which they differ.
+        Names of the sides. Default: the folders, ranks or steps that differ between the sides.
 
     Returns
     -------
@@ -190,7 +189,7 @@ def compare(
     owners = _trace_set_of(before), _trace_set_of(after)
     compared, tabled = _ranks_by_format(*selected)
     if isinstance(ranks, Mapping):
-        # A mapping may also pair servers, which otherwise are compared only in tables.
+        # A mapping may also pair servers, which are otherwise compared only in tables.
         compared, tabled = selected, ({}, {})
     pairs, by_rank_means = _rank_pairs(ranks, *compared, owners)
     if not by_rank_means:
@@ -201,7 +200,7 @@ def compare(
     side_labels = labels or _labels(*compared)
     sides = make_sides(list(zip(side_labels, owners, compared, strict=True)))
     sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
-    # Sides may omit ranks without steps.
+    # Sides may omit ranks that have no steps.
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     matched_by, positions = _step_pairs(sides[0], sides[1], steps)
@@ -227,8 +226,7 @@ def both_have_frames(diff: Comparison) -> bool:
 def is_condition(diff: Comparison, caution: Caution) -> bool:
     """Return whether a caution is about the conditions of the runs as a whole.
 
-    Host files are compared by the formats that both sides have, so additional formats on one side
-    have no effect.
+    For host files, only formats on both sides count; additional formats on one side do not.
     """
     return caution.kind in CONDITIONS and (caution.kind != "format" or diff.is_of_devices)
 
@@ -253,7 +251,7 @@ def _ranks_by_format(
 ) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
     """Return the ranks whose events are compared, and those compared only in tables."""
     # Servers have no steps, and their clock differs from the workers'. Profiles have no events, and
-    # repeat the calls of timelines.
+    # they repeat the calls of timelines.
     before_names, after_names = formats_of(before), formats_of(after)
     shared = before_names & after_names
     if not shared:
@@ -283,7 +281,7 @@ def _trace_set_of(source: DiffSource) -> TraceSet:
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, Trace):
-        # With `like`, the rank keeps the times that it has in its own trace set.
+        # With `like`, the rank keeps its times from its own trace set.
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
@@ -353,7 +351,7 @@ def _pairs_by_hand(
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
-    # If a trace set has several MPI jobs, ranks of later jobs are renumbered. The ranks stated in
+    # If a trace set has several MPI jobs, ranks of later jobs are renumbered. The numbers given in
     # the files are used if they are distinct among the compared ranks.
     numbers = {}
     for rank, part in parts.items():
@@ -399,7 +397,7 @@ def _step_position(side: RunSide, step: int) -> int:
 
 
 def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:
-    """Return a caution if both sides state a value and the values differ."""
+    """Return a caution if a value is known on both sides and differs."""
     if not before_text or not after_text or before_text == after_text:
         return []
     return [Caution(kind, f"{words} {before_text} → {after_text}")]
@@ -515,12 +513,12 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
 
 
 def _is_empty(side: RunSide) -> bool:
-    """Return whether a side has neither events nor profiles, which have totals instead."""
+    """Return whether a side has neither events nor profiles (which have totals instead)."""
     return not any(len(part.rows) or part.trace.profile is not None for part in side.parts.values())
 
 
 def _outside_ns(side: RunSide) -> float:
-    """Return how long the work of steps runs outside of the steps, as a mean over ranks."""
+    """Return how long the steps' work runs outside of the steps, as a mean over ranks."""
     times_ns = []
     for rank, part in side.parts.items() if side.has_steps else ():
         rows = part.device_work_rows()
@@ -548,7 +546,7 @@ def _vendor(gpus: str) -> str:
 
 
 def world_size_text(side: RunSide) -> str:
-    """Return the numbers of ranks stated in the files; "" if none is stated."""
+    """Return the world sizes given in the files; "" if none is given."""
     sizes = {part.trace.world_size for part in side.parts.values()} - {0}
     return ", ".join(map(str, sorted(sizes)))
 

@@ -1,8 +1,8 @@
 """Efficiency of two runs: MFU, and operators by shape.
 
 For example, ``aten::mm`` of ``[[4096, 1024], [1024, 4096]]`` takes 1.2 ms a step before and 1.9 ms
-after, at 68 and 43 % of the roofline: the same work became slower. A row that exists on one side
-only is an operator whose shapes changed.
+after, at 68 and 43 % of the roofline: the same work became slower. A row that exists only on one
+side belongs to an operator whose shapes changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEASURES = ("count", "device_ns", "mean_ns", "tflop_per_s", "roofline_share")
 
 @check_arguments
 def efficiency_diff(diff: Comparison) -> pd.DataFrame:
-    """Return time and efficiency of each operator and shape in both runs.
+    """Compare the time and efficiency of each operator and shape.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per operator and shapes, by size of the difference on the device: ``name,
-        input_shapes`` (str), and ``before_…, after_…, diff_…`` (float64; NaN on a side without such
-        a row) of ``count`` and ``device_ns``, as means over ranks and their steps; ``mean_ns`` per
-        call; ``tflop_per_s``; ``roofline_share``. Runs without shapes have a note.
+        One row per operator and input shapes, ordered by the size of the device time difference:
+        ``name, input_shapes`` (str), and ``before_…, after_…, diff_…`` (float64; NaN on a side
+        without such a row) of ``count`` and ``device_ns``, as means over ranks and their steps;
+        ``mean_ns`` per call; ``tflop_per_s``; ``roofline_share``. Runs without shapes have a note.
 
         ``.attrs``: ``before_mfu, after_mfu``, means over ranks and steps, NaN if unknown; ``text``,
-        a sentence about them, empty if either is unknown.
+        a sentence about them, empty if one of them is unknown.
     """
     frames, notes = analyse_sides(diff, operator_efficiency)
     sides = [_by_shapes(*pair) for pair in zip(frames, diff.sides, strict=True)]
@@ -54,7 +54,7 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
 
 
 def _by_shapes(frame: pd.DataFrame, side: RunSide) -> pd.DataFrame:
-    """Return means per rank and step, and rates, by operator and shapes."""
+    """Return means per rank and step, and rates, for each operator and its shapes."""
     steps_of_ranks = (side.traces[rank].table.step for rank in side.table_ranks)
     steps = sum(max(len(np.unique(step[step >= 0])), 1) for step in steps_of_ranks)
     has_limit = frame["roofline_ns"] >= 0

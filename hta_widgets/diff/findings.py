@@ -43,15 +43,15 @@ from hta_widgets.trace.names import kernel_family, short_name
 # Shares of a step.
 _SMALL_SHARE = 0.01  # smaller differences are not reported
 _LARGE_SHARE = 0.05  # smaller differences occur between runs of the same program
-_LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
+_LARGE_SHARE_ALONE = 0.2  # the same if a side has one step
 #: Pairs of a minimum difference and a maximum p-value; a difference that satisfies any pair is
 #: reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
-_OUTLYING = 10.0  # multiple of the usual difference of two steps from which a step stands out
-_MIN_STEPS_OF_SHIFT = 5  # steps required for detecting that the first or last ones changed
+_OUTLYING = 10.0  # multiple of the usual distance from the median at which a step stands out
+_MIN_STEPS_OF_SHIFT = 5  # steps required to detect a change in the first or last ones
 _MAX_CHANGES = 8
-_MIN_UNIFORM = 5  # operators with an equal change that are required for a single finding
-# Minimum changes of the share of work that graphs launch, and that one stream runs.
+_MIN_UNIFORM = 5  # minimum number of operators with an equal change for a joint finding
+# Minimum changes of the share of work launched by graphs, and of the share on one stream.
 _MIN_GRAPHS_CHANGE, _MIN_STREAMS_CHANGE = 0.25, 0.02
 
 
@@ -67,11 +67,12 @@ def findings(diff: Comparison) -> list[Finding]:
        that changed differently from the others, at most half of them. The size of the batch, if the
        shapes of inputs show that it changed. The shares of work that graphs launch, and of compute
        kernels on the busiest stream.
-    4. The kinds of time that make up the difference; the kernel, including its variants, that
+    4. The kinds of time that make up the difference; the kernel, merged with its variants, that
        differs because of its number of calls; and how the difference is distributed over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by the same
-       factor as a single finding, Python functions last. For BytePS, these are stages and queues.
-       MPI also has numbers of calls. Both also have the ranks for which others wait (see `tables`).
+       factor as a single finding, Python functions last. BytePS has stages and queues instead, and
+       MPI also has numbers of calls. BytePS and MPI also list the ranks for which others wait (see
+       `tables`).
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
@@ -79,12 +80,12 @@ def findings(diff: Comparison) -> list[Finding]:
     of at least 5 % are also reported if at most a third of the steps cause them and these steps
     stand out, by 20 % of a step and by 10 times the usual distance from the median difference. With
     one step on a side and no other finding, the changes of the step and of the name that differs
-    most are reported. If there are other findings, the difference of the step times comes first
+    most are reported. If there are other findings, the difference of the step times comes first,
     even if it is smaller or may be chance.
 
     If the steps do not differ in duration, the list begins with the kinds of time whose share of
-    the step changes significantly and by more than 5 % of the step. The tests are those of
-    `changes`, at 1 % divided by the number of kinds. With one step on a side, the share must change
+    the step changes significantly and by more than 5 % of the step. The tests of `changes` apply,
+    at a level of 1 % divided by the number of kinds. With one step on a side, the share must change
     by more than 20 % of the step instead. Swapping the sides gives the same findings in the
     opposite direction. Without any difference the list is empty, except for a caution if a side has
     no events.
@@ -124,7 +125,7 @@ def findings(diff: Comparison) -> list[Finding]:
 
 
 def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Finding]:
-    """Return what limits the comparison, as findings of the given kinds of `Caution`, or of all."""
+    """Return what limits the comparison, as findings; `kinds` selects kinds of `Caution`."""
     return _with_sentences(diff, _caution_records(diff, kinds))
 
 
@@ -152,7 +153,7 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
 
 
 def _shared_formats(diff: Comparison) -> list[Format]:
-    """Return the formats on both sides, and those that compare with a format of the other side."""
+    """Return formats that both sides have, or that can be compared with one of the other side."""
     return [
         format_
         for format_ in formats_named(diff.before.formats | diff.after.formats)
@@ -203,9 +204,9 @@ def _step_times(diff: Comparison, kind: str, **fields: Any) -> Finding:
 
 
 def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
-    """Return the change of the step time, possibly chance, that precedes other findings.
+    """Return the change of the step time that precedes other findings; it may be chance.
 
-    With too few steps for a test, a change of 1 % or more lists all its causes; otherwise, it lists
+    With too few steps for a test, a change of 1 % or more lists all its causes. Otherwise, it lists
     only causes that are ranks.
     """
     lengths = _step_times(diff, "slight", p_value=steps(diff).attrs["p_value"])
@@ -222,7 +223,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     lengths = _step_total(diff, [])
     min_ns = max(_SMALL_SHARE * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)
-    # Only one of the two sentences mentions that there are too few steps for a test.
+    # Only one of the two sentences mentions the lack of steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(
@@ -239,7 +240,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
 
 
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
-    """Return the largest cause of a difference of the step times, or the ranks that cause it."""
+    """Return the largest cause of a difference in step time, or the ranks that cause it."""
     if not diff.is_of_devices:
         # Other formats have findings about stages and routines instead.
         return ()
@@ -250,7 +251,7 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
     def explains(finding: Finding) -> bool:
         if finding.details["sign"] != sign:
             return False
-        # The cost of a rank that one side lacks is the difference, instead of an excess.
+        # For a rank that one side lacks, its cost takes the place of an excess.
         excess_ns: float = finding.details.get("excess_ns", finding.diff_ns)
         return (is_wait and "appears" in finding.details) or 2 * sign * excess_ns >= lengths.weight
 
@@ -258,14 +259,14 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
 
 
 def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:
-    """Return the cause that grows most, or shrinks most if `sign` is -1; empty if none does.
+    """Return the cause that grows most, or shrinks most if `sign` is -1; empty without a change.
 
-    `step` is the position of one pair of steps. By default, all pairs count.
+    `step` is the position of a single pair of steps. By default, all pairs count.
     """
     frame = waterfall(diff, "cause", step=step).set_index("cause").rename(index=str)
     causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
     on_host = causes[causes.index.isin(HOST_CAUSES)]
-    # Causes on the host and launch calls count together, unless one of them is half of the sum.
+    # Host causes and launch calls are merged, unless one of them is half of the sum.
     causes.loc["host_wait"] = on_host.sum()
     growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
     cause = str(growth_ns.idxmax())
@@ -288,14 +289,13 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
     """Return the kinds of time whose share changed in steps of about the same duration.
 
-    Without this finding, equal step times would hide that compute became communication or idle
-    time.
+    Otherwise, equal step times would hide that compute became communication or idle time.
     """
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
     details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
-    # An empty topic stands for the new kind.
+    # With an empty topic, the new kind is the topic.
     finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
     return [replace(finding, diff_ns=parts[0].diff_ns)]
 
@@ -324,7 +324,7 @@ def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
 
 
 def _kernel_families(diff: Comparison) -> pd.DataFrame:
-    """Return the sums of `names` over the variants of each kernel, largest difference first."""
+    """Return `names`, summed over the variants of each kernel, largest difference first."""
     table = names(diff, device="gpu", short_names=True)
     families = table["name"].map(kernel_family)
     is_single = ~families.duplicated(keep=False)
@@ -334,7 +334,7 @@ def _kernel_families(diff: Comparison) -> pd.DataFrame:
 
 
 def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return how many steps differ, and the step that differs most if it is the only one."""
+    """Return how many steps differ, and the step that differs most, unless several do equally."""
     if len(by_step) < 2:
         return []
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
@@ -356,9 +356,9 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 
 
 def _outlying_steps(diff: Comparison, by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the few steps that differ far more than the others, if they alone change the mean.
+    """Return the few steps that differ far more than the rest, if only these change the mean.
 
-    According to a test of the mean they may be chance, for example a pause in one of six steps.
+    A test of the mean may attribute them to chance, for example a pause in one of six steps.
     """
     sign = 1 if lengths.diff_ns > 0 else -1
     gaps = by_step["diff_ns"].to_numpy() * sign
@@ -379,9 +379,9 @@ def _outlying_steps(diff: Comparison, by_step: pd.DataFrame, lengths: Finding) -
 
 
 def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
-    """Return a mask of the steps that differ far more than the others.
+    """Return a mask of the steps that differ far more than the rest.
 
-    They are at most a third of all steps, or at most half if they are the first or last ones, as
+    They are at most a third of all steps. The limit is half if they are the first or last steps, as
     after a change during the run.
     """
 
@@ -404,9 +404,9 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
 
 
 def _launch_changes(diff: Comparison) -> list[Finding]:
-    """Return the changes of the shares of work that graphs launch, and that one stream runs.
+    """Return changes in the share of work launched by graphs, and in the share on one stream.
 
-    The calls do not show them: the operators of replayed kernels are gone, and kernels on another
+    Comparing calls does not reveal them: replayed kernels have no operators, and kernels on another
     stream have the same names and times.
     """
     if not diff.is_of_devices:
@@ -428,7 +428,7 @@ def _launch_changes(diff: Comparison) -> list[Finding]:
 
 
 def _graphs_share(side: RunSide) -> float:
-    """Return the share of the work with a known launch that graphs launch; NaN without such."""
+    """Return the graphs' share of the work with a known launch; NaN without such work."""
     by_graphs = launched = 0
     for part in side.parts.values():
         calls = part.trace.launch_of[part.device_work_rows()]
@@ -439,9 +439,10 @@ def _graphs_share(side: RunSide) -> float:
 
 
 def _beside_busiest_stream(side: RunSide) -> dict[str, float]:
-    """Return the names of the compute kernels that are not on the busiest stream of their rank.
+    """Return the compute kernels that run outside the busiest stream of their rank.
 
-    The values are shares of the kernels of all ranks. The busiest stream has the most kernels.
+    The values are shares of the kernels of all ranks. The busiest stream is the one with the most
+    kernels.
     """
     counts, kernels = Counter[str](), 0
     for part in side.parts.values():
@@ -477,7 +478,7 @@ def _change(row: Any, caller: str | None = None) -> Finding:
     """Return the finding for a row of `changes`; `caller` is None if the name is unique."""
     totals = row.before_total, row.after_total
     if caller is None and row.change in {"added", "removed"} and min(totals) > 0:
-        # Other calls with this name remain, so the sentence must state the place.
+        # Other calls with this name remain, so the sentence must name the caller.
         caller = row.path.split(" > ")[-1]
     sides = {name: getattr(row, name) for name in ("before_names", "after_names")}
     return time_change(
@@ -502,10 +503,10 @@ def _change(row: Any, caller: str | None = None) -> Finding:
 
 
 def _uniform_change_mask(table: pd.DataFrame) -> Bools:
-    """Return a mask of the operators that changed by the same factor, if most did."""
+    """If most operators changed by the same factor, return a mask of them."""
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
     is_timed = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    # With logarithms, swapping the sides only changes the sign.
+    # With logarithms, swapping the sides only flips the sign.
     ratio = np.log(np.where(is_timed, after, np.nan) / np.where(is_timed, before, np.nan))
     none = np.zeros(len(table), dtype=bool)
     if is_timed.sum() < _MIN_UNIFORM:
@@ -518,12 +519,12 @@ def _uniform_change_mask(table: pd.DataFrame) -> Bools:
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
     """Return the caller of each change whose name is not unique; None for unique names.
 
-    On the path with the most time, this is the innermost caller that no other change with that name
-    has, or else the innermost; "" for the outermost operators.
+    On the path with the most time, this is the innermost caller not shared with another change of
+    that name, or else the innermost caller; "" for outermost operators.
     """
     shown_names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
-    # Number of changes by name and caller.
+    # The number of changes, keyed by name and caller.
     changes_below = Counter(
         (name, caller)
         for name, callers_of_row in zip(shown_names, callers, strict=True)

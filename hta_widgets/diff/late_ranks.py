@@ -1,16 +1,17 @@
 """Finds the ranks that changed differently from the others.
 
 Late ranks (`late_ranks`): `hta_widgets.analysis.stragglers` judges the compared steps of each side.
-If it names rank 1 after but not before, the finding states the kind of rank 1's own time that
-changed most compared with the other ranks, the change of this kind on the other ranks, and the
-ranks that wait longer. All values are means over steps:
+If it names rank 1 after but not before, the finding states which kind of rank 1's own time changed
+most compared with the other ranks, how this kind changed there, and which ranks wait longer. All
+values are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
-Ranks that changed alone (`changed_ranks`) have the same finding without a verdict about waits. The
-*usual* change is that of the median rank. For example, if compute changes by 0.1, 0.2, 2.1 and 0.1
-ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the
-others is 0.1 ms. An excess of idle time counts only if the other ranks then waited longer.
+Ranks that changed alone (`changed_ranks`) have the same finding, but without a verdict about waits.
+The *usual* change is the change of the median rank. For example, if compute changes by 0.1, 0.2,
+2.1 and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the
+spread of the other ranks is 0.1 ms. An excess of idle time counts only if the other ranks then
+waited longer.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
 
-_MIN_LOST_RATIO = 0.5  # smallest relative change of lost time; less may be chance near the limit
+_MIN_LOST_RATIO = 0.5  # smallest relative change of lost time; below it, verdicts may be chance
 #: A rank is named if its wait changes by at least this share of the largest change.
 _MIN_WAITS_RATIO = 0.25
-# Smallest excess of a rank that changed alone; the second value is for one step on a side, or two
-# ranks.
+# Smallest excess of a rank that changed alone. The second value applies to one step on a side, or
+# to two ranks.
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
-_MIN_FOLLOWED = 0.5  # smallest change that must follow from an excess, as a share of it
+_MIN_FOLLOWED = 0.5  # smallest change that must follow from an excess, as a share of the excess
 _MIN_ALIKE = 0.5  # smallest excess of a rank, as a share of the largest excess in the same finding
-_MIN_AS_LATE = 0.75  # the same for ranks that together keep others waiting
+_MIN_AS_LATE = 0.75  # the same for ranks that jointly keep others waiting
 _ALPHA = 0.01
 #: Kinds of a rank's own time. Waits depend on other ranks, and transfers on the rank's group.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu", "transfer")
@@ -64,7 +65,7 @@ class RankTimes:
 
     @property
     def change_ns(self) -> Floats:
-        """Mean change of each kind of a rank's own time in a step: (kinds, ranks)."""
+        """Mean change per step of each kind of a rank's own time: (kinds, ranks)."""
         return _mean_change(self.own_ns)
 
     @property
@@ -76,10 +77,10 @@ class RankTimes:
         return change_ns - np.take_along_axis(change_ns, self.usual_rank[:, None], axis=1)
 
     def chance_of_waits(self, rank: int) -> float:
-        """Return the p-value of the change in how much longer other ranks wait than this one.
+        """Return the p-value of the change in how much longer other ranks wait than `rank`.
 
-        Both sides count as steady as the steadier one, because a rank that is late in half of the
-        steps is late. NaN if there are too few steps for a test, or no other ranks.
+        Both sides are tested with the spread of the steadier side, because a rank that is late in
+        half of the steps is late. NaN if there are too few steps for a test, or no other ranks.
         """
         if len(self.ranks) == 1:
             return np.nan
@@ -99,10 +100,10 @@ class RankTimes:
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, most costly first.
 
-    A rank is returned if its cost at least halves or doubles. If both sides compare the rank, the
-    waits of all ranks must be known on both sides, and their change must be significant at 1 %.
-    With a single step on each side, the result is empty. ``details["appears"]`` is True if the rank
-    is late in the second run only.
+    A rank is returned if its cost at least halves or doubles. If the rank is compared on both
+    sides, the waits of all ranks must be known on both sides, and their change must be significant
+    at 1 %. With a single step on each side, the result is empty. ``details["appears"]`` is True if
+    the rank is late only in the second run.
     """
     if (diff.before.has_steps and diff.step_count == 1) or not diff.is_of_devices:
         return []
@@ -115,7 +116,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
-    # If the waits of one side are unknown, ranks of both sides cannot be judged by it.
+    # If a side's waits are unknown, only ranks that exist on one side can be judged.
     judged = {*shared} if splits_communication(diff) else set()
     for rank in sorted(judged | lone_ranks(diff)):
         if rank in shared and not all(rank in frame.index for frame in verdicts):
@@ -132,12 +133,12 @@ def late_ranks(diff: Comparison) -> list[Finding]:
             finding = replace(finding, details={**finding.details, "reason": reason})
         else:
             finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
-        # Late ranks cost time of others, so they come before ranks that only changed.
+        # Late ranks cost others time, so they precede ranks that only changed.
         results.append(replace(finding, weight=1 + max(shares)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     results = sorted(results, key=lambda finding: -finding.weight)
-    # Two late ranks that changed equally are in each other's findings.
+    # Two late ranks that changed equally would each list the other.
     return [
         finding
         for place, finding in enumerate(results)
@@ -146,11 +147,11 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
-    """Return whether a rank is as slow as before, while another changed in the other direction.
+    """Return whether a rank is as slow as before, while another changed in the opposite direction.
 
-    If two ranks are equally late, only one is charged with the waits. If that rank becomes faster,
-    the other is charged although it did not change. The same applies to a rank if the others become
-    faster.
+    If two ranks are equally late, only one is charged with the waits. When that rank becomes
+    faster, the waits are charged to the other, although it did not change. The same happens to a
+    rank when the others become faster.
     """
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
         return False
@@ -164,16 +165,17 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
     The excess must be at least 2 % of the longer time, 1 % of the step, and four times the spread
     of the other ranks, and be significant in Welch's test at 1 % divided by the number of kinds of
-    time. A kind of time for which more than half of the ranks satisfy this has no findings.
+    time. A kind of time that meets these conditions on more than half of the ranks has no findings.
 
-    - With two ranks, the shares are 5 % of the longer time and 3 % of the step.
-    - A single step on each side cannot be tested. The same 5 % and 3 % apply, at least three ranks
-      are required, and idle time does not count because it differs between any two steps.
+    - With two ranks, the first two limits are 5 % and 3 %.
+    - A single step on each side cannot be tested. The first two limits are also 5 % and 3 %, at
+      least three ranks are required, and idle time does not count because it differs between any
+      two steps.
     - Idle time and exposed copies count if the exposed communication of the other ranks changed by
       at least half as much, or does not exist. Exposed copies also count if the rank copied for
       longer.
     - Exposed transfer counts if the rank's transfers, including hidden ones, changed by at least
-      half as much, so the links of its group became slower or faster.
+      half as much: the links of its group became slower or faster.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -186,7 +188,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     for kind, sign in product(range(len(_OWN_KINDS)), (1, -1)):
         changed_ns = np.where(main_kind == kind, excess_ns[kind] * sign, 0.0)
         changed_ns[[rank in stated for rank in ranks]] = 0.0
-        # A finding has the rank that changed most, and the ranks that changed at least half as
+        # A finding lists the rank that changed most, and the ranks that changed at least half as
         # much.
         while (largest_ns := float(changed_ns.max())) > 0:
             places = np.flatnonzero(changed_ns >= _MIN_ALIKE * largest_ns).tolist()
@@ -213,12 +215,12 @@ def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int
 
 
 def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
-    """Return the excess of ranks that changed while most others did not; 0 for other ranks."""
+    """Return the excess of ranks that changed when most others did not; 0 for all other ranks."""
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)
-    # These kinds also change because other ranks did: a device whose host is ahead waits in
-    # collectives instead of idling, and a copy or transfer may be hidden by other work.
+    # These kinds also change when other ranks do: a device whose host is ahead waits in collectives
+    # instead of idling, and a copy or transfer may be hidden by other work.
     idle, memory, transfer = map(_OWN_KINDS.index, ("idle", "memory", "transfer"))
     change_ns = _mean_change(times.communication_ns)
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
@@ -265,7 +267,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         is_alone &= (welch_p_value(before, after) * kinds < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
-    # The others include a rank that changed as much, which may be chance.
+    # The other ranks may include one that changed as much by chance.
     spread_ns = np.where(is_alone, 0.0, excess_ns).max(axis=1, keepdims=True)
     is_alone &= excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns
     is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
@@ -273,7 +275,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
 
 
 def lone_ranks(diff: Comparison) -> set[int]:
-    """Return the ranks that only one side has, or is compared with."""
+    """Return the ranks that exist, or are compared, only on one side."""
     before, after = diff.sides
     return set(before.traces) ^ set(after.traces) | set(before.ranks) ^ set(after.ranks)
 
@@ -300,8 +302,8 @@ def _late_on_both_sides(
 ) -> Finding:
     """Return the change of a rank that both sides have, compared with the other ranks.
 
-    Ranks that changed equally belong to the finding, because only one of several equally late ranks
-    is charged with the waits.
+    The finding includes all ranks that changed equally, because only one of several equally late
+    ranks is charged with the waits.
     """
     sign = 1 if appears else -1
     place = times.ranks.index(rank)
@@ -318,9 +320,9 @@ def _late_on_both_sides(
 def _rank_change(
     times: RankTimes, places: list[int], kind: int, *, sign: int, waiting: set[int]
 ) -> Finding:
-    """Return the change of one kind of time of some ranks, compared with the other ranks.
+    """Return how one kind of time of some ranks changed, compared with the other ranks.
 
-    `waiting` are the ranks that may wait for them.
+    `waiting` lists the ranks that may wait for them.
     """
     ranks, measure = times.ranks, _OWN_KINDS[kind]
     own_ns: Floats = times.own_ns[kind].mean(axis=-1)
@@ -330,7 +332,8 @@ def _rank_change(
         time_change("other_rank", *own_ns[k].tolist(), ranks=(ranks[k],), measure=measure)
         for k in others.tolist()
     ]
-    # Positive if others wait longer for ranks that became slower, or less for faster ones.
+    # Positive if others wait longer for ranks that became slower, or less for ranks that became
+    # faster.
     moved_ns = sign * np.diff(waits_ns, axis=1)[others, 0]
     min_moved_ns = max(_MIN_WAITS_RATIO * float(moved_ns.max(initial=0)), 1)
     parts += [
@@ -338,7 +341,7 @@ def _rank_change(
         for k in others[moved_ns >= min_moved_ns].tolist()
         if ranks[k] in waiting
     ]
-    # A rank may lose time of one kind and gain time of another; the step changes by the sum.
+    # A rank may lose time of one kind and gain time of another. The step changes by the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",
@@ -353,7 +356,7 @@ def _rank_change(
 def _late_on_one_side(
     verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool
 ) -> Finding:
-    """Return what a rank that one side lacks costs each other rank on the side that has it.
+    """For a rank on one side only, return its cost to each other rank on that side.
 
     `verdict` is the result of `stragglers` for that side, indexed by rank.
     """

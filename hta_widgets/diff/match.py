@@ -13,11 +13,11 @@ subtrees first. For
 ``forward`` and ``aten::linear`` have partners. ``gemm_a`` is ``replaced`` by ``gemm_b``, which runs
 below the same operator. ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Remaining
 operators are ``moved`` within their step if both sides have equal subtrees, or equal names equally
-often. Partners whose durations differ by more than usual on their call path are ``changed``; all
-others are the ``same``.
+often. Partners are ``changed`` if their durations differ by more than usual on their call path,
+otherwise ``same``.
 
-The callees of a Python function without a partner are matched as if its caller had called them.
-Threads are matched by the work that they run, and device work in the order of its launches.
+The callees of a Python function without a partner are matched as if the function's caller had
+called them. Threads are matched by the work that they run, and device work by launch order.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from hta_widgets.trace.memo import memoize
 STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
 _SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
 
-_EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's times by this
-_ROUNDS = 4  # maximum number of rounds; each matches below the pairs of the previous one
-_MIN_RATIO = 0.05  # of the longer duration; smaller differences are not changes
-_MIN_OCCURRENCES = 4  # calls of a path on one rank required for estimating their spread
-_SPREADS = 3 * 1.4826  # median deviations: three standard deviations if normally distributed
+_EDGE_TOLERANCE_NS = 2_000  # tolerance by which a call's rounded times may exceed its operator's
+_ROUNDS = 4  # maximum number of rounds; each matches below the pairs of the previous round
+_MIN_RATIO = 0.05  # share of the longer duration; smaller differences are not changes
+_MIN_OCCURRENCES = 4  # calls of a path on one rank required to estimate the spread
+_SPREADS = 3 * 1.4826  # in median deviations; three standard deviations of a normal distribution
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class MatchedTrees:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return a path for each node; both nodes of a pair get the first of their two paths."""
+        """Return the path of each node; both nodes of a pair get the first of their two paths."""
         path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         path_of_partner = self.path[1 - side][self.partner[side][nodes]]
@@ -95,7 +95,7 @@ class TreeMatcher:
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
-        # In `_ChildLists`, roots follow the nodes.
+        # In `_ChildLists`, the roots come after the nodes.
         self._match_below(self._match_children(shared + len(before), shared + len(after)))
         self._match_at_edges()
         self._match_frames()
@@ -120,8 +120,8 @@ class TreeMatcher:
     def _match_children(self, a: Ints, b: Ints) -> Ints:
         """Match the children of pairs of nodes; return the new pairs.
 
-        A bucket has the children of one node and class. Two buckets with the same names in the same
-        order are paired at once; others are aligned.
+        A bucket holds the children of one node and class. Two buckets with the same names in the
+        same order are paired at once; other buckets are aligned.
         """
         kinds = np.arange(3)
         before, after = self.children
@@ -134,7 +134,8 @@ class TreeMatcher:
         a_nodes = before.nodes[concatenate_ranges(before.first[a_buckets[same_size]], sizes)]
         b_nodes = after.nodes[concatenate_ranges(after.first[b_buckets[same_size]], sizes)]
         differs = self.trees[0].name[a_nodes] != self.trees[1].name[b_nodes]
-        # Below calls that were paired by their edges or as moved, some may already have a partner.
+        # Below calls that were paired by their edges or as moved, some calls may already have a
+        # partner.
         differs |= (self.partner[0][a_nodes] >= 0) | (self.partner[1][b_nodes] >= 0)
         bucket_of_node = np.repeat(same_size, sizes)
         needs_alignment[bucket_of_node[differs]] = True
@@ -189,15 +190,15 @@ class TreeMatcher:
         self._match_below(pairs, moved=moved)
 
     def _match_at_edges(self) -> None:
-        """Pair calls at the edges of operators that enclose them on one side only."""
-        # Times are rounded. So it is arbitrary which of two touching calls encloses the other, and
-        # which is the parent of a third call.
+        """Pair calls at the edges of an operator that encloses only one of the two."""
+        # Because times are rounded, it is arbitrary which of two touching calls encloses the other,
+        # and which is the parent of a third call.
         for _ in range(_ROUNDS):
             both = np.concatenate([self._edge_candidates(0)[:, ::-1], self._edge_candidates(1)])
             if not len(both):
                 return
-            # A call in several pairs keeps the earliest pair, by the sum of positions on both
-            # sides. Pairs that share a call differ in this sum.
+            # A call in several pairs keeps the pair with the smallest sum of positions. Pairs that
+            # share a call differ in this sum.
             position = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
             used_nodes: tuple[set[int], set[int]] = (set(), set())
             pairs = []
@@ -211,8 +212,8 @@ class TreeMatcher:
     def _edge_candidates(self, side: int) -> Ints:
         """Return pairs of unmatched calls, each with the other side's call first.
 
-        The call of `side` has a matched caller. The call of the other side is within the times of
-        that caller's partner, or exceeds them by at most the rounding error.
+        The call of `side` has a matched caller. The other call lies within the times of that
+        caller's partner, give or take the rounding error.
         """
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
@@ -226,7 +227,7 @@ class TreeMatcher:
             other.begin_ns[above] - _EDGE_TOLERANCE_NS,
             other.end_ns[above] + _EDGE_TOLERANCE_NS,
         )
-        # When name, class and start are packed into one number and sorted, possible matches are
+        # If name, class and start are packed into one number and sorted, possible matches are
         # adjacent.
         first = min(int(low.min()), int(other.begin_ns[loose].min()))
         width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
@@ -252,7 +253,8 @@ class TreeMatcher:
 
     def _match_frames(self) -> None:
         """Pair callees of Python functions without a partner as if their callers called them."""
-        # Versions of a library may differ by a Python function between a caller and its callees.
+        # Two versions of a library may differ by a Python function between a caller and its
+        # callees.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(is_alone.any() for is_alone in alone):
@@ -268,10 +270,10 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by class and by their nearest caller with a partner.
+        """Return nodes without a partner, keyed by class and nearest caller with a partner.
 
-        Callers are nodes of the first side; outermost nodes have their root instead. Between a node
-        and its caller are only Python functions without a partner.
+        Callers are nodes of the first side; outermost nodes have their root as caller. Only Python
+        functions without a partner lie between a node and its caller.
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
@@ -281,7 +283,7 @@ class TreeMatcher:
         nodes, caller, top = nodes[is_listed], caller[is_listed], top[is_listed]
         caller_before = caller if side == 0 else self.partner[1][caller]
         caller_before = np.where(caller < 0, -1 - self.roots[side][top], caller_before)
-        key = caller_before * 3 + tree.kind[nodes]  # a single number per caller and class
+        key = caller_before * 3 + tree.kind[nodes]  # packs caller and class into one number
         order = np.lexsort((tree.order[nodes], key))
         nodes, key = nodes[order], key[order]
         keys, first = np.unique(key, return_index=True)
@@ -291,7 +293,7 @@ class TreeMatcher:
         }
 
     def _pair_nested(self, a_nodes: Ints, b_nodes: Ints) -> list[tuple[int, int]]:
-        """Pair two lists of nodes, callers first, so that callers of pairs are also pairs."""
+        """Pair two lists of nodes, callers first, so that paired nodes have paired callers."""
         used_nodes: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
             a, b = int(a_nodes[i]), int(b_nodes[j])
@@ -316,15 +318,15 @@ class TreeMatcher:
             self._pair_subtrees(new_pairs, moved=True)
 
     def _movable_nodes(self, side: int, *, by_content: bool) -> tuple[Ints, Hashes]:
-        """Return nodes that may have moved, and keys of their steps and subtrees (or names)."""
+        """Return nodes that may have moved, with keys of their steps and subtrees (or names)."""
         tree = self.trees[side]
         alone = self.partner[side] < 0
         outermost = alone & (tree.kind == OPERATOR)
         outermost &= (tree.parent < 0) | ~alone[tree.parent]
-        # A single call such as aten::empty is too common to be identified.
+        # A single call such as aten::empty is too common to be recognized elsewhere.
         outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
         if not by_content:
-            # Without an operator, work has a place in its stream only.
+            # Work without an operator has a place only in its stream.
             outermost |= alone & (tree.kind == WORK) & (tree.parent < 0)
         nodes = np.flatnonzero(outermost)
         nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
@@ -350,7 +352,7 @@ class _ChildLists:
 
 
 def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return a number for each outermost node, from its step and track, equal on both sides."""
+    """Return numbers of the outermost nodes by step and track, equal on both sides."""
     lanes = _shared_track_numbers(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     first, second = (
@@ -364,7 +366,8 @@ def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]
     """Return numbers for the tracks of both sides; tracks with the same work share a number."""
     calls_of_sides: list[dict[int, Counter[tuple[int, int]]]] = []
     for tree in trees:
-        # By track: how many outermost nodes have each name, counting device work separately.
+        # For each track, how many outermost nodes have each name; device work is counted
+        # separately.
         calls_of_sides.append(defaultdict(Counter))
         keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[tree.parent < 0]
         distinct, counts = np.unique(keys, axis=0, return_counts=True)
@@ -377,7 +380,7 @@ def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]
     ]
     numbers = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
     next_number = itertools.count()
-    # Most shared work first; ties do not depend on the order of the sides.
+    # Most shared work first. Swapping the sides does not affect ties.
     for score, _, a, b in sorted(shared, reverse=True):
         if score > 0 and numbers[0][a] < 0 and numbers[1][b] < 0:
             numbers[0][a] = numbers[1][b] = next(next_number)
@@ -394,7 +397,7 @@ class Matches:
 
     ranks: list[MatchedTrees]
     pool: NamePool
-    #: by path: the caller's path (-1 if none), the code of the name, and the class
+    #: by path: the caller's path (-1 if none), the name code, and the class
     path_parent: Ints
     path_name: Ints
     path_kind: Ints
@@ -406,8 +409,8 @@ class Matches:
 
     @cached_property
     def rank_of_path(self) -> Ints:
-        """Position of each path in the order by depth, deepest first, then by name."""
-        # Unlike the number of a path, this does not depend on which side is read first.
+        """Position of each path when sorted by depth, deepest first, then by name."""
+        # Unlike path numbers, this does not depend on which side is read first.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
@@ -417,7 +420,7 @@ class Matches:
 
     @cached_property
     def shared_paths(self) -> list[tuple[Ints, Ints]]:
-        """For each pair of ranks, the path of every node; equal for both nodes of a pair."""
+        """For each pair of ranks, the path of every node; paired nodes share a path."""
         return [
             (matched.shared_path(0, self.rank_of_path), matched.shared_path(1, self.rank_of_path))
             for matched in self.ranks
@@ -455,7 +458,7 @@ def match_ranks(diff: Comparison) -> Matches:
 
 
 def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
-    """Return the number of each node's path; new paths are added to `paths`."""
+    """Return each node's path number; new paths are added to `paths`."""
     path_of_node = np.full(len(tree), -1, dtype=np.int64)
     for members in tree.forest.levels:
         parent = tree.parent[members]
@@ -485,11 +488,11 @@ def _mark_changed(matches: Matches) -> None:
     trees = [tree for matched in matches.ranks for tree in matched.trees]
     finest = max(tree.part.trace.resolution_ns for tree in trees)
     beyond = np.abs(diff) > np.maximum(_MIN_RATIO * np.maximum(before, after), 2.0 * finest)
-    # Most pairs are within these limits, so only the other paths need spreads.
+    # Most pairs are within these limits, so spreads are computed only for the other paths.
     positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
     spread[positions] = _spreads(path[positions], diff[positions])
-    # A change on some of the ranks is not noise, so the spread on one rank also counts.
+    # A change on only some ranks is not noise, so the spread on one rank also counts.
     rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
     group = path[positions] * len(chosen) + rank
     _, group_code, calls = np.unique(group, return_inverse=True, return_counts=True)

@@ -29,16 +29,16 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 
         - ``pair`` (int64), counted from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
-        - ``name`` (category): the name after, if it has one; ``kind`` (category), as in events
+        - ``name`` (category): the name after, or before if only the first run has the event;
+          ``kind`` (category), as in events
         - ``path`` (category): the enclosing operators and annotations, outermost first, joined
           by ``" > "``, without threads and steps
         - ``before_step, after_step`` (int64): numbers of the steps, -1 if none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the
           longer one and by more than three times the spread of differences on the same path;
-          ``added, removed``; ``moved``: in another place of its step; ``replaced``: other device
-          work below the same operator, paired in order; ids are -1 if one piece of work replaced
-          several
+          ``added, removed``; ``moved``: elsewhere in the same step; ``replaced``: other device work
+          below the same operator, paired in order; ids are -1 if one piece of work replaced several
 
         Events of steps that are not compared are excluded. ``.attrs["matched"]`` counts the rows by
         status.
@@ -72,7 +72,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
 
 
 def _pairs_of_ranks(ranks: tuple[int, int], matched: MatchedTrees) -> dict[str, Ints]:
-    """Return the rows of a pair of ranks, with codes of names, kinds, paths and statuses."""
+    """Return the rows of a pair of ranks, with codes for names, kinds, paths and statuses."""
     added = np.flatnonzero(matched.partner[1] < 0)
     # The node of each row on both sides; -1 without a partner.
     nodes = (
@@ -82,7 +82,7 @@ def _pairs_of_ranks(ranks: tuple[int, int], matched: MatchedTrees) -> dict[str, 
     block = {}
     for k, word in enumerate(("before", "after")):
         tree, node = matched.trees[k], nodes[k]
-        # Index -1, which means no node, selects the appended item.
+        # Index -1 (no node) selects the appended item.
         block[f"{word}_rank"] = np.full(len(node), ranks[k])
         block[f"{word}_id"] = np.append(tree.rows, -1)[node]
         block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]

@@ -1,21 +1,21 @@
-"""A finding as data, and the order of findings.
+"""Represents findings as data, and orders them.
 
 A finding states what changed and by how much, in fields that programs can use. Its sentence is
-added last, after findings have been sorted and those that repeat another have been removed. For a
-run whose second rank computes longer after an update, it is
+added last, after findings have been sorted and repetitions removed. For a run whose second rank
+computes longer after an update, the finding is
 
     Finding("straggler", ranks=(1,), measure="compute", before=8e6, after=10e6, unit="ns",
             diff_ns=2e6, parts=(…), details={"sign": 1, "excess_ns": 1.9e6, "appears": True})
 
 All times and counts are means over steps, as in the sentences.
 
-``details`` has facts that only one kind of finding has; formats add their own:
+``details`` holds facts specific to one kind of finding; formats add their own:
 
 =================  =================================================================================
 kind               details
 =================  =================================================================================
 headline, slight   ``is_untested``: True if one step on a side is too few for a test;
-                   ``outlying_steps``: numbers of the steps that alone differ, if they stand out
+                   ``outlying_steps``: numbers of the steps that stand out, if only these differ
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
                    its own time changed than that of the median rank; ``appears``, of ranks for
@@ -24,7 +24,7 @@ straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``:
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
-                   ``outlying_steps``: numbers of the steps that stand out, if they alone differ
+                   ``outlying_steps``: numbers of the steps that stand out, if only these differ
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
                    ``caller``: str, None if the name alone identifies the operator
@@ -61,9 +61,9 @@ class Finding:
         The difference, as a mean over steps. For a straggler, the difference of its own time; if
         only one side has the rank, its mean cost to each other rank.
     topic : str
-        The topic of the sentence, which determines its place among others. Default: the kind.
+        The topic of the sentence, which determines its position. Default: the kind.
     ranks : tuple of int
-        The ranks that the finding concerns; empty for all.
+        The ranks that the finding concerns; empty if it concerns all.
     name : str
         The operator, kernel, routine or stage.
     step : int or None
@@ -76,13 +76,13 @@ class Finding:
     before_count, after_count : float
         Numbers of calls in a step, if the finding includes them.
     p_value : float or None
-        The probability of the difference by chance; None if it is not tested.
+        The p-value of the difference; None if it is not tested.
     weight : float
-        The importance among findings of the topic.
+        The importance among findings of the same topic.
     parts : tuple of Finding
-        The quantities that the finding lists or is compared with.
+        The quantities that the finding lists, or with which it is compared.
     details : mapping
-        Further facts, by kind of finding: see the table of this module.
+        Further facts, depending on the kind: see the table in this module's docstring.
     """
 
     kind: str
@@ -106,7 +106,7 @@ class Finding:
 
     @property
     def statement(self) -> tuple[object, ...]:
-        """Subject of the finding, without values; equal for two records of one quantity."""
+        """The finding's subject without values; equal if two records describe the same quantity."""
         return self.kind, self.measure, self.ranks, self.name, self.step
 
 
@@ -125,11 +125,11 @@ def topic_of(finding: Finding) -> str:
 def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Finding]:
     """Order findings by topic, then by weight, and remove those that earlier ones include.
 
-    A finding that only lists parts is removed if earlier findings have all of its parts. The topic
-    ``conditions`` qualifies the first finding, so it follows that.
+    A finding that only lists parts is removed if earlier findings contain all of its parts. The
+    topic ``conditions`` qualifies the first finding, so it comes second.
     """
     places = {topic: place for place, topic in enumerate(topics)}
-    # Formats of other packages may have findings without a topic; these precede the cautions.
+    # Formats of other packages may have findings without a topic. These precede the cautions.
     unknown = places.get("caution", len(places))
     ranked = sorted(
         findings,

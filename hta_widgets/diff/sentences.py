@@ -1,8 +1,8 @@
 """Turns findings into sentences.
 
 Each topic has one function that takes the finding and the comparison and returns the sentence. The
-tables `WORDS` and `CAUTION_WORDS` list these functions in order of importance. Those of a format
-come between the two (`FormatComparison.finding_words`). Only here do numbers become text:
+tables `WORDS` and `CAUTION_WORDS` list these functions in order of importance. A format's functions
+come between the two (`FormatComparison.finding_words`). Numbers become text only in this module:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
     "gemm goes from 7 to 3 a step (−40.0 µs)."
@@ -46,11 +46,10 @@ from hta_widgets.trace.names import short_name
 #: Function that returns the sentence of a finding.
 Wording = Callable[[Finding, Comparison], str]
 
-#: Changes of times are stated in percent up to this ratio.
+#: Ratio up to which changes of times are stated in percent.
 _MAX_RATIO = 10
-#: A change of the bytes of collectives is stated from this share of the larger number.
+#: Smallest stated change of the bytes of collectives, as a share of the larger number.
 _MIN_BYTES_RATIO = 0.01
-#: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {
     "compute": "compute",
     "memory": "exposed copies",
@@ -58,7 +57,6 @@ _OWN_TIME_WORDS = {
     "cpu": "time on the host",
     "transfer": "exposed transfer",
 }
-#: Words for the kinds and causes of `waterfall`.
 _CAUSE_WORDS = {
     "compute": "compute", "communication": "exposed communication", "copies": "exposed copies",
     "idle": "idle time of the device", "host": "time on the host",
@@ -115,7 +113,7 @@ def times_text(finding: Finding) -> str:
 
 
 def relative_text(finding: Finding) -> str:
-    """Format the relative change for the end of a clause; "" if there was nothing before."""
+    """Format the relative change for the end of a clause; "" if the value before is 0."""
     if not finding.before:
         return ""
     return f", {share_delta((finding.after - finding.before) / finding.before)}"
@@ -168,7 +166,7 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
 
 
 def _is_alone(finding: Finding) -> bool:
-    """Return whether every other rank changed by less than a quarter of the finding's change."""
+    """Return whether every other rank changed by less than a quarter as much as the finding."""
     if not finding.details["is_only"]:
         return False
     others = [abs(part.diff_ns) for part in finding.parts if part.kind == "other_rank"]
@@ -192,7 +190,7 @@ def _own_change_text(finding: Finding) -> str:
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
-    """State how much longer a step takes, why, and how certain this is."""
+    """Return how much longer a step takes, why, and how certain this is."""
     mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
     unit = _a_step(diff)
     if not finding.diff_ns:
@@ -252,7 +250,7 @@ def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _waits_text(finding: Finding) -> str:
-    """Return a clause about the ranks that wait longer or less; "" without any."""
+    """Return a clause about the ranks whose waits changed; "" if there are none."""
     waits = [part for part in finding.parts if part.kind == "wait"]
     if not waits:
         return ""
@@ -291,7 +289,6 @@ def _kinds_text(finding: Finding, diff: Comparison) -> str:
     for grows in (True, False):
         parts = [part for part in finding.parts if (part.diff_ns > 0) == grows]
         if parts:
-            # Only the first clause has the verb.
             texts = [_cause_text(part, diff, verb=part is parts[0]) for part in parts]
             clauses.append((-abs(parts[0].diff_ns), _join_with_and(texts)))
     return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}{_a_step(diff)}."
@@ -353,14 +350,14 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _paired_ranks_text(diff: Comparison) -> str:
-    """State over which ranks a change of calls is a mean, if ranks changed differently."""
+    """Return a clause naming the ranks over which calls are averaged, if these ranks differ."""
     if not diff.by_rank_means:
         return " (mean over ranks)" if late_ranks(diff) or changed_ranks(diff) else ""
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change is in a collective's time that includes waits for other ranks."""
+    """Return whether a change is in the time of a collective, including waits for other ranks."""
     name = finding.name
     if finding.measure == "host":
         # Only the collectives of these libraries run on the host; their calls include waits.
@@ -409,7 +406,7 @@ def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
 
 
 def _call_counts_text(finding: Finding, diff: Comparison) -> str:
-    """Return a clause about an operator that lost or gained only some of its calls."""
+    """Return a clause about an operator that lost or gained some, but not all, of its calls."""
     before, after = finding.details["totals"]
     changed = max(finding.before_count, finding.after_count)
     # Calls that are gone in one place may be new in another.
@@ -462,7 +459,7 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
     return f"{capitalize(clause)}." if clause else _CAUTION_SENTENCES[finding.measure]
 
 
-#: Sentence functions by topic, the most important first.
+#: Sentence functions, keyed by topic, most important first.
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "straggler": _straggler_text,

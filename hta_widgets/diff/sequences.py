@@ -1,8 +1,7 @@
 """Aligns two sequences of names with each other.
 
-Elements are paired in order, and only if their names are equal. Each element also has a hash of
-what is below it, so that among several elements with one name, those with equal contents are
-paired:
+Only elements with equal names are paired, in order. Each element also has a hash of its subtree, so
+that among elements with the same name, those with equal subtrees are paired:
 
 >>> names = np.array([1, 2, 2, 3]), np.array([1, 2, 3])
 >>> contents = np.array([10, 20, 21, 30], "u8"), np.array([10, 21, 30], "u8")
@@ -29,9 +28,8 @@ Hashes = npt.NDArray[np.uint64]
 _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MAX_CELLS = 4_000_000  # maximum size of the table for one exact alignment
-#: Scores of a pair with equal names and subtrees, and of a pair with equal names only; and the
-#: penalty for different full names, so small that its sum over a whole table is less than either
-#: score.
+#: Scores of a pair with equal names and subtrees, and of a pair with only equal names; and the
+#: penalty for different full names, whose sum over a whole table is less than either score.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 
 
@@ -45,7 +43,7 @@ def align_positions(
 ) -> Ints:
     """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides.
 
-    Different full names, which default to the names, lower the score of a pair slightly.
+    The full names default to the names. If they differ, the score of a pair is slightly lower.
     """
     # The result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
@@ -64,11 +62,11 @@ def align_positions(
 
 
 def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int, int]]) -> None:
-    """Align two sequences, which begin at `at_a` and `at_b`; add their pairs to `runs`."""
+    """Align two sequences that begin at `at_a` and `at_b`; add their pairs to `runs`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
-    # An optimal alignment pairs the equal elements at both ends. Full names only matter to an exact
-    # alignment, and not if all subtrees are equal.
+    # An optimal alignment pairs the equal elements at both ends. Full names matter only to an exact
+    # alignment in which some subtrees differ.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
@@ -105,7 +103,7 @@ def _equal_ahead(a: Hashes, b: Hashes) -> int:
 
 
 def _best_alignment(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
-    """Return the pairing with the highest score, from the table of all prefixes."""
+    """Return the pairing with the highest score, using a table of all prefixes."""
     table = _score_table(a, b) if a.shape[1] <= b.shape[1] else _score_table(b, a).T
     pairs = []
     i, j = a.shape[1], b.shape[1]
@@ -122,7 +120,7 @@ def _best_alignment(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
 
 
 def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
-    """Return the highest score of each pair of prefixes, row by row of the shorter sequence."""
+    """Return the highest score of each pair of prefixes; rows follow the shorter sequence."""
     same_name, same_hash, same_full = (a[:, None] == b for a, b in zip(first, second, strict=True))
     gain = np.where(same_hash, np.int32(_SAME), same_name * np.int32(_NAMESAKE))
     gain -= ((gain > 0) & ~same_full) * np.int32(_OTHER_FULL)
@@ -131,7 +129,7 @@ def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     rows = list(table)
     above = rows[0]
     for scores, a in zip(rows[1:], gain, strict=True):
-        # Without a gain, the score cannot exceed the row above.
+        # Without a match, the score cannot exceed the row above.
         np.add(above[:-1], a, out=score)
         np.maximum(score, above[1:], out=score)
         np.maximum.accumulate(score, out=scores[1:])
@@ -150,7 +148,7 @@ def _landmarks(a: Hashes, b: Hashes) -> Ints:
 
 
 def _runs(values: Hashes, length: int) -> Hashes:
-    """Return a hash of each run of `length` elements, by the position of its first element."""
+    """Return a hash of each run of `length` elements, indexed by its first element's position."""
     runs = values
     width = 1
     with np.errstate(over="ignore"):
@@ -161,7 +159,7 @@ def _runs(values: Hashes, length: int) -> Hashes:
 
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
-    """Return both positions of the values that occur once on each side, in the same order."""
+    """Return the positions of values that occur once on each side and in the same order."""
     values_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     values_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     is_once_a, is_once_b = count_a == 1, count_b == 1
@@ -196,7 +194,7 @@ def _longest_increasing_run(pairs: Ints) -> Ints:
 def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
     """Pair the n-th elements of each key; return their positions, (pairs, 2).
 
-    With `as_many`, keys that do not occur equally often in both sequences are skipped.
+    With `as_many`, keys whose counts differ between the sequences are skipped.
     """
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     a_codes, b_codes = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)

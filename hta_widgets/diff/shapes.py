@@ -3,11 +3,11 @@
 The leading size of a call is the first dimension of its first input that changed. For inputs
 ``[[512], [32, 512]]`` before and ``[[512], [64, 512]]`` after, it changes from 32 to 64. If the
 leading sizes of most changed calls differ by the same factor, the smallest of them is the batch
-size: an input of 32 · 512 rows is the same batch, flattened.
+size: an input with 32 · 512 rows is the same batch, flattened.
 
 If inputs of three or more dimensions keep their first dimension and change an inner one, such as
-``[8, 512, 4096]`` to ``[8, 1024, 4096]``, the sequence length changed, and the leading sizes of
-flattened inputs change with it.
+``[8, 512, 4096]`` to ``[8, 1024, 4096]``, the sequence length changed. It also changes the leading
+sizes of flattened inputs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hta_widgets.trace.trace import Trace
 _Shapes = list[list[int]]
 
 _MIN_CALLS = 3
-_MAX_CALLS = 2_000  # calls whose args are read from the file
-_MIN_SHARE = 0.25  # share of the calls with shapes; calls on weights alone do not change
-_MIN_ALIKE = 0.8  # share of the changed calls, or of repeated names, that changed by one factor
-#: Smallest change of the number of calls, and largest relative error of equal factors.
+_MAX_CALLS = 2_000  # maximum number of calls whose args are read from the file
+_MIN_SHARE = 0.25  # least share of calls with shapes; calls that use only weights do not change
+_MIN_ALIKE = 0.8  # share of the changed calls, or of repeated names, that share a factor
+#: Smallest change in the number of calls, and largest relative deviation of equal factors.
 _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25
 
 
@@ -40,7 +40,7 @@ def shape_changes(diff: Comparison) -> list[Finding]:
     """Return the change of input sizes in the steps of the first ranks, if any.
 
     Only matched operators count. The numbers come from the first step. The last step must have
-    changed by the same factor, because sizes may also vary between steps.
+    changed by the same factor, because sizes may also vary from step to step.
     """
     if diff.before.formats | diff.after.formats != {"kineto"}:
         return []
@@ -82,7 +82,7 @@ def _change_in_step(diff: Comparison, step: int) -> Finding | None:
 
 @memoize
 def repetition_factor(diff: Comparison) -> float:
-    """Return how many times as often the repeated work of a step runs after; 1 if unknown.
+    """Return the factor by which the repeated work of a step grew; 1 if unknown.
 
     With three layers instead of two, each kernel of a layer runs 1.5 times as often. The factor is
     known if it holds for nearly all names that occur more than once in a step.
@@ -97,7 +97,7 @@ def repetition_factor(diff: Comparison) -> float:
     factors = after[is_shared] / before[is_shared]
     factor = float(np.median(factors))
     change = abs(factor - 1)
-    # Less than half of the change, so that names without a change differ from the median.
+    # At most half of the change, so that unchanged names differ from the median.
     max_error = min(change / 2, _MAX_REPETITION_ERROR * factor)
     equal_count = (np.abs(factors - factor) <= max_error).sum()
     is_known = change >= _MIN_REPETITION_CHANGE and equal_count >= _MIN_ALIKE * len(before)
@@ -107,8 +107,8 @@ def repetition_factor(diff: Comparison) -> float:
 def _changed_size(before: _Shapes, after: _Shapes) -> tuple[int, int, int, int] | None:
     """Return the first changed dimension: both sizes, its position, and the number of dimensions.
 
-    An inner dimension does not count if the last one also changed: that is the width of the model
-    or of an image, or the rows of a transposed input.
+    An inner dimension does not count if the last one also changed: the latter is the width of the
+    model or of an image, or the rows of a transposed input.
     """
     changed = ((old, new) for old, new in zip(before, after, strict=False) if old != new)
     old, new = next(changed, ([], []))
@@ -131,7 +131,7 @@ def _input_shapes(trace: Trace, rows: Rows) -> list[_Shapes]:
 
 
 def _shapes_of(shapes: object) -> _Shapes:
-    # Lists of tensors have a list of shapes.
+    # A list of tensors has a list of shapes.
     return [
         shape
         for shape in (shapes if isinstance(shapes, list) else ())

@@ -1,12 +1,12 @@
-"""One side of a comparison: the events of its ranks, and the steps that all of them have.
+"""Represents one side of a comparison: the events of its ranks, and their common steps.
 
 A step is the host's range ``ProfilerStep#n``. It ends where the next one begins, so steps do not
 overlap. For ranges from 0 to 110 and from 100 to 200 ns, the windows are
 
     step 1: 0–100, step 2: 100–200, overlap_ns 10
 
-If hosts leave most of their steps before the devices do the work, the steps are those of the
-devices, each from the end of the previous step's work to the end of its own.
+If hosts leave most of their steps before the devices do the work, device steps are used. A device
+step extends from the end of the previous step's work to the end of its own work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PartsByRank = dict[int, RankPart]
 
 
 class _SideSteps(NamedTuple):
-    """Numbers and bounds (steps, 2) of a rank's steps, and the time by which steps overlapped."""
+    """Numbers and bounds (steps, 2) of a rank's steps, and the time by which they overlapped."""
 
     numbers: Ints
     bounds: Ints
@@ -42,7 +42,7 @@ _OTHER = KINDS.index("other")
 
 @dataclass(frozen=True, eq=False)
 class RunSide:
-    """One side: the selected events of its ranks, and its steps.
+    """One side of a comparison: the selected events of its ranks, and its steps.
 
     Attributes
     ----------
@@ -52,13 +52,14 @@ class RunSide:
     parts : dict of int to Part
         The selected events of each compared rank.
     steps : array of int
-        Numbers of the steps that all these ranks have and that are completely in the selection; a
-        single -1 without such steps, when the whole selection is compared.
+        Numbers of the steps that all these ranks have and that lie completely within the selection.
+        Without such steps, the whole selection is compared, with the single number -1.
     windows : dict of int to array
-        By rank: start and end of each step, (steps, 2), including the clock's shift. A step ends
-        where the next one begins, so steps do not overlap. For hosts that are ahead, see `compare`.
+        For each rank, the start and end of each step (steps, 2), including the clock's shift. A
+        step ends where the next one begins, so steps do not overlap. For hosts that are ahead, see
+        `compare`.
     left_out : tuple of int
-        Ranks without steps, if others have steps.
+        Ranks without steps, if other ranks have steps.
     tabled : dict of int to Part
         Ranks that are compared only in the tables of their format: BytePS servers next to workers,
         MPI profiles of one job next to timelines of another.
@@ -110,7 +111,7 @@ class RunSide:
 
     @cached_property
     def pauses(self) -> dict[int, Intervals]:
-        """By rank: times between recording windows, on the time axis of its table.
+        """For each rank, the times between recording windows, on the time axis of its table.
 
         No step includes them.
         """
@@ -121,7 +122,7 @@ class RunSide:
         return {rank: union(inner[::2], inner[1::2]) for rank, inner in edges.items()}
 
     def step_lengths(self, rank: int) -> Ints:
-        """Return the durations of a rank's steps, without `pauses`."""
+        """Return the durations of a rank's steps, excluding `pauses`."""
         start, end = (self.windows[rank] - self.parts[rank].trace.shift_ns).T
         paused = CumulativeCoverage(*self.pauses[rank])
         lengths: Ints = end - start - (paused(end) - paused(start))
@@ -129,11 +130,11 @@ class RunSide:
 
     @property
     def step_ns(self) -> float:
-        """Mean duration of a step over ranks."""
+        """Mean duration of a step, averaged over ranks."""
         return float(np.mean([self.step_lengths(rank).mean() for rank in self.ranks]))
 
     def of_steps(self, places: Ints) -> RunSide:
-        """Return the side with only some of its steps."""
+        """Return the side restricted to some of its steps."""
         windows = {rank: windows[places] for rank, windows in self.windows.items()}
         return replace(self, steps=self.steps[places], windows=windows)
 
@@ -144,7 +145,7 @@ class RunSide:
 
 
 def is_host_only(name: str) -> bool:
-    """Return whether files of a format have only calls on the host, without device work."""
+    """Return whether files in a format contain only calls on the host, without device work."""
     return any(format_.comparison.host_only for format_ in formats_named([name]))
 
 
@@ -157,12 +158,12 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
 
 
 def formats_of(parts: PartsByRank) -> set[str]:
-    """Return the formats of the files of some ranks."""
+    """Return the file formats of the given ranks."""
     return {part.trace.format for part in parts.values()}
 
 
 def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
-    """Return both sides with the same kind of steps: of the hosts, of the devices, or none."""
+    """Return both sides with the same kind of steps: host steps, device steps, or none."""
     sides = [_side(*side) for side in compared]
     if all(side.has_steps for side in sides):
         ahead = [np.isin(side.steps, steps_ahead(side.traces)) for side in sides]
@@ -206,7 +207,7 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
 
 
 def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
-    """Return the steps that are completely in the selection."""
+    """Return the steps that lie completely within the selection."""
     table = part.table
     formats = formats_named([part.trace.format])
     steps_of = load_references(format_.comparison.steps for format_ in formats)
@@ -240,7 +241,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
 
 
 def _whole_window(part: RankPart) -> Ints:
-    """Return the window, (1, 2); open ends are the first start and the last end of events."""
+    """Return the window, (1, 2); without bounds, from the first start to the last end of events."""
     table = part.table
     rows = part.rows[table.kind[part.rows] != _OTHER]
     rows = rows if len(rows) else part.rows

@@ -1,10 +1,9 @@
 """Tests whether runs differ by chance, and rounds means without losing a nanosecond.
 
-The samples are the steps of a run. *Welch's test* compares the mean of one side with that of the
-other, each with its own spread. If steps have partners, the *paired test* uses the logarithm of
-each pair's ratio, because steps that differ by design (such as every tenth step, with a checkpoint)
-do so on both sides. For steps of 10, 20, 40 ns before and 11, 22, 44 ns after, which is 10 % more
-in each:
+The samples are the steps of a run. *Welch's test* compares the means of both sides, each with its
+own spread. If steps have partners, the *paired test* uses the logarithm of each pair's ratio,
+because steps that differ by design (such as every tenth step, which writes a checkpoint) do so on
+both sides. For example, steps of 10, 20, 40 ns before and 11, 22, 44 ns after are each 10 % longer:
 
 >>> before, after = np.array([[10.0], [20.0], [40.0]]), np.array([[11.0], [22.0], [44.0]])
 >>> welch_p_value(before, after).round(2), paired_steps_p_value(before, after).round(2)
@@ -25,7 +24,7 @@ from hta_widgets.trace.arrays import Floats, Ints
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200  # maximum number of terms of the fraction
 _SMALLEST = 1e-300
-MIN_PAIRS = 3  # differences required for estimating their spread
+MIN_PAIRS = 3  # differences required to estimate the spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
@@ -52,7 +51,7 @@ def welch_p_value(before: Floats, after: Floats) -> Floats:
 
 
 def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
-    """Return the p-value of each group's mean difference, by Student's paired t-test."""
+    """Return the p-value of each group's mean difference, from Student's paired t-test."""
     # The pairs are steps, or calls if there are too few steps.
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
@@ -63,11 +62,11 @@ def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
 
 
 def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
-    """Return the p-value of each column, by a paired t-test of the logarithms of ratios.
+    """Return the p-value of each column, from a paired t-test of log ratios.
 
-    Rows are steps. The p-value is NaN if a value of the column is not positive.
+    Rows are steps. The p-value is NaN if any value in the column is not positive.
     """
-    # With logarithms, a change by one factor is equal in all steps, regardless of their duration.
+    # With logarithms, a change by a constant factor is equal in all steps, whatever their duration.
     steps, columns = before.shape
     is_positive = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(is_positive, after, 1.0) / np.where(is_positive, before, 1.0))
@@ -78,7 +77,7 @@ def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
 def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test and, if `by_step`, by the paired test."""
+    """Return each column's p-value from Welch's test and, if `by_step`, the paired test."""
     # Two tests have more false positives than one, so each p-value is multiplied by its factor
     # before the smaller is used. The default factors add at most a tenth to the false positives of
     # Welch's test.
@@ -99,9 +98,9 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
 
 
 def _regularised_beta(a: Floats, b: float | Floats, x: Floats) -> Floats:
-    """Return the regularized incomplete beta function, by its continued fraction."""
+    """Return the regularized incomplete beta function, using its continued fraction."""
     x = np.clip(x, 0.0, 1.0)
-    # The fraction converges fast below this limit. Above it, I(x; a, b) = 1 - I(1 - x; b, a).
+    # The fraction converges fast below this limit; above it, I(x; a, b) = 1 - I(1 - x; b, a).
     is_mirrored = x > (a + 1) / (a + b + 2)
     a, b = np.where(is_mirrored, b, a), np.where(is_mirrored, a, b)
     point = np.where(is_mirrored, 1 - x, x)
@@ -114,7 +113,7 @@ def _regularised_beta(a: Floats, b: float | Floats, x: Floats) -> Floats:
 
 
 def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
-    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
+    """Evaluate the incomplete beta function's continued fraction by Lentz's method."""
     c = np.ones_like(x)
     d = _nonzero(1 - (a + b) * x / (a + 1))
     d = 1 / d

@@ -1,4 +1,4 @@
-"""Tables of a comparison: by name, by operator, and any that formats or users add."""
+"""Builds the tables of a comparison: by name, by operator, and those added by formats or users."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Table = Callable[[Comparison], pd.DataFrame]
 NAME_CHANGES: tuple[str, ...] = (
     "added", "removed", "replaced", "changed", "slower", "faster", "same",
 )  # fmt: skip
-_MIN_RATIO = 0.05  # of the longer of two times; smaller differences are not changes
+_MIN_RATIO = 0.05  # share of the longer time; smaller differences are not changes
 _SIDES = ("before", "after")
 _COUNTS = ("before_count", "after_count")
 _TIMES = ("before_ns", "after_ns", "diff_ns")
 _ANNOTATION = KINDS.index("annotation")
 _REPLACED = STATUSES.index("replaced")
-#: Formats and function of each table added by `add_table`; None means all formats with events.
+#: Formats and function of each table added by `add_table`; None stands for all formats with events.
 _ADDED_TABLES: dict[str, tuple[frozenset[str] | None, Table]] = {}
 
 
@@ -100,10 +100,10 @@ def names(
     device: Literal["auto", "gpu", "cpu", "all"] = "auto",
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """Return count and total time of each name in both runs.
+    """Return the count and total time of each name in both runs.
 
-    Durations of parallel streams and nested calls are added, so unlike the times of `waterfall`,
-    they do not add up to the step times.
+    Durations of parallel streams and nested calls are added up. Unlike the times of `waterfall`,
+    the sums therefore differ from the step times.
 
     Parameters
     ----------
@@ -118,18 +118,18 @@ def names(
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference. Counts and times cover the compared steps. They
-        are means over all ranks, including those that lack the name:
+        One row per name, ordered by the size of the difference. Counts and times cover the compared
+        steps. They are means over all ranks, including those that lack the name:
 
         - ``name`` (str), ``kind`` (category)
         - ``before_count, after_count`` (float64), ``before_ns, after_ns, diff_ns`` (int64)
         - ``before_count_per_step, after_count_per_step, before_ns_per_step, after_ns_per_step,
           diff_ns_per_step`` (float64)
-        - ``change`` (category): ``added, removed``; ``replaced``: only on one side, with work of
-          other names in its place below the same operators; ``changed``: a different count;
-          ``slower, faster``: the same count, but times that differ by at least 5 % and
-          significantly (tests over the steps as in `changes`, at 5 % divided by the number of
-          names; with one step on a side, at least 20 %); ``same``
+        - ``change`` (category): ``added, removed``; ``replaced``: only on one side, with
+          differently named work in its place below the same operators; ``changed``: a different
+          count; ``slower, faster``: the same count, but times that differ by at least 5 % and
+          significantly (tests over the steps as in `changes`, at a level of 5 % divided by the
+          number of names; with one step on a side, at least 20 %); ``same``
         - ``replaced_by`` (str): for replaced names, the partner with the most time
         - ``p_value`` (float64): of the step times; NaN if unknown
     """
@@ -194,7 +194,7 @@ def _counts_and_times(
 
 
 def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
-    """Return the kind with most of each name's time, or with most events without a duration."""
+    """Return the kind with most of each name's time, or of its events if all times are 0."""
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
     for codes in events:
         np.add.at(weights, (codes.name, codes.kind), 2 * codes.dur_ns + 1)
@@ -213,12 +213,12 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per operator or annotation, by size of the difference on the device, then on the
-        host; per step, as means over steps and paired ranks (float64): ``name`` (str);
-        ``before_count, after_count``; ``before_host_self_ns, after_host_self_ns,
-        diff_host_self_ns``: on the host, without operators below and without waiting for the
-        device; ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself;
-        for collectives, without waiting for other ranks if both sides have the waits.
+        One row per operator or annotation, ordered by the size of the difference on the device,
+        then on the host. Values are per step, as means over steps and paired ranks (float64):
+        ``name`` (str); ``before_count, after_count``; ``before_host_self_ns, after_host_self_ns,
+        diff_host_self_ns``: on the host, excluding operators below and waits for the device;
+        ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself; for
+        collectives, excluding waits for other ranks if these are known on both sides.
     """
     matches = match_ranks(diff)
     names, parent, code = matches.pool.names, matches.path_parent, matches.path_name
@@ -290,8 +290,8 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
 
 
 def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
-    """Return the partner with the most time for each replaced name."""
-    # Events of one step or one pair of ranks have the partners of the whole comparison.
+    """For each replaced name, return the partner with the most time."""
+    # For one step or one pair of ranks, events keep their partners from the whole comparison.
     whole_diff, step = diff, None
     while whole_diff.part_of is not None:
         whole_diff, place = whole_diff.part_of
@@ -327,7 +327,8 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     table : function
         Takes a `Comparison` and returns a DataFrame.
     formats : set of str, optional
-        Formats of runs that have the table (see `TraceSet.formats`). Default: all with events.
+        Formats of runs that have the table (see `TraceSet.formats`). Default: all formats with
+        events.
 
     Raises
     ------
@@ -362,7 +363,7 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
         For MPI ``mpi_times, mpi_routines, mpi_message_sizes, mpi_negotiation, mpi_ranks,
         mpi_imbalance``, for time lines also ``waterfall, changes, names, mpi_waits``.
 
-        Tables registered with `add_table` are included.
+        Tables added with `add_table` are included.
     """
     return {name: table(diff) for name, table in table_functions(diff).items()}
 
@@ -372,7 +373,7 @@ def _format_tables(formats: Iterable[Format]) -> list[Mapping[str, Table]]:
 
 
 def table_functions(diff: Comparison) -> dict[str, Table]:
-    """Return the functions of the `tables`, by name."""
+    """Return the functions that compute `tables`, keyed by name."""
     before, after = (side.formats for side in diff.sides)
     has_events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     functions = dict(_TABLES) if has_events else {}
@@ -389,7 +390,7 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     return functions
 
 
-#: Tables of events; `FormatComparison.tables` has the tables of a format.
+#: Tables based on events; `FormatComparison.tables` has the tables of a format.
 _TABLES: dict[str, Table] = {
     "waterfall": waterfall,
     "steps": steps,

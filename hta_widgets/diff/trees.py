@@ -1,9 +1,9 @@
-"""Builds the call tree of a rank; two runs are matched by the nodes of these trees.
+"""Builds a rank's call tree. Two runs are matched by the nodes of these trees.
 
 A node is an operator or annotation, a runtime call, or a piece of device work. The children of an
 operator are the calls within its time on its thread, the backward operators of a forward operator,
-and the device work that it launched, whenever that ran. Names omit parts that differ between runs:
-``model.py(17): step`` becomes ``model.py: step``.
+and the device work that it launched, whenever that work ran. Names omit parts that differ between
+runs: ``model.py(17): step`` becomes ``model.py: step``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ from hta_widgets.trace.host_stack import (
 )
 from hta_widgets.trace.trace import Trace
 
-#: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a separate class:
-#: it runs when its stream reaches it, so its times do not order it among operators.
+#: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a separate class,
+#: because it runs when its stream reaches it and cannot be ordered among operators by time.
 OPERATOR, CALL, WORK = 0, 1, 2
-#: The category of Python functions.
 FRAME = "python_function"
 
 _MIX_CONSTANTS = tuple(
@@ -62,9 +61,9 @@ _ENGINE_STEPS = ("execute_", "step[", "prefill[", "decode[")
 def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
-    Addresses are replaced. A Python function keeps its name and the name of its file, without
-    folder and line. An ``nn.Module`` keeps its class, without its number. A step of an inference
-    engine keeps its phase, without requests and tokens: ``decode step``.
+    Addresses are replaced. A Python function keeps its name and file name, without folder and line.
+    An ``nn.Module`` keeps its class, without its number. A step of an inference engine keeps its
+    phase, without requests and tokens: ``decode step``.
     """
     step = parse_step_name(name) if name.startswith(_ENGINE_STEPS) else None
     if step is not None and step.phase:
@@ -78,8 +77,8 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
-#: Patterns that NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and the
-#: common form.
+#: Patterns of NVIDIA's demangler that GNU and LLVM demanglers write differently, and the common
+#: form.
 _SIGNATURE_RULES = (
     (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
     (re.compile(r"\(bool\)1|\btrue\b"), "1"),
@@ -93,7 +92,7 @@ _SIGNATURE_RULES = (
 
 
 def normalize_signature(name: str) -> str:
-    """Return a demangled name in a form that does not depend on the demangler.
+    """Return a demangled name in a form that is the same for all demanglers.
 
     >>> normalize_signature("void k<(int)4, (bool)1, char *>(<unnamed>::F)")
     'void k<4, 1, char*>(<unnamed>::F)'
@@ -108,9 +107,9 @@ def normalize_signature(name: str) -> str:
 
 
 class NamePool:
-    """Codes of the names of both sides, and the text shown for each.
+    """Name codes shared by both sides, and the text shown for each code.
 
-    Names that differ only by demangler share a code.
+    Names that differ only by the demangler share a code.
     """
 
     def __init__(self) -> None:
@@ -124,7 +123,7 @@ class NamePool:
         return np.array([self.code(name) for name in names], dtype=np.int64)
 
     def code(self, name: str, shown: str | None = None) -> int:
-        """Return the code of a name; names that differ only by demangler share a code."""
+        """Return the code of a name; names that differ only by the demangler share a code."""
         key = normalize_signature(name)
         code = self._codes.setdefault(key, len(self._codes))
         shown = name if shown is None else shown
@@ -148,7 +147,7 @@ class NamePool:
         return np.array([self._full.add(name) for name in names], dtype=np.int64)
 
     def hashes(self) -> Hashes:
-        """Return a hash of each name, by code; it does not depend on the reading order."""
+        """Return a hash per name code; it does not depend on the order in which names are read."""
         new = itertools.islice(self._codes, len(self._hashes), None)
         self._hashes += [
             int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
@@ -173,7 +172,7 @@ class RankTree:
     parent: Ints
     slot: Ints  # position of the step
     lane: Ints  # track
-    order: Ints  # position in time; device work has the position of its launch
+    order: Ints  # position in time; device work has its launch's position
     begin_ns: Ints  # start on the host; for device work, start of its launch
     end_ns: Ints
     content: Ints  # data that a collective moves, as a code of the pool; -1 for other nodes
@@ -188,8 +187,8 @@ class RankTree:
         return self.part.durations(self.rows)
 
     def hashes(self, name_hashes: Hashes) -> Hashes:
-        """Return a hash of each node with all operators and work below it, in order."""
-        # Collectives also differ by the data that they move.
+        """Return a hash of each node including all operators and work below it, in order."""
+        # The data that collectives move is hashed too.
         hash_of_node = name_hashes[self.name].copy()
         has_content = self.content >= 0
         hash_of_node[has_content] += mix_hash(name_hashes[self.content[has_content]])
@@ -202,7 +201,7 @@ class RankTree:
             parents = self.parent[children]
             first = np.flatnonzero(np.diff(parents, prepend=-2))
             family_sizes = np.diff(np.append(first, len(children)))
-            # The position among siblings is hashed too, so that their order counts.
+            # The position among siblings is hashed too, so that order matters.
             position = concatenate_ranges(np.zeros_like(first), family_sizes).astype(np.uint64)
             child_hashes = hash_of_node[children] + mix_hash(position + _MIX_CONSTANTS[0])
             np.add.at(hash_of_node, parents, mix_hash(child_hashes))
@@ -210,7 +209,7 @@ class RankTree:
 
 
 def mix_hash(values: Hashes) -> Hashes:
-    """Scramble numbers, so that sums of different numbers are almost never equal."""
+    """Scramble numbers so that sums of different numbers are almost never equal."""
     first, second, third = _MIX_CONSTANTS
     with np.errstate(over="ignore"):
         value = values + first
@@ -286,8 +285,8 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
 
 
 def _node_mask(trace: Trace, work: Bools, *, stacks: bool) -> Bools:
-    """Return a mask of host events and device work, without steps and repetitions."""
-    # Waits on the device repeat runtime calls.
+    """Return a mask of host events and device work, excluding steps and repeated events."""
+    # Synchronization events on the device repeat runtime calls.
     is_node: Bools = trace.table.kind != KINDS.index("sync")
     is_node &= (trace.table.stream < 0) | work
     is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
@@ -305,7 +304,7 @@ def _parent_rows(trace: Trace, work: Bools, operator: Bools) -> Ints:
 def comparable_names(trace: Trace, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:
     """Return the distinct (comparable, full) names of events, and each event's position in them."""
     table = trace.table
-    # Names of Python functions follow all others.
+    # Names of Python functions come last.
     is_frame = category_mask(trace, FRAME)[rows]
     key, position = np.unique(table.name[rows] + is_frame * len(table.names), return_inverse=True)
     names = []

@@ -1,4 +1,4 @@
-"""Splits the difference between two runs by kind, cause, operator or kernel, or in a call tree."""
+"""Splits the difference between two runs by kind, cause, operator, kernel or call path."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     ----------
     diff : Comparison
     measure : {"device", "host"}, default "device"
-        ``"device"``: time of device work, which forms the leaves; a node has the time of all work
-        below it. ``"host"``: time of operators on the host; the ``self`` time of a node is not
-        covered by operators below it, and includes waits for the device.
+        ``"device"``: time of device work, which forms the leaves. A node's time covers all work
+        below it. ``"host"``: time of operators on the host. The ``self`` time of a node excludes
+        operators below it, and includes waits for the device.
 
     Returns
     -------
     DataFrame
-        One row per path, parents before children, siblings by the longer of their two times. Values
-        are per step, as means over steps and paired ranks:
+        One row per path, parents before children, siblings ordered by the longer of their two
+        times. Values are per step, as means over steps and paired ranks:
 
         - ``node`` (int64), counted from 0; ``parent`` (int64), -1 for the outermost; ``depth``
           (int64)
@@ -60,11 +60,11 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         - ``kind`` (category): ``cpu`` for operators and annotations; for device work, its kind
         - ``before_count, after_count`` (float64)
         - ``before_ns, after_ns, diff_ns`` (float64): times including all nodes below
-        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without nodes below
+        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times excluding nodes below
         - ``status`` (category): ``added, removed``; ``changed``: a different count; ``same``
 
-        ``.attrs["without_waiting"]``: whether times of collectives exclude waiting for other ranks,
-        which requires the waits of both sides.
+        ``.attrs["without_waiting"]``: whether times of collectives exclude waits for other ranks,
+        which must be known on both sides.
     """
     matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
@@ -143,15 +143,15 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
     Every moment of a step counts once: as compute if a compute kernel runs, else as communication,
     else as copies, else as idle. It counts for the step whose window (`RunSide`) contains it,
-    whichever step launched the work; if ranges overlap, for the step that began last. So the rows
-    add up to the step times, and their differences to the difference of the step times, to the
-    nanosecond. Work outside of the compared steps does not count, even if they launched it; a
-    caution reports it if it differs by 1 % of the step time. `names` has whole durations.
+    whichever step launched the work. If ranges overlap, it counts for the step that began last. The
+    rows therefore add up to the step times, and their differences to the difference of the step
+    times, to the nanosecond. Work outside of the compared steps is excluded, even if they launched
+    it; a caution reports it if it differs by 1 % of the step time. `names` has whole durations.
 
-    A BytePS step of a GPU extends from its first synchronization to that of the next step. Stages
-    of the partition that ends last in it count as communication or copies, queues before these
-    stages as idle, and the rest as host. In MPI timelines, calls count as communication and the
-    rest as host.
+    A BytePS step of a GPU extends from its first synchronization to that of the next step. Within a
+    step, stages of the partition that ends last count as communication or copies, queues before
+    these stages as idle, and the rest as host. In MPI timelines, calls count as communication and
+    the rest as host.
 
     Parameters
     ----------
@@ -160,25 +160,25 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         - ``"kind"``: compute, exposed communication, exposed copies, idle
         - ``"cause"``: idle time by what the device waited for, as in
           `hta_widgets.analysis.device_idle_breakdown` (``nothing_launched``: after the rank's last
-          work, or all time of a rank without work); exposed communication as waiting for other
-          ranks and transfer, if both sides have the waits; for BytePS, also the queue before a
+          work, or all time of a rank without work); exposed communication as waits for other ranks
+          and transfer, if the waits are known on both sides; for BytePS, also the queue before a
           stage (``stage_queue``, ``root_wait``), the signal to other GPUs (``coordination``) and
           the return to the framework (``tail``)
-        - ``"operator"``, ``"kernel"``: work by the innermost operator that launched it, or by its
-          own name; if several pieces of a kind run at the same time, the time belongs to the first.
-          For BytePS, by stage including the queue before it; for MPI, by routine
+        - ``"operator"``, ``"kernel"``: work by its innermost launching operator, or by its own
+          name; if several pieces of a kind run at the same time, the time belongs to the first
+          piece. For BytePS, by stage including the queue before it; for MPI, by routine
     step : int, optional
         Position of one pair of steps. Default: all pairs.
 
     Returns
     -------
     DataFrame
-        One row per kind, cause, operator or kernel, by size of the difference: ``kind`` (category:
-        ``compute, communication, memory, idle``, and ``cpu`` if no rank has device work); ``cause``
-        (category); ``name`` (str) by operator or kernel, empty for idle; int64 ``before_ns,
-        after_ns, diff_ns``: sums over the compared steps, as means over a side's ranks, rounded so
-        that they add up; ``change_share`` (float64): the difference as a share of ``before_ns``,
-        NaN if that is 0.
+        One row per kind, cause, operator or kernel, ordered by the size of the difference: ``kind``
+        (category: ``compute, communication, memory, idle``, and ``cpu`` if no rank has device
+        work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
+        ``before_ns, after_ns, diff_ns``: sums over the compared steps, as means over a side's
+        ranks, rounded so that they add up; ``change_share`` (float64): the difference as a share of
+        ``before_ns``, NaN if that is 0.
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
@@ -218,9 +218,9 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 def _mean_times(
     diff: Comparison, by: str, step: int | None
 ) -> tuple[list[tuple[str, str]], Ints, Ints]:
-    """Return causes and names, and their times before and after, as means over ranks."""
+    """Return causes and names with their times before and after, averaged over ranks."""
     sums_of_sides = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
-    # In sorted order, rounding does not depend on which side comes first.
+    # With sorted keys, rounding does not depend on which side comes first.
     keys = sorted(sums_of_sides[0].keys() | sums_of_sides[1].keys())
     before, after = (
         mean_parts(np.array([sums[key] for key in keys], dtype=np.int64), len(side.ranks))
@@ -232,7 +232,7 @@ def _mean_times(
 def _time_by_cause_and_name(
     diff: Comparison, side: RunSide, by: str, step: int | None
 ) -> Counter[tuple[str, str]]:
-    """Return a side's time by cause and name; time that is not split by name has the name ""."""
+    """Return a side's time by cause and name; the name is "" for times not split by name."""
     sums: Counter[tuple[str, str]] = Counter()
     by_work = by in {"operator", "kernel"}
     for rank, causes in step_times_by_cause(diff, side).items():
@@ -243,9 +243,9 @@ def _time_by_cause_and_name(
             kind = KIND_OF[cause]
             is_work = cause != "host" if is_chain else kind in _KIND_OF_WORK
             if by_work and is_work:
-                continue  # counted by name above
+                continue  # already counted by name above
             if by == "kind" and cause == "host" and not times_ns.any():
-                continue  # the other kinds have a row even without time
+                continue  # other kinds have a row even without time
             shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
             sums[shown, ""] += _sum_of_steps(times_ns, step)
     return sums
@@ -258,7 +258,7 @@ def _sum_of_steps(times_ns: Ints, step: int | None) -> int:
 def _work_of_rank(
     diff: Comparison, side: RunSide, rank: int, by: str, step: int | None
 ) -> list[tuple[str, str, int]]:
-    """Return the time of a rank's work by cause and name, or by the stages of its format."""
+    """Return the time of a rank's work by cause and name, or by stage if its format has stages."""
     if rank in chains(diff, side):
         pieces = chains(diff, side)[rank]
         return [(each.cause, each.stage, _sum_of_steps(each.times_ns, step)) for each in pieces]
@@ -272,7 +272,7 @@ def _work_of_rank(
     owner = rows
     if by == "operator":
         tree = operator_tree(part.trace, annotations=True)
-        # The appended entry is for work without an operator, whose position is -1.
+        # The appended entry is for work without an operator (position -1).
         launcher = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
         owner = np.where(table.stream[rows] >= 0, launcher, rows)
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Frames of panels that users add; most cover the whole job and are also in saved pages."""
+"""Frames of panels that users add. Most frames cover the whole job and are in saved pages too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
 
 
 def _first_rows(frame: pd.DataFrame, source: pd.DataFrame, limit: int = MAX_BARS) -> pd.DataFrame:
-    """Return the first rows of a frame, the number of rows left out and the note of its source."""
+    """Return the first rows of a frame, with the number of omitted rows and the source's note."""
     shown = frame.head(limit).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": source.attrs.get("note", "")}
     return shown
@@ -150,10 +150,10 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return bytes and number of messages for each sender and receiver.
+    """Return the bytes and number of messages for each pair of sender and receiver.
 
-    If the splits of an all-to-all are unknown, each member is assumed to send equal shares to all
-    members; the attr ``even`` is then 1.
+    If the splits of an all-to-all are unknown, each rank is assumed to send equal shares to all
+    ranks of the group. The attr ``even`` is then 1.
     """
     match = matching(traces)
     sends = [_matched_sends(match), *map(batched_sends, traces.values())]
@@ -176,7 +176,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 def _matched_sends(match: Matching) -> pd.DataFrame:
     source, target = match.event_field("source"), match.event_field("target")
-    # The entries of sender and receiver are a single message.
+    # The sender's and the receiver's entry count as one message.
     is_first_entry = np.zeros(len(match), dtype=bool)
     is_first_entry[match.starts] = True
     is_send = match.event_field("operation") == _SEND_RECV
@@ -188,7 +188,7 @@ def _matched_sends(match: Matching) -> pd.DataFrame:
 
 
 def _even_shares(match: Matching) -> pd.DataFrame:
-    """Return messages of equal size from each rank of an all-to-all to all of its ranks."""
+    """Return, for each all-to-all, equally large messages between all of its ranks."""
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     size_bytes = np.maximum(match.event_field("size_bytes"), 0)
     calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size_bytes})
@@ -202,7 +202,7 @@ def _even_shares(match: Matching) -> pd.DataFrame:
 def _first_rows_of(
     make: Callable[[TraceSet], pd.DataFrame], limit: int = MAX_BARS
 ) -> Callable[[TraceSet], pd.DataFrame]:
-    """Return a function that makes the first rows of a frame and keeps its attributes."""
+    """Return a function that makes the first rows of a frame and keeps the frame's attributes."""
 
     def first_rows(traces: TraceSet) -> pd.DataFrame:
         rows = make(traces)
@@ -251,13 +251,13 @@ def _pipeline(traces: TraceSet) -> pd.DataFrame:
 
 
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
-    """Return how well kernels fill the device, as means over ranks, most time first."""
+    """Return how well kernels fill the device, averaged over ranks, most time first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)
     frame = groups[["count", "sum_ns"]].sum()
     for column in ("blocks_per_sm", "occupancy_share", "registers"):
-        # The mean is weighted by time; negative and missing values are unknown.
+        # The mean is weighted by time. Negative and missing values count as unknown.
         values = rows[column].astype("float64")
         known = rows[values.between(0, np.inf, inclusive="left")]
         known = known.assign(weighted=values * known["sum_ns"])
@@ -279,7 +279,7 @@ def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
 
 
 def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
-    """Return chains of pointwise operators, as means over ranks, most saved bytes first."""
+    """Return chains of pointwise operators, averaged over ranks, most saved bytes first."""
     rows = analysis.fusion_candidates(traces)
     groups = rows.groupby(["operators", "shape", "length"], sort=False)
     columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
@@ -327,7 +327,7 @@ def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool
 
 
 def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
-    """Return the frame of a whole-job panel, which is computed once."""
+    """Return the frame of a whole-job panel; it is computed only once."""
 
     def derive() -> pd.DataFrame:
         try:
@@ -343,7 +343,7 @@ def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
 def _frame_in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
-    """Return the rows of a whole-job panel that overlap the window, as saved pages do."""
+    """Return the rows of a whole-job panel that overlap the window, as in saved pages."""
     frame = whole_job_frame(traces, panel)
     if "start_ns" in frame:
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
@@ -351,7 +351,7 @@ def _frame_in_window(
     return frame.reset_index(drop=True)
 
 
-#: Functions that make the frames of added panels, by id.
+#: Functions that make the frames of added panels, keyed by panel id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(call_tree, measure="host"),
     "call_tree_device": partial(call_tree, measure="device"),
@@ -360,7 +360,7 @@ SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataF
 
 
 def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the added panels that would be empty, by reason."""
+    """Return the added panels that would be empty, keyed by reason."""
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     has_device_work = bool(roles - {"cpu"})
     names = {name.lower() for trace in traces.values() for name in trace.table.names.values}

@@ -2,7 +2,7 @@
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
 their caller and begin at its left edge, longest first. For example, ``aten::linear`` takes 240 ns,
-including 120 ns in calls of ``aten::addmm``::
+including 120 ns in calls to ``aten::addmm``::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120
@@ -26,7 +26,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Narrower bars are not shown; as a share of the tree's width.
+#: Smallest width of a shown bar, as a share of the tree's width.
 MIN_SHARE = 0.002
 #: Columns that are summed per path; device time includes callees.
 _SUMS = ("count", "host_ns", "device_ns")
@@ -48,7 +48,7 @@ class _CallPaths:
 
 
 class _MergedPaths:
-    """The call paths of several ranks, merged by name, and the `_SUMS` of each."""
+    """The call paths of several ranks, merged by name, and the `_SUMS` of each path."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []
@@ -131,7 +131,7 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
 
 
 def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
-    """Return call paths as bars; `measure` is the index in `_SUMS` of their width."""
+    """Return call paths as bars, whose widths are the sums at index `measure` of `_SUMS`."""
     sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
     width_ns = [path_sums[measure] for path_sums in sums]
     callees: dict[int, list[int]] = {}

@@ -1,9 +1,9 @@
 """The panels of a dashboard, the frames that they draw, and frames as JSON.
 
-The frame of a panel has what its chart or table shows: for ``breakdown`` the rows of
-`analysis.temporal_breakdown`, for ``kernels`` sums by name over all ranks. A panel ignores the
-parts of the selection that are set by clicks in it (`Panel.own`): a click on the bar of a rank
-selects this rank, and the bars of the other ranks remain.
+A panel's frame contains what its chart or table shows: for ``breakdown``, the rows of
+`analysis.temporal_breakdown`; for ``kernels``, sums by name over all ranks. A panel ignores the
+parts of the selection that are set by clicks in it (`Panel.own`): a click on a rank's bar selects
+this rank, but the bars of the other ranks remain.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ PanelIds = list[str] | list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel of the dashboard; `frame`, `base_frame` and `fits` are for panels of one format."""
+    """A panel of the dashboard; panels of a single format set `frame`, `base_frame` and `fits`."""
 
     id: str
     analysis: str  # name of its function in `hta_widgets.analysis`, or empty
     #: Parts of the selection that do not filter the panel: ``window``, ``ranks``, ``tracks``,
     #: ``ids``, and the query parts ``names``, ``kinds`` and ``rest``.
     own: tuple[str, ...]
-    rows: str = ""  # what the names in its rows are: ``operators``, ``kernels``, or something else
-    is_chart: bool = False  # whether it is a chart
+    rows: str = ""  # what its rows name: ``operators``, ``kernels``, or something else
+    is_chart: bool = False
     #: Makes its frame from traces, a selection and a maximum number of rows.
     frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.
     base_frame: BaseFrameMaker | None = None
-    #: Returns whether it has data for these formats and this number of workers.
+    #: Returns whether the panel has data, given the formats and the number of workers.
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
@@ -115,7 +115,7 @@ def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
 
 
 def panels() -> dict[str, Panel]:
-    """Return all panels with a frame, by id."""
+    """Return all panels with a frame, keyed by id."""
     others = catalog_panel("summary"), *_GROUPED
     return {panel.id: panel for panel in (*_SHARED, *format_panels(), *others)}
 
@@ -154,7 +154,7 @@ def _unknown_panel_error(name: str) -> ValueError:
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
-    """Return a selection without the parts that the panel itself sets; None means everything.
+    """Return a selection without the parts that the panel itself sets; None selects everything.
 
     If the selection includes launches, the names of its operators still filter a panel of kernels.
     """
@@ -193,7 +193,7 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
 
 
 def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the panels of Kineto traces without data, by reason."""
+    """Return the panels of Kineto traces that have no data, keyed by reason."""
     if any(format_.views.shared_panels is not None for format_ in formats_named(formats)):
         return {}
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
@@ -212,7 +212,7 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
 
 
 def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> PanelIds:
-    """Return the panel ids that an argument `panels` names, by id or analysis.
+    """Resolve an argument `panels`, which names panels by id or analysis, to panel ids.
 
     None means the panels of the job, except those that users add.
     """
@@ -262,7 +262,7 @@ _COMMUNICATION = KINDS.index("communication")
 #: Number of ranks required for an outlier.
 _MIN_RANKS = 3
 
-#: A phase is shown from this percentage of the step time.
+#: Smallest percentage of the step time for which a phase is shown.
 MIN_PCT = 1
 #: Columns of analyses that panels show.
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
@@ -309,10 +309,10 @@ def _json_values(column: pd.Series[Any]) -> list[Any]:
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the tables from which the page itself computes frames, by name, as JSON.
+    """Return the tables from which the page computes frames, as JSON keyed by name.
 
-    A table with more than `MAX_ROWS` rows is None. If a format does not define tables, they are the
-    frames of its panels.
+    Tables with more than `MAX_ROWS` rows are None. If a format defines no tables, the frames of its
+    panels are used.
     """
     tables: dict[str, Any] = {}
     formats = formats_named(traces.formats)
@@ -395,8 +395,8 @@ def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object)
 class _NameGroups:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    `code` is the group of each row. `rows` are the row numbers ordered by group; there, each group
-    begins at the position `first`. `order` has the groups with the most time first.
+    `code` is the group of each row. `rows` lists the row numbers ordered by group, and `first` the
+    position in `rows` at which each group begins. `order` lists the groups, most time first.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -424,7 +424,7 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from each name's median, and their ratio.
+    """For each name, return the rank whose mean is farthest from the median, and their ratio.
 
     The ratio is the mean divided by the median. Rank and ratio are -1 and NaN for communication,
     and for names on few ranks or with a median of 0.
@@ -509,7 +509,7 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
 
 
 def _set_device_times(steps: pd.DataFrame, traces: TraceSet) -> list[bool]:
-    """Set the times of steps in which the host is ahead to the device's; return their mask."""
+    """For steps in which the host is ahead, set device times; return a mask of these steps."""
     on_device = {
         (rank, step): (start_ns, dur_ns)
         for rank, steps_of_rank in device_steps(traces).items()
@@ -578,7 +578,7 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
     return make
 
 
-#: Functions that make the frames of panels, by id.
+#: Functions that make the frames of panels, keyed by panel id.
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),

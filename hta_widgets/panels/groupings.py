@@ -1,4 +1,4 @@
-"""GPU time by shape, module or source line, for tables of kernels and operators.
+"""Sums up GPU time by shape, module or source line, for tables of kernels and operators.
 
 A kernel or copy belongs to the innermost operator that launched it, and to the shapes, the module
 and the innermost Python function of that operator. For example, two kernels ``gemm`` launched by
@@ -38,14 +38,14 @@ _MAX_ROWS: Final = 100
 #: Maximum total number of events in rows that list their events; a click on later rows selects
 #: none.
 _MAX_EVENTS: Final = 20_000
-#: Note of a frame in which no work has a label, by grouping.
+#: Note of a frame in which no work has a label, for each grouping.
 _NOTES: Final[dict[str, str]] = {
     "shape": "no shapes: record_shapes=True records them",
     "module": "no modules: with_stack=True records them",
     "source line": "no Python functions: with_stack=True records them",
 }
 _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
-#: Labels of work that belongs to no module, by owner number.
+#: Labels of work that belongs to no module, keyed by owner number.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
 #: Columns of a frame without the rates of `_with_rates`.
 _SCHEMA: Final = {
@@ -55,7 +55,7 @@ _SCHEMA: Final = {
 
 
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
-    """Return the GPU time of all ranks by `by`; for shapes, also by kernel or operator."""
+    """Return the GPU time of all ranks grouped by `by`; for shapes, also by kernel or operator."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
     work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
@@ -172,8 +172,8 @@ _LABELS: Final[dict[str, Any]] = {
     "module": _module_labels,
     "source line": _source_labels,
 }
-#: Functions that make the frames, by id. Tables by module or source line are the same for kernels
-#: and operators, so they have common ids, ``work by module`` and ``work by source line``.
+#: Functions that make the frames, keyed by id. Tables by module or source line are the same for
+#: kernels and operators, so they have common ids, ``work by module`` and ``work by source line``.
 GROUPED_FRAMES: Final = {
     f"{panel if by == 'shape' else 'work'} by {by}": partial(grouped_time, panel=panel, by=by)
     for panel, entry in facts("panels").items()

@@ -50,15 +50,15 @@ from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.trace import Trace, contents_text
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: The slowest step gets a sentence from this excess over the median step.
+#: Smallest excess over the median step for which the slowest step is mentioned.
 _MIN_STEP_EXCESS = 0.1
-#: A kernel is named from this share of all device work.
+#: Smallest share of all device work for which a kernel is named.
 _MIN_WORK_SHARE = 1 / 3
-#: Above this share of a kernel's time, its largest variant is named instead of the kernel.
+#: Share of a kernel's time above which its largest variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
 #: Smallest share of the first finding, relative to the finding with the largest share.
 _DWARFED_SHARE = 0.1
-#: Time before and after device work gets a sentence from this share of the run.
+#: Smallest share of the run for which time before and after device work is mentioned.
 _MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; kinds in one tuple are ordered by share.
@@ -127,7 +127,7 @@ class Headline:
 
     @property
     def fact_ranks(self) -> list[int]:
-        """Ranks that are named although none waits for them; panels do not mark them in red."""
+        """Named ranks for which no other rank waits; panels do not mark them in red."""
         pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
         return [
             int(piece["rank"]) for piece in pieces if isinstance(piece, dict) and "fact" in piece
@@ -135,7 +135,7 @@ class Headline:
 
     @property
     def marked_ranks(self) -> dict[str, list[int]]:
-        """The ranks that charts mark, by the name of the attribute of their frames."""
+        """The ranks that charts mark, keyed by the frame attribute that lists them."""
         return {"late_ranks": self.late_ranks, "fact_ranks": self.fact_ranks}
 
     @property
@@ -177,7 +177,7 @@ def headline(traces: TraceSet) -> Headline:
 
     1. ranks for which others wait, from `straggler_report`;
     2. pipeline bubbles, if they are most of the lost time;
-    3. lost time, largest first: communication that compute does not hide, idle devices with the
+    3. lost time, largest first: communication not hidden by compute, idle devices with the
        cause, work that is not in the files;
     4. a kernel whose variants take a third of all device work;
     5. if files have shapes and devices are busy for half of the time, the first rank's operator
@@ -188,9 +188,9 @@ def headline(traces: TraceSet) -> Headline:
     share is less than a tenth of another finding's is not the headline. Without a finding, and in a
     healthy job without such a kernel, the headline states how time is spent. The last sentences
     give the part of the run before and after the spans, if it is large, and the ranks that lack
-    steps of others. For files without device work and for timelines of Horovod, the findings are
+    some of the steps. For files without device work and for timelines of Horovod, the findings are
     ranks that others wait for, communication on the host and the operator with the most self time,
-    as shares of the run. Files with hardly any device work have the last two findings, too.
+    as shares of the run. Files with hardly any device work also have the last two findings.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -254,7 +254,7 @@ def _further_findings(
     traces: TraceSet, times: RunTimes, report: StragglerReport
 ) -> Iterator[HeadlineFinding]:
     """Yield the findings that are never the headline of a job with device work."""
-    # A rank that is nearly always last but not judged to be the cause.
+    # A rank that is nearly always last but is not judged to be the cause.
     for last in report.last_ranks[:1]:
         yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
     if report.late_starts_ns:
@@ -264,14 +264,14 @@ def _further_findings(
     yield from _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         yield HeadlineFinding("around_work", facts={"around": 1 - times.span_share})
-    # Ranks without device work count if ranks of the same format have some.
+    # Ranks without device work count if other ranks of the same format have device work.
     formats = {traces[rank].format for rank in times.ranks}
     ranks = [rank for rank, trace in traces.items() if trace.format in formats]
     if missing := [rank for rank in ranks if rank not in times.span_ns]:
         yield HeadlineFinding("missing_work", facts={"missing": missing})
     if traces.window_ns is None:  # the window of an export cuts off steps
         yield from _missing_steps(steps, times)
-    # Files that state another file's rank were renumbered.
+    # Files with the same rank as another file were renumbered.
     problems = traces.problems
     is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
     same_ranks = problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"]
@@ -311,7 +311,7 @@ def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTi
 
 
 def _headline_of_formats(traces: TraceSet) -> Headline | None:
-    """Return the headline of the job's formats; None unless each of them has one."""
+    """Return the headline of the job's formats; None if any of these formats lacks one."""
     names = set(traces.formats)
     with_headline = {format_.name for format_ in all_formats() if format_.views.headline}
     if not names or not names <= with_headline:
@@ -360,7 +360,7 @@ def _waiting_finding(
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
-    """Return the finding about exposed communication; with late ranks, without waits."""
+    """Return the finding about exposed communication, excluding waits if there are late ranks."""
     exposed_ns, facts = times.exposed_ns, dict[str, int]()
     if late is not None:
         # The finding about late ranks already reports the waits.
@@ -424,7 +424,7 @@ def _longest_gap(traces: TraceSet, times: RunTimes, cause: str) -> tuple[Selecti
 
 
 def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
-    """Return the cause of most idle time, and its ns.
+    """Return the cause with the most idle time, and that time in ns.
 
     Causes on the host, including launch calls, count as one, ``host_wait``, unless one of them is
     at least half of their sum.
@@ -485,7 +485,7 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
 def _most_frequent_name(
     ranks: list[Trace], calls_of: Callable[[Trace], Rows | Bools]
 ) -> tuple[str, int] | None:
-    """Return the most frequent name of the calls `calls_of` each rank, and its number of calls."""
+    """Return the most frequent name among the calls that `calls_of` selects, and its call count."""
     names = (
         trace.table.names[code]
         for trace in ranks
@@ -502,7 +502,7 @@ def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
 
 
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
-    """Return number and time of launches that load code, if they are most of the cause."""
+    """Return the number and time of launches that load code, if they are most of the cause."""
     ranks = [traces[rank] for rank in times.ranks]
     durs_ns = [trace.table.dur_ns[host_activity.loading_launches(trace)] for trace in ranks]
     launches, dur_ns = sum(map(len, durs_ns)), sum(int(of_rank.sum()) for of_rank in durs_ns)

@@ -26,13 +26,13 @@ from hta_widgets.trace.names import short_name, short_operator
 MAX_SENTENCES = 2
 #: The share of exposed waits that is due to late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
-#: Above this ratio of the cost to the exposed waits, late ranks also delay transfers.
+#: Ratio of the cost to the exposed waits above which late ranks also delay transfers.
 _MIN_DELAYING_WAITS = 2.0
-#: In a healthy job, the share of hidden communication is stated only from this value.
+#: Smallest share of hidden communication that is stated in a healthy job.
 _MIN_HIDDEN_COMMUNICATION = 0.5
 #: A freeing call that takes at least this long probably initializes the device first.
 _INITIALIZING_NS = 100_000_000
-#: Stages count as uneven from this excess of the longest over the mean of the others.
+#: Smallest excess of the longest stage over the mean of the others in an uneven pipeline.
 _UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
 _CAPTURING = "the host captures graphs, whose kernels run only when the graphs are replayed"
@@ -63,10 +63,9 @@ def _span_text(times: RunTimes, subject: str = "device") -> str:
 
 
 def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
-    """Return the share of spans, as a mean if ranks differ, and the rank with the most time.
+    """Return the share of the spans (a mean if ranks differ), and the rank with the most time.
 
-    If spans differ so much that the share of their sum is not the mean of the shares, the range of
-    the shares is stated.
+    If the spans differ too much for a mean, the range of the shares is stated instead.
     """
     total_ns = sum(times_ns.values())
     total_share = total_ns / times.all_ns
@@ -176,7 +175,7 @@ def _exposed_text(
     unmatched_ns: int = 0,
     largest: ExposedOperation | None = None,
 ) -> list[Piece]:
-    """State the exposed communication; if `transfer_ns` is given, without waits."""
+    """State the exposed communication, excluding waits if `transfer_ns` is given."""
     details = f"; {_exposed_operation_text(largest)}" if largest else ""
     if transfer_ns is None:
         exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
@@ -252,9 +251,9 @@ def _idle_meaning(
 ) -> str:
     """Describe what a cause of idle time means.
 
-    `within` is the range with most of the longest gap, or "". `is_paused` is whether the host
-    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
-    with its share of it. `loading` has the number and the ns of launches that load code.
+    `within` is the range that covers most of the longest gap, or "". `is_paused` is whether the
+    host mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle
+    time, with its share of it. `loading` has the number and the ns of launches that load code.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -287,7 +286,7 @@ def _memory_calls_text(
     """Return a clause about calls for memory.
 
     `freed_by` is the call that frees memory without a cache, `pinned_by` the call for pinned
-    memory, and `allocated_by` the most frequent of other calls, each with the number of its calls.
+    memory, and `allocated_by` the most frequent of the remaining calls, each with its call count.
     `longest_call` is the call that takes most of the time, with its ns.
     """
     text = ""
@@ -417,7 +416,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a Horovod rank is ready last; it need not be a rank of the trace set."""
+    """State how often a Horovod rank is ready last; it may be missing from the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     wait = f"the others wait for it during {duration(blocked_ns)}"
     return [f"{often}; {wait}, {share(blocked_share)} of the run."]
@@ -466,7 +465,7 @@ def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) 
     return f"{part}{subject}, {_mean_text(time_ns, rank_count)}"
 
 
-#: Sentence functions by kind of finding.
+#: Sentence functions, keyed by kind of finding.
 WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,

@@ -16,12 +16,12 @@ from hta_widgets.trace.traceset import TraceSet
 _SUMS = ("calls", "host_ns", "device_ns", "device_self_ns")
 _DEVICE = ("forward_device_ns", "backward_device_ns", "recompute_device_ns")
 _FLOPS = ("forward_flops", "backward_flops", "recompute_flops")
-#: Narrower bars are not drawn; as a share of the tree's width.
+#: Smallest width of a drawn bar, as a share of the tree's width.
 _MIN_SHARE = 0.001
 
 
 def left_edges(parent: Ints, size: Floats) -> Floats:
-    """Return the left edges of bars: siblings are adjacent, the first begins with its parent.
+    """Return the left edges of bars: siblings touch, and the first begins with its parent.
 
     Parents must precede their children.
     """
@@ -37,7 +37,7 @@ def left_edges(parent: Ints, size: Floats) -> Floats:
 def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame of `analysis.modules` as bars, with means over its ranks.
 
-    The width of a bar is the device time; without device work, it is the host time.
+    The width of a bar is the device time, or the host time if the job has no device work.
     """
     ranks = max(frame["rank"].nunique(), 1)
     bars = _modules_by_path(frame, ranks)

@@ -34,9 +34,9 @@ from hta_widgets.trace.summary import device_word
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Findings and waits are reported from this share of the run.
+#: Smallest share of the run for which findings and waits are reported.
 MIN_SHARE: float = facts("limits")["wait_share"]
-#: In a job with device work, device spans have at least this share of the run.
+#: Smallest share of the run that device spans take in a job with device work.
 _MIN_WORK_SHARE = 0.01
 #: In a healthy job, devices are busy for at least this share of their spans.
 _MIN_HEALTHY_BUSY = 0.95
@@ -49,7 +49,7 @@ MIN_RANKS = 3
 _MIN_EXCESS = 0.02
 #: Share of the waits for a late rank that its slow phase must explain.
 _MIN_EXPLAINED = 0.1
-#: Launches per rank that are required for calling a job host-bound.
+#: Launches per rank required to call a job host-bound.
 _MIN_LAUNCHES = 20
 #: Largest mean device time per launch in a launch-bound job. Eager PyTorch launches in less time,
 #: so a device with longer work only waits for a host that is slower than usual.
@@ -65,7 +65,7 @@ _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": 
 class RunTimes:
     """Total times of the ranks with device work; the run is on the fitted clock."""
 
-    run_ns: int  # duration of the run, without the time between recording windows
+    run_ns: int  # duration of the run, excluding the time between recording windows
     span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
@@ -95,7 +95,7 @@ class RunTimes:
 
     @property
     def span_share(self) -> float:
-        """Mean share of a rank's span in the run."""
+        """Share of the run covered by a rank's span, averaged over ranks."""
         return self.all_ns / self.recorded_ns
 
     @property
@@ -146,7 +146,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
-    """Return the total time of the job's windows that the ranks recorded."""
+    """Return the duration of the job's recording windows, summed over ranks that recorded them."""
     windows = traces.windows
     if len(windows) == 1:
         low, high = windows[0]
@@ -225,15 +225,15 @@ class LateRanks:
     ranks: list[int]
     waiting: list[int]  # ranks with long waits, or all that wait if no wait is long
     wait_ns: int  # exposed waits of all ranks for these ranks
-    #: Number of collectives at which the first rank is last, and number of all its collectives.
+    #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int
     on_hosts: bool  # whether hosts run the collectives
-    phase: SlowPhase | None  # of the first rank
+    phase: SlowPhase | None  # slow phase of the first rank
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return how long other ranks wait for `ranks` without computing; None if none waits."""
+    """Return how long other ranks wait for `ranks` without computing; None if they do not wait."""
     if not ranks:
         return None
     waits = collective_waits(traces, CLOCK)
@@ -290,7 +290,7 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
 def host_time_and_calls(
     traces: Sequence[Trace], mask_of: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return the time that the host events in a mask cover, and their number by name."""
+    """Return the time covered by the host events in a mask, and their numbers keyed by name."""
     time_ns, calls = 0, Counter[str]()
     for trace in iter_ranks(traces):
         table = trace.table

@@ -49,7 +49,7 @@ _MAX_CALLS: Final = 50_000
 
 
 def selected_kernels(part: RankPart, efficiency: CallEfficiency) -> Rows:
-    """Return the selected kernels of a rank that are the longest of their call."""
+    """Return a rank's selected kernels, limited to the longest kernel of each call."""
     longest: Rows = efficiency.calls["longest"].to_numpy()
     return np.intersect1d(longest, part.device_work_rows())
 
@@ -109,7 +109,7 @@ def assign_rates(frame: pd.DataFrame, calls: pd.DataFrame, names: pd.Series) -> 
 
 
 def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of each name's calls, and the bound of most of their device time."""
+    """Return the rates of each name's calls, and what bounds most of their device time."""
     columns = {}
     for rate, amount, scale in (
         ("tflop_per_s", "flops", 1e3),
@@ -127,7 +127,7 @@ def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The time that an operator of a rank could save; `steps` is 0 without steps."""
+    """The time that an operator of a rank could save; `steps` is 0 if there are none."""
 
     rank: int
     name: str
@@ -165,7 +165,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
-    """Return operators by name and shapes, those that could save the most time first.
+    """Return operators by name and shapes, ordered by the time that they could save.
 
     Times are means over ranks. Operators without a comparison to the roofline are omitted.
     """
