@@ -50,7 +50,7 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the block takes in the page."""
+        """The size of the block as embedded in the page."""
         return len(self.text) + len(self.name) + 60
 
 
@@ -195,9 +195,9 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class PageContent:
-    """The content of a page except its code: the document, other blocks, and text for the footer.
+    """The content of a page except its code: the document, other blocks, and footer texts.
 
-    The footer lists `sizes`; its sentence ends with `words`, which describe the content.
+    The footer lists `sizes`. Its last sentence ends with `words`, which describe the content.
     """
 
     document: Mapping[str, Any]
@@ -281,7 +281,7 @@ def version_text() -> str:
 
 
 def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
-    """Return the name and the size (None if unknown) of each file from which the jobs were read."""
+    """Return the name and size (None if unknown) of each file from which the jobs were read."""
     sizes: dict[str, int | None] = {}
     for trace in (trace for engine in engines for trace in engine.traces.values()):
         try:
@@ -323,7 +323,7 @@ def _footer_text(
     sizes: Sequence[tuple[str, int]],
     embedded: str,
 ) -> str:
-    """Return the footer: a line that unfolds into a table of files and page parts with sizes."""
+    """Return the footer: a line that unfolds into a table of files and page parts."""
     file_sizes = [size for _, size in files if size is not None]
     sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
     text = (

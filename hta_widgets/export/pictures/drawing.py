@@ -30,8 +30,8 @@ ELLIPSIS = "…"
 #: Minimum number of characters in a truncated label; shorter labels are omitted.
 MIN_LETTERS = 4
 
-#: Widths of the characters from space to ~, in thousandths of the font size. They are those of the
-#: widest likely font, so that labels never exceed the space reserved for them.
+#: Widths of the characters from space to ~ in the widest likely font, in thousandths of the font
+#: size, so that labels never exceed the space reserved for them.
 _PLAIN = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
     *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits, or "". Unlike `fit_text`, this never truncates numbers."""
+    """Return the first text that fits, or "". Texts are never truncated, unlike by `fit_text`."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
@@ -269,7 +269,7 @@ _SHADES = 3
 
 @dataclass(frozen=True)
 class Paint:
-    """The appearance of the events of a kind or class.
+    """The appearance of events of one kind or class.
 
     `fill` is a color or the URL of a hatch pattern. If `pale` is set, rectangles are filled with
     `tint` and only their left edge with `fill`, even in device lanes.
@@ -411,7 +411,7 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """The share of each class (0 to 1) in the device work, over equal parts of a time range."""
+    """The share (0 to 1) of each class in device work, for equal parts of a time range."""
 
     start_ns: int
     end_ns: int
@@ -449,7 +449,7 @@ def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return the share of each class in the device work of a side, or None if it has no such work.
+    """Return the share of each class in a side's device work, or None if it has no such work.
 
     The classes are in legend order, from the bottom to the top of the minimap.
     """
@@ -512,8 +512,8 @@ _GUTTER_FROM, _MARGIN_FROM = 760, 900
 class PlotArea:
     """The time window of a picture and the positions of its columns, in px.
 
-    Lanes extend from `left` to `right`. Lane names are on their left (omitted if `narrow`), and
-    totals are on their right, in `margin`, whose width is 0 if there are none.
+    Lanes extend from `left` to `right`. Lane names are to the left of the lanes and omitted if
+    `narrow`. Totals are to their right, in `margin`, whose width is 0 if there are no totals.
     """
 
     def __init__(self, width: float, start: int, end: int, *, has_totals: bool = True) -> None:
@@ -560,7 +560,7 @@ class Painter:
 
 _GAP_PX = 12
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
-#: Text that precedes the id of a pattern, both in its definition and in references.
+#: Text that precedes the id of a pattern in definitions and in references.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 

@@ -47,7 +47,7 @@ class _VisibleStep(NamedTuple):
     ends_after: bool
 
 
-#: A reply of the engine, with its unpacked columns.
+#: A reply from the engine, with unpacked columns.
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -257,10 +257,10 @@ class HeaderPainter(Painter):
         self._label_marks({mark: (ranks[mark], xs[mark]) for mark in order}, y + 11)
 
     def _label_marks(self, marks: Mapping[int, tuple[int, Sequence[float]]], y: float) -> None:
-        """Label marks with their ranks, beside the mark, with one label per gap between marks.
+        """Label marks with their ranks. Each gap between two marks has room for one label.
 
-        `marks` has each mark's rank, and its x coordinates: the start of the gap on its left, its
-        left and right edge, and the end of the gap on its right.
+        `marks` contains the rank and the x coordinates of each mark: the start of the gap on the
+        left, both edges of the mark, and the end of the gap on the right.
         """
         used_gaps: set[int] = set()  # gap k follows mark k
         for mark, (rank, (gap_start, left, right, gap_end)) in marks.items():

@@ -157,10 +157,10 @@ class SideColumnPainter(Painter):
                 draw(baseline, band.label, self.theme.ink3)
 
     def _main_fact(self, row: Row) -> _RankFact:
-        """Return why the rank is an outlier, else its main fact; a warning precedes both."""
+        """Return a warning if there is one, else why the rank is an outlier, else its main fact."""
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
-        if len(row.like) > 1:  # state which rank of the group has the figures
+        if len(row.like) > 1:  # state which rank of the group the fact is about
             subject = f"rank {row.rank['rank']} "
             texts = (subject + text if re.search(r"\d", text) else text for text in fact.texts)
             fact = _RankFact(tuple(texts), fact.style)
@@ -261,7 +261,7 @@ class SideColumnPainter(Painter):
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
-        """Draw how the span is divided; the rest of the frame is idle."""
+        """Draw how the span is divided. The part of the frame that stays empty is idle time."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -332,7 +332,7 @@ class _Line:
     texts: Sequence[str]
     color: str
     bold: bool
-    #: Whether lane labels can be dropped to make room, since every row repeats them.
+    #: Whether lane labels, which every row repeats, can be dropped to make room.
     can_remove: bool
 
     def is_near(self, baseline: float) -> bool:
