@@ -39,7 +39,7 @@ class ColumnFacts(TypedDict):
 
 
 _SHARE = "share 0..1"
-#: Units by the end of a column name or of a part of it; the first match applies.
+#: Units, keyed by the end of a column name or of a part of it. The first match applies.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
     "gb_per_s": "GB/s",
@@ -70,7 +70,7 @@ _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
     r"(?:u?int\d+|float(?:64)?|bool|object|str|text|categor(?:y|ical))\b"
 )
-#: Aggregates in SQL that keep the unit of their column, such as ``max(dur_ns)``.
+#: SQL aggregates that keep the unit of their column, such as ``max(dur_ns)``.
 _SAME_UNIT = re.compile(r"(?:any_value|avg|max|median|min|mode|stddev|sum)\((?:\w+\.)?(\w+)\)")
 _PARENTHESES = re.compile(r"\s*\(((?:[^()]|\([^()]*\))*)\)")
 _LIST_END = re.compile(r"(?:,|\band)\s*$")
@@ -154,7 +154,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
         explained_until = 0
         for place, span in enumerate(spans):
             if span.start() < explained_until:
-                # The column is only mentioned in the explanation of another one.
+                # The explanation of another column only mentions this one.
                 continue
             later = [following.start() for following in spans[place + 1 :]]
             clause = _clause_after(item, span.end(), later)
@@ -184,7 +184,7 @@ def _items_of(section: str) -> list[str]:
 
 
 def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
-    """Return the text from `start` to the end of its clause or to the next column in a list."""
+    """Return the text from `start` to the end of its clause, or to the next column in a list."""
     depth, has_colon = 0, False
     for index in range(start, len(item)):
         character = item[index]
@@ -202,7 +202,7 @@ def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
 
 
 def _parts_of_clause(clause: str) -> tuple[str, str]:
-    """Return the text in parentheses and the text after it, without the dtype."""
+    """Return the text in parentheses and the text after them, without the dtype."""
     parentheses = _PARENTHESES.match(clause)
     parts = (parentheses[1], clause[parentheses.end() :]) if parentheses else ("", clause)
     aside, explanation = (_DTYPE.sub("", part.strip(" :,")).strip(" :,;") for part in parts)

@@ -35,7 +35,7 @@ _MAX_FINDINGS = 8
 _BAR_CHARACTERS = 32
 #: Block characters with a width of one to seven eighths.
 _EIGHTHS = "▏▎▍▌▋▊▉"
-#: Maximum number of operators listed, and their smallest change relative to the time before.
+#: Maximum number of listed operators, and their smallest change relative to the time before.
 _MAX_DIFFERENCES, _MIN_DIFFERENCE = 5, 0.01
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
@@ -85,7 +85,7 @@ def compare_jobs(
 def _metrics(diff: Comparison) -> dict[str, Any]:
     if not diff.before.has_steps:
         return {}
-    # The limit only affects the outcome, which is not one of the fields.
+    # The limit only affects the outcome, which is not among the fields.
     verdicts = {name: judge(diff, 0.05, name) for name in METRIC_NAMES}
     fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
@@ -130,7 +130,7 @@ def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield two bars of block characters for each time; comments cannot contain SVG."""
+    """Yield two bars of block characters for each time, since comments cannot contain SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(METRIC_NAMES[name]) for name in times)
     for name, figures in times.items():

@@ -29,7 +29,7 @@ from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import FITTED_OFFSETS, TraceSet
 
-#: Clock offsets by rank (None if the recorded clocks agree), and the offset of time 0.
+#: The clock offset of each rank (None if the recorded clocks agree), and that of time 0.
 _Fit = tuple[list[int] | None, int]
 
 
@@ -124,7 +124,7 @@ def _path_of_fit(traces: TraceSet) -> Path | None:
     if len(ranks) < len(files) or taxonomy.version() or not has_own_code:
         return None
     clocks = [(rank, trace.shift_ns, trace.clock_offset_ns) for rank, trace in traces.items()]
-    # The paths of the cache entries already depend on the code of the other layers.
+    # The paths of cache entries already depend on the code of the other layers.
     code = code_fingerprint("analysis/*.py", "analysis/cross_rank/*.py")
     facts = [str(rank.path) for rank in ranks], clocks, code
     key = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]

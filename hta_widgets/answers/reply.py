@@ -83,7 +83,7 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return the note, after the number of rows shown if the table was cut."""
+        """Return the note. If the table was cut, the number of rows shown precedes it."""
         shown = len(self.frame)
         is_cut = shown < self.total_rows
         rows = f"{count(shown)} of {count(self.total_rows)} rows" if is_cut else ""
@@ -91,7 +91,7 @@ class TableReply:
         return "no rows" if not remark and not shown else remark
 
     def format(self, form: Form, max_width: int = 0) -> str:
-        """Format the reply; lines of text have at most `max_width` characters (0: any length)."""
+        """Format the reply. Lines of text have at most `max_width` characters (0: no limit)."""
         if form == "json":
             return json_text(self.envelope())
         if form == "csv":

@@ -1,8 +1,8 @@
 """SQL queries on a job with DuckDB: events, small tables, and each analysis as a view.
 
-Only tables that occur in the query are computed. Events and args are Arrow streams, which are read
-rank by rank for each occurrence. Analyses run with their defaults. A query is a single SELECT and
-cannot read files, the network or Python variables.
+Only tables that occur in the query are computed. Events and args are Arrow streams. They are read
+rank by rank, once for each occurrence in the query. Analyses run with their defaults. A query is a
+single SELECT and cannot read files, the network or Python variables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
-#: Tables of each rank, to which a column ``rank`` is added.
+#: Tables of single ranks, to which a column ``rank`` is added.
 _RANK_TABLES = ("instants", "asyncs", "counters", "flows")
 #: Settings that restrict a query to the registered tables.
 _LOCKS = (
@@ -41,7 +41,7 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
-        # DuckDB's own `get_table_names` would open files named in the query.
+        # DuckDB's own `get_table_names` would open files that are named in the query.
         parsed = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         tables = {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}
         for name in tables.intersection(table_names(traces)):

@@ -34,9 +34,9 @@ _PLAIN = {
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: For an analysis that needs the name of an operator: an analysis with rows for the same jobs.
+#: For an analysis that needs an operator name, an analysis that has rows for the same jobs.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Main columns of tables that may have rows although all of these values are unknown (NaN or -1).
+#: Main columns of tables that may have rows in which all of these values are unknown (NaN or -1).
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -47,7 +47,7 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: Tables that compare ranks. With one rank they have a row, but nothing to compare.
+#: Tables that compare ranks. For a single rank, they have a row but no comparison.
 _NEED_RANKS = {"rank_clusters"}
 #: Tables that require timed work, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
@@ -119,7 +119,7 @@ def required_options(function: Callable[..., Any]) -> list[str]:
 def _reason_without_data(
     name: str, functions: Mapping[str, Callable[..., Any]], traces: TraceSet
 ) -> str:
-    """Return why an analysis has no data for a job; empty if it has data for any rank."""
+    """Return why an analysis has no data for a job, or "" if it has data for any rank."""
     dumps = {format_.name for format_ in all_formats() if format_.reading.is_dump}
     if name in _NEED_WORK and dumps.issuperset(traces.formats):
         return "dumps contain no host or device work"
@@ -136,7 +136,7 @@ def _reason_without_data(
     for scope in scopes:  # a single rank with data is enough
         try:
             frame = function(traces, **scope)
-        except TraceError as error:  # e.g. the job lacks the requested step
+        except TraceError as error:  # for example, the requested step does not exist
             reason = error.message
             continue
         if _has_answer(name, frame):
@@ -147,7 +147,7 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
-    if name == "rank_clusters":  # also compares host times, which `matched` does not count
+    if name == "rank_clusters":  # also compares host times, which `matched` ignores
         return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
@@ -201,7 +201,7 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes in the envelope by NumPy kind. DuckDB also returns NULL and other number sizes.
+#: Dtypes in the envelope, keyed by NumPy kind. DuckDB also returns NULL and other number sizes.
 _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
@@ -218,7 +218,7 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return the result of an analysis and its code; a single rank in `scope` is its `rank`."""
+    """Return the result of an analysis and its code; if `scope` has one rank, pass it as `rank`."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -330,7 +330,7 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     request = {"op": "event", "rank": rank, "id": event.id, "table": "events"}
     answer, _ = TileEngine(job.traces.subset([rank])).answer(request)
     details = {key: answer[key] for key in ("launched_by", "kernels", "flows", "parents")}
-    # The histogram of durations is only useful for drawing.
+    # The histogram of durations is useful only for drawing.
     histogram = {"edges", "counts"}
     same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
     cut = [

@@ -42,12 +42,12 @@ Outcome = Literal["regressed", "within", "cannot tell"]
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
-#: Largest noise to search for, as a share of the value before.
+#: Maximum noise to search for, as a share of the value before.
 _MAX_NOISE = 4.0
 _SAME_WORK = 0.05  # maximum relative difference between steps with the same work
 _ROUNDS = 30  # bisection rounds to find the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
-#: What changed and the unit of work, by the measure of `shape_changes`.
+#: What changed and the unit of work, keyed by the measure in `shape_changes`.
 _WORK_WORDS = {"shapes": ("batch size", "sample"), "sequences": ("sequence length", "token")}
 METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time",
                 "mfu": "MFU"}  # fmt: skip
@@ -66,11 +66,11 @@ class Verdict:
     after: float | None = None
     #: ``(after - before) / before``. A lower MFU is worse; other metrics are worse if higher.
     change_share: float | None = None
-    #: The smallest significant change, given the scatter of these steps.
+    #: The smallest change that would be significant, given the scatter of these steps.
     noise_share: float | None = None
     p_value: float | None = None
     reason: str = ""  # reason for "cannot tell", or a remark
-    step_name: str = ""  # of an inference engine's steps
+    step_name: str = ""  # name of the inference engine's steps
 
     @property
     def exit_code(self) -> int:
@@ -142,8 +142,8 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
     """Return the verdict on comparable steps that became worse by the share `worse`."""
     limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
-    # The part of the change that is due to more work is between zero and proportional to the work.
-    # A changed batch that is split into another number of parts is the same work.
+    # The part of the change due to more work is at least zero and at most proportional to the work.
+    # Splitting a changed batch into another number of parts does not change the work.
     has_factor = verdict.metric != "mfu" and not shape_changes(diff)
     factor = repetition_factor(diff) if has_factor else 1.0
     least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
@@ -208,7 +208,7 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
     if metric != "step" or factor != 1.0:
         return text
     times = before.mean() / change.before, after.mean() / change.after
-    # Without the batch size, only the relative change of the time per token is known.
+    # If the batch size is unknown, only the relative change of the time per token is known.
     values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
     return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
 
@@ -303,7 +303,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
         is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
-        # For each row, its index in `side.steps`, which may be unsorted.
+        # The index of each row in `side.steps`, which may be unsorted.
         positions = order[np.searchsorted(side.steps[order], table.step[rows])]
         sums += np.bincount(positions, table.dur_ns[rows], len(sums))
     return sums / max(len(side.parts), 1)

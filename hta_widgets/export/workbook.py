@@ -33,7 +33,7 @@ TABLES: Final = (
     "queue_length_summary", "memory_bandwidth_summary",
     "byteps_stages", "byteps_gradients", "mpi_routines", "mpi_message_sizes", "mpi_ranks",
 )  # fmt: skip
-_MAX_ROWS: Final = (1 << 20) - 1  # per sheet, excluding the header
+_MAX_ROWS: Final = (1 << 20) - 1  # per sheet, without the header
 _LARGEST_EXACT: Final = 1 << 53
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _MAX_TEXT: Final = 32_767

@@ -455,7 +455,7 @@ class CollectivesPart(PagePart):
         return [] if self.lateness is None else self.lateness.sums_in_window(start, end)["late"]
 
     def exposed_wait(self, rank: int) -> CumulativeCoverage | None:
-        """Return when a rank waits without computing, in ns since the origin; None if unknown."""
+        """Return when a rank waits without computing, in ns since the origin (None: unknown)."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 

@@ -263,7 +263,7 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to `full`, or none.
+        """Return the finest overviews of the other ranks that fit in addition to `full`, if any.
 
         Overviews of all ranks at screen resolution take precedence over the events of one more
         rank.
@@ -293,7 +293,7 @@ class PagePlan:
         )
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
-        """Return the arguments of the `full` ranks, and add their headers to these ranks."""
+        """Return the arguments of the `full` ranks; add each part's header to its rank."""
         args_of: dict[int, PagePart] = {}
         for rank, part in full.items():
             give_way()

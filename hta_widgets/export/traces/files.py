@@ -194,7 +194,7 @@ def choose_ranks(
     `moves_ns` contains the shift of each rank to the fitted clock; None keeps the recorded times.
     """
     if selection.traces is not None and len(traces) > 1:
-        # The window of a selection is on the clock of the trace set that it was created from.
+        # A selection's window is on the clock of the trace set from which it was created.
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -316,7 +316,7 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return the ns to add to each rank's times; empty if these are written as recorded."""
+    """Return the ns to add to each rank's times, or {} if the recorded times are kept."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
@@ -334,8 +334,9 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
     """Return, for each rank, the ns to add to its times to move them to the fitted clock."""
-    # The absolute time of the origin, by rank. The values differ only if clocks are unrelated. Such
-    # ranks are moved to a common clock; otherwise, the next reader would align them differently.
+    # The absolute time of the origin for each rank. The values differ only if clocks are unrelated.
+    # Such ranks are moved to a common clock; otherwise, the next reader would align them
+    # differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
@@ -345,8 +346,8 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, times keep the offset that makes them positive: viewers drop negative
-        # ones. The most common zero time is used, or the latest of several.
+        # Without an origin, times keep the offset that makes them positive, since viewers drop
+        # negative times. The most common zero time is used; among equally common ones, the latest.
         counts = Counter(zeros_ns.values())
         lift_ns = 0
         zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
@@ -369,7 +370,7 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
-    """Return the part of the job in a rank's file; None for a whole job or no events."""
+    """Return the part of the job in a rank's file, or None for a whole job or no events."""
     trace, table, rows = members.trace, members.trace.table, members.rows
     selected_ranks = job_ranks if selection.ranks is None else len(set(selection.ranks))
     if not len(rows) or (members.whole and selected_ranks >= job_ranks):
@@ -452,7 +453,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, otherwise known only from its folder name."""
+    """Return the worker, GPU or server that otherwise only the folder name of a file states."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

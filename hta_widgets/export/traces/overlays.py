@@ -49,7 +49,7 @@ def add_counters(
 
 #: Name and category of the flows, as in HTA.
 _ARROW = b'"critical_path"'
-#: Categories that are also kept with `only_path`.
+#: Categories that `only_path` keeps in addition.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
 #: Edge types that are drawn by default.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
@@ -188,7 +188,7 @@ class _Overlay:
         return frozenset(ends.tolist())
 
     def _all_records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each record with its number, -1 for names of tracks without a file."""
+        """Yield each record with its number, or -1 for the names of tracks if there is no file."""
         trace = self._graph.trace
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
@@ -208,13 +208,13 @@ class _Overlay:
         if number not in self._critical:
             return text
         args = fields.get("args", b"{}").strip()
-        # The args are copied as they are; a value that is not an object becomes one of them.
+        # Args are copied unchanged. A value that is not an object becomes the arg "args".
         inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
         fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
         return encode_fields(fields)
 
     def arrows(self) -> Iterator[bytes]:
-        """Yield two records per drawn edge, and count the edges. `records` must be used up."""
+        """Yield two records per drawn edge, and count the edges. Exhaust `records` first."""
         graph = self._graph
         edges = graph.edges
         on_path = np.zeros(len(edges), dtype=bool)
@@ -322,12 +322,12 @@ def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
 
 
 def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
-    """Return the marks of events by record: their pattern and its count as JSON."""
+    """Return the mark of each record: the event's pattern and its count, as JSON."""
     texts = [
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
     ]
-    # Outside the occurrences, `below` is -1, which indexes the appended -1.
+    # Outside of occurrences, `below` is -1, which indexes the appended -1.
     pattern = np.append(patterns.pattern, -1)[patterns.below]
     rows = np.flatnonzero(pattern >= 0)
     records = trace.table.record[rows].tolist()

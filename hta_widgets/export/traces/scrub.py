@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data. Records without any of them are not decoded. A key's ends are quotes here.
+#: Signs of private data. Records without any such sign are not decoded. Here, quotes delimit keys.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -107,7 +107,7 @@ _SUSPECT = re.compile(
 )
 
 
-# Floats stay as they are written in the file, so that no digit changes.
+# Floats are copied as text from the file, so that no digit changes.
 _decode = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -190,10 +190,10 @@ class Scrubber:
 
 
 def _decode_json(raw: bytes) -> tuple[Any, Callable[[Any], bytes]]:
-    """Return a JSON value, and the function that encodes values of this form."""
+    """Return a JSON value, and the function with which to encode it again."""
     try:
         return _decode(raw), _encode
-    except msgspec.DecodeError:  # lone surrogates, which are valid JSON
+    except msgspec.DecodeError:  # lone surrogates, which are valid in JSON
         return json.loads(raw), lambda value: json.dumps(value).encode()
 
 
