@@ -159,7 +159,7 @@ def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the rows of the rank table: titles, ranks and, for several ranks, their mean."""
+    """Yield the rows of the rank table: titles, ranks and, for several ranks, the mean."""
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
     span_titles = ["events", "start", "duration"] if any(map(_is_timed, ranks)) else []
     last_titles = ["last at"] if any("score" in rank for rank in ranks) else []
@@ -199,7 +199,7 @@ def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> lis
 
 
 def _last_at_note(summary_data: Mapping[str, Any]) -> str:
-    """Explain the column "last at", and why its sum may not be the number of collectives."""
+    """Explain the column "last at", and why its sum may be less than the number of collectives."""
     collectives = summary_data["collectives"]
     last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
     ties = collectives - last

@@ -277,7 +277,7 @@ def _engine_step_name(diff: Comparison) -> str:
 
 
 def _engine_steps(side: RunSide) -> pd.DataFrame:
-    """Return the rank, step, name and time of each engine step except a rank's last."""
+    """Return rank, step, name and time of all engine steps except the last one of each rank."""
     first, last = side.envelope()
     window = int(first.min()), int(last.max())
     steps = analysis.serving_steps(side.traces, ranks=side.ranks, window=window)

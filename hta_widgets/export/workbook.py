@@ -81,7 +81,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
 
 
 def _table(traces: TraceSet, name: str) -> pd.DataFrame:
-    """Return the result of an analysis; if it fails, an empty table with the reason as its note."""
+    """Return the result of an analysis, or an empty table that has the error as its note."""
     try:
         frame: pd.DataFrame = getattr(analysis, name)(traces)
     except TraceError as error:

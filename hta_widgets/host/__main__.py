@@ -1,6 +1,6 @@
 """Serve a view over a pipe (docs/protocol-hosts.md): ``python -m hta_widgets.host PATH…``.
 
-An editor starts one process per view, and ends it by closing the pipe.
+An editor starts one process per view and ends it by closing the pipe.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
         return None if kept is None else (kept[1].name, str(kept[1]))
 
     def send(frame: bytes) -> None:
-        # When the output is closed, the input ends as well, which ends the host.
+        # When the output is closed, so is the input, which ends the host.
         with contextlib.suppress(OSError):
             target.write(_HEAD.pack(len(frame)))
             target.write(frame)

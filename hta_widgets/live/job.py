@@ -80,7 +80,7 @@ from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 MAX_FRAMES = 100
-#: Memory for indexed lanes: bytes per event, enough to index each once, and limits of the total.
+#: Memory for indexed lanes: bytes per event, enough to index each once, and limits on the total.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # finished or being computed
@@ -88,7 +88,7 @@ NO_WAITS = "no communication between ranks was recorded on devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
-    """Return the task that matches the collectives of a job. Most other answers need its result.
+    """Return the task that matches a job's collectives. Most other answers require its result.
 
     The timeline and the panels share this task. A new selection does not cancel it.
     """
@@ -144,7 +144,8 @@ class PanelEngine:
             return panel.base_frame(self.traces, chosen)
         options = {"selection": chosen}
         if panel.id in ADDED:
-            # These panels show the job or a window; some of their analyses do not take a selection.
+            # These panels show the job or a window, since some of their analyses do not accept a
+            # selection.
             window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
             options = {} if window == Selection() else {"selection": window}
         analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
@@ -183,7 +184,7 @@ class PanelEngine:
         return self._frames.get_or_compute(key, lambda: self._result_by(deadline, key, compute))
 
     def _result_by(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T:
-        """Return a result. Without a deadline, it is computed in this thread."""
+        """Return a result. If there is no deadline, it is computed in this thread."""
         if deadline == math.inf:
             return make()
         task = self._tasks.get(key, make)
@@ -269,7 +270,7 @@ class TileEngine:
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.names_used)
-        #: Function that returns the class of each event of a rank, for tiles that include classes.
+        #: Function that returns the class of each event of a rank, for tiles with classes.
         self.classes_of: Callable[[int], Classes | None] = lambda rank: bound_classes(
             self.job.of_rank(rank).trace
         )
@@ -511,9 +512,9 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return the `MAX_NAMES` groups with the most time: longest event, event count and total time.
+    """Return longest event, count and total time of the `MAX_NAMES` groups with the most time.
 
-    `spent` contains the time of each event, `group` its group number.
+    `spent` contains the time of each event, and `group` the number of its group.
     """
     times: list[HostTime] = []
     for code in np.unique(group):
@@ -528,8 +529,8 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one host thread during a gap, with their self times.
 
-    The thread is the one whose call ended the gap. Without such a call, or if that thread was idle,
-    the busiest thread is used.
+    The thread is the one whose call ended the gap. If no such call exists, or if that thread was
+    idle, the busiest thread is used.
     """
     rank, table = index.rank, index.rank.table
     end = table.end_ns

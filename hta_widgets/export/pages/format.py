@@ -197,7 +197,7 @@ footer td + td { text-align: right }
 class PageContent:
     """The content of a page except its code: the document, other blocks, and footer texts.
 
-    The footer lists `sizes`. Its last sentence ends with `words`, which describe the content.
+    The footer lists `sizes`. Its heading ends with `words`, which describe the content.
     """
 
     document: Mapping[str, Any]

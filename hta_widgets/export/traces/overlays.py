@@ -368,7 +368,7 @@ class _MarkedRecords(RecordSource):
 
 
 class _NameCompressor:
-    """Removes args and replaces names with numbers, which the profiler's own event explains."""
+    """Removes args and replaces names with numbers, listed in the args of the profiler's event."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}

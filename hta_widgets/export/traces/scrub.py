@@ -182,7 +182,7 @@ class Scrubber:
         return _TOKEN.sub(self._replace_names, text) if self._words else text
 
     def _replace_names(self, token: re.Match[str]) -> str:
-        """Replace a token, or its dot-separated parts, if it is the name of a host or user."""
+        """Replace a token, or those of its dot-separated parts, that is a host or user name."""
         if token[0].lower() in self._words:
             return _REPLACEMENT
         parts = token[0].split(".")
