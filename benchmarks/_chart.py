@@ -32,7 +32,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """The time of another tool relative to ours, or the reason why it is missing."""
+    """The time of another tool relative to ours, or the reason why that time is missing."""
 
     label: str
     ratio: float | None

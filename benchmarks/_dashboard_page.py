@@ -18,7 +18,7 @@ import hta_widgets as hw
 
 __all__ = ["paint_text", "saved_dashboard"]
 
-#: Records, in each frame after navigation, which parts are visible.
+#: Records which parts are visible in each frame after navigation.
 _WATCH = """
 window.seen = {};
 const parts = {

@@ -22,7 +22,7 @@ RESULTS = HERE / "results"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 
 TIMEOUT_S = 1800
-#: Maximum memory of a run with all of its processes, to protect the machine.
+#: Maximum memory of a run, including all of its processes, to protect the machine.
 LIMIT_MB = 16_000
 #: Exit code of a script that cannot run here; the last line of its output is the reason.
 FAILED = 3
@@ -37,7 +37,7 @@ class Failed(Exception):  # noqa: N818 - a finding
 
 
 class Limits(TypedDict, total=False):
-    """Limits of a process; it is stopped if it exceeds them."""
+    """Limits of a process. If it exceeds them, it is stopped."""
 
     timeout_s: float
     limit_mb: float
@@ -50,7 +50,7 @@ class Run:
     seconds: float
     added_mb: float
     extra: Any = None
-    #: Sampled total of all processes, with interpreter and imports.
+    #: Sampled peak of all processes together, including interpreters and imports.
     peak_mb: float = 0.0
 
 
@@ -112,7 +112,7 @@ def run_code(
     setup, work : str
         Python source. Names defined in `setup` are available in `work` and `extra`.
     extra : str
-        Expression for an additional result, which must be JSON serializable.
+        Expression for an additional result, which must be serializable as JSON.
     python : path
         Another environment's interpreter.
     core : int, optional
@@ -137,7 +137,7 @@ def run_script(
 
 
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
-    """Run each case several times, in turns, so that other work affects all cases.
+    """Run each case several times, in turns, so that other work affects all cases equally.
 
     The note of a row without runs states what is missing or why the runs failed.
     """
@@ -157,7 +157,7 @@ def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
 
 
 def _tell(what: str) -> None:
-    """Show progress on a single terminal line; print nothing to log files."""
+    """Show progress on a single line of a terminal, but not in log files."""
     if sys.stderr.isatty():
         print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
 

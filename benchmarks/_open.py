@@ -1,4 +1,4 @@
-"""Measure how long a viewer takes to load a file, and the memory of its page; print JSON.
+"""Measure how long a viewer takes to load a file, and its page's memory; print JSON.
 
     python _open.py perfetto|catapult FILE
 

@@ -53,7 +53,7 @@ def machine(results: Results) -> str:
 
 
 def loading(results: Results) -> str:
-    """Report time and memory of every reader for both files on one core, or what is missing."""
+    """Report time and memory of each reader for both files on one core, or what is missing."""
     result = results.files.get("load", {})
     sizes = [size for size in ("small", "large") if isinstance(result.get(size), list)]
     if not sizes:
@@ -100,7 +100,7 @@ def again(results: Results) -> str:
 
 
 def job(results: Results) -> str:
-    """Report the other tools that load the job of ten million events."""
+    """Report how the other tools load the job of ten million events."""
     rows = results.files.get("load", {}).get("job")
     lines = ["| the same job in other tools | time | peak of all processes |", "|---|---:|---:|"]
     if not isinstance(rows, list):

@@ -48,7 +48,7 @@ class Results:
         )
 
     def big_seconds(self, name: str) -> float | None:
-        """Return the time for the job of `big.py`; the time of HTA is scaled up from a part."""
+        """Return the time for the job of `big.py`. HTA's time is extrapolated from a part of it."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
             text = part.get("said")
@@ -59,6 +59,7 @@ class Results:
             text = self.big("bare msgspec").get("said")
             return text["decode"] + text["decompress"] if isinstance(text, dict) else None
         if name == OURS:
-            # Without a cache if that was measured, else the default load, which fills the cache.
+            # Use the load without a cache if it was measured, else the default load, which fills
+            # the cache.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
         return self.big(name).get("seconds")

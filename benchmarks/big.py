@@ -1,4 +1,4 @@
-"""Measure the time to load a job of many ranks, and the peak memory of all its processes.
+"""Measure the time to load a job of many ranks, and the peak memory of all processes.
 
     python benchmarks/big.py [--folder benchmarks/.data/demo64x51] [--ranks 8] [--hta-ranks 4]
         [--only "load, empty" …] [--memory-limit "1 GB"] [--one-file-gb 2] [--repeat 1]
@@ -23,7 +23,7 @@ import _harness as harness
 from _harness import DATA, REPO
 
 HTA = REPO / ".venv-hta/bin/python"
-#: Maximum memory of the process tree: a constant plus an amount per event.
+#: Maximum memory of the process tree: a constant, plus an amount per event.
 FIXED_BYTES, PER_EVENT_BYTES = 1_000_000_000, 60
 #: Bytes of JSON that the demo generator writes per rank and step.
 STEP_BYTES = 1_100_000

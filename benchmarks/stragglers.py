@@ -1,4 +1,4 @@
-"""Count how often a healthy rank is called a straggler, and how often a slow rank is not.
+"""Count how often a healthy rank is called a straggler, and how often a slow one is missed.
 
 Demo jobs of 4 to 64 ranks are written with different seeds. Half of them are healthy; in the other
 half, a random rank is 25 to 50 % slower. The script counts jobs in which the red rows of the

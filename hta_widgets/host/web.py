@@ -570,7 +570,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
     """The connection to a page."""
 
     def prepare(self) -> None:
-        """Refuse pages of other origins, since browsers also send the cookie with their connections."""
+        """Refuse pages of other origins, since browsers send the cookie for these pages, too."""
         super().prepare()
         # Tornado does not call `check_origin` if the Origin header is missing.
         if not self.check_origin(self.request.headers.get("Origin", "")):

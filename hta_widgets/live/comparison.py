@@ -131,7 +131,7 @@ class DiffAnswers:
         return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames, omitting those that fail. A separate request returns the error."""
+        """Return several frames, omitting those that fail. A single request returns the error."""
         frames = {}
         for name in names:
             with suppress(Exception):

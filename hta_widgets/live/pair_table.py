@@ -219,7 +219,7 @@ class PairTable:
         return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
 
     def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of a row of `hta_widgets.diff.changes`, per side, as (rank, id)."""
+        """Return a change's events on each side as (rank, id); see `hta_widgets.diff.changes`."""
         return self._events(rows_of_change(self._frame, change), ranks)
 
     def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:

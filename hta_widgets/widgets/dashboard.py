@@ -66,16 +66,16 @@ from hta_widgets.widgets.view import (
 
 #: Traits that are written to saved pages as they are.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
-#: The charts shown in notebook outputs without a kernel, and their width in px.
+#: Charts shown in notebook outputs without a kernel, and their width in px.
 _DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)
-#: Maximum time in ms for which a notebook output waits for the headline.
+#: Maximum time in ms that a notebook output waits for the headline.
 _HEADLINE_MS = 2000
 
 T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by name, computed on access and kept until `clear`; `canonical` resolves aliases."""
+    """Values by name, computed on access and kept until `clear`. `canonical` resolves aliases."""
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]

@@ -290,7 +290,7 @@ class _Picture(Painter):
         return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
-        """Draw the late arrivals of a rank. A mark ends before the next, but has at least 1 px."""
+        """Draw a rank's late arrivals. Marks are at least 1 px wide but end before the next one."""
         area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
