@@ -59,7 +59,6 @@ class Results:
             text = self.big("bare msgspec").get("said")
             return text["decode"] + text["decompress"] if isinstance(text, dict) else None
         if name == OURS:
-            # Use the load without a cache if it was measured, else the default load, which fills
-            # the cache.
+            # Loading without a cache if that was measured, else with an empty cache.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
         return self.big(name).get("seconds")

@@ -38,8 +38,7 @@ _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
 #: Maximum number of events on both sides for which a page requests everything at once.
 _FEW_EVENTS = 250_000
-#: Maximum number of events for which frames are computed ahead. With more, the next notebook cell
-#: could be delayed.
+#: Maximum number of events for computing frames ahead. More could delay the next notebook cell.
 _MAX_EVENTS = 1_000_000
 _MAIN_FINDINGS = 3  # number of findings in a notebook output
 _FINDINGS_MS = 3000  # time limit for the findings, which are omitted if it expires

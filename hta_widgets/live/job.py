@@ -144,8 +144,7 @@ class PanelEngine:
             return panel.base_frame(self.traces, chosen)
         options = {"selection": chosen}
         if panel.id in ADDED:
-            # These panels show the job or a window, since some of their analyses do not accept a
-            # selection.
+            # Some analyses of these panels accept no selection, so only the window is passed.
             window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
             options = {} if window == Selection() else {"selection": window}
         analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
@@ -184,7 +183,7 @@ class PanelEngine:
         return self._frames.get_or_compute(key, lambda: self._result_by(deadline, key, compute))
 
     def _result_by(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T:
-        """Return a result. If there is no deadline, it is computed in this thread."""
+        """Return a result. Without a deadline, it is computed in this thread."""
         if deadline == math.inf:
             return make()
         task = self._tasks.get(key, make)

@@ -1,11 +1,10 @@
 """The joint history of the two timelines in a comparison.
 
 Each timeline has a history of its state: ``past`` and ``future``, lists of earlier and undone
-values. The joint history only records the order of their entries. Its own entries are user actions
-("acts"), stored as the sides that they changed. For example, after a selection on both sides and a
-zoom on the left side, the entries are ``(0, 1)`` and ``(0,)``: the first undo affects side 0, the
-second one both sides. The changes made by an act arrive one side at a time and are merged into a
-single entry.
+values. The joint history only records their order, as user actions ("acts") with the sides that
+they changed. For example, a selection on both sides and a zoom on the left side are recorded as
+``(0, 1)`` and ``(0,)``: the first undo affects side 0, the second one both sides. The changes made
+by an act arrive one side at a time and are merged into a single entry.
 
 The page changes the histories, too, and sends them together with the values. `history_move` infers
 the latest action from the old history, the new history and the new values.

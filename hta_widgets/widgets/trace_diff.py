@@ -492,8 +492,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # The pictures have half the usual width, since two full ones are often too large for a
-        # notebook.
+        # At half the usual width, because two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title,

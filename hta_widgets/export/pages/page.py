@@ -265,8 +265,7 @@ class PagePlan:
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
         """Return the finest overviews of the other ranks that fit in addition to `full`, if any.
 
-        Overviews of all ranks at screen resolution take precedence over the events of one more
-        rank.
+        Screen-resolution overviews of all ranks take precedence over the events of another rank.
         """
         budget_bytes = self.limit - total_size(full.values())
         ranks = [rank for rank in self.order if rank not in full]

@@ -513,7 +513,7 @@ class PlotArea:
     """The time window of a picture and the positions of its columns, in px.
 
     Lanes extend from `left` to `right`. Lane names are to the left of the lanes and omitted if
-    `narrow`. Totals are to their right, in `margin`, whose width is 0 if there are no totals.
+    `narrow`. Totals are to their right, in `margin`, whose width is 0 without totals.
     """
 
     def __init__(self, width: float, start: int, end: int, *, has_totals: bool = True) -> None:

@@ -164,8 +164,7 @@ def _blocks_of_rank(
     """Yield the blocks of rows to keep together, each with its position among the pins.
 
     Each pinned track is a separate block. The last block contains the rank's `head` and, if the
-    rank is unfolded, its remaining tracks. If the rank is not pinned, this block's position is
-    infinite.
+    rank is unfolded, its remaining tracks. Its position is infinite if the rank is not pinned.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]

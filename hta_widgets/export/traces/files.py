@@ -334,9 +334,8 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
     """Return, for each rank, the ns to add to its times to move them to the fitted clock."""
-    # The absolute time of the origin for each rank. The values differ only if clocks are unrelated.
-    # Such ranks are moved to a common clock; otherwise, the next reader would align them
-    # differently.
+    # The absolute time of each rank's origin. The values differ only if clocks are unrelated. Such
+    # ranks are moved to a common clock; otherwise, the next reader would align them differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()

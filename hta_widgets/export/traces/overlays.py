@@ -188,7 +188,7 @@ class _Overlay:
         return frozenset(ends.tolist())
 
     def _all_records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each record with its number, or -1 for the names of tracks if there is no file."""
+        """Yield each record with its number, or -1 for the names of tracks without a file."""
         trace = self._graph.trace
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
