@@ -46,7 +46,7 @@ class Group:
 
 
 def groups(results: Results) -> list[Group]:
-    """Return the measurements in page order, without empty groups."""
+    """Return the measurements in page order, omitting empty groups."""
     result = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),

@@ -46,7 +46,7 @@ requestAnimationFrame(look);
 
 
 def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
-    """Save a dashboard and open it several times; return its size and median times in ms."""
+    """Save a dashboard and open it several times; return its size, and median times in ms."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         begin = time.perf_counter()
         path = Path(hw.Dashboard(traces).save_html(Path(folder) / "page.html"))

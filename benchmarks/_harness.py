@@ -24,7 +24,7 @@ SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 TIMEOUT_S = 1800
 #: Maximum memory of a run, including all of its processes, to protect the machine.
 LIMIT_MB = 16_000
-#: Exit code of a script that cannot run here; the last line of its output is the reason.
+#: Exit code of a script that cannot run here. The last line of its output is the reason.
 FAILED = 3
 
 
@@ -33,7 +33,7 @@ class Missing(Exception):  # noqa: N818 - not an error: a reason to leave someth
 
 
 class Failed(Exception):  # noqa: N818 - a finding
-    """Raised if the measured program fails; the message is the reason."""
+    """Raised if the measured program fails. The message is the reason."""
 
 
 class Limits(TypedDict, total=False):
@@ -139,7 +139,7 @@ def run_script(
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
     """Run each case several times, in turns, so that other work affects all cases equally.
 
-    The note of a row without runs states what is missing or why the runs failed.
+    The note of a row without runs states what is missing, or why the runs failed.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -173,7 +173,7 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def table(rows: Sequence[Row], anchor: str) -> str:
-    """Return a Markdown table that compares rows with the row `anchor`; higher ratios are better.
+    """Return a Markdown table that compares rows with the row `anchor`. Higher ratios are better.
 
     A row with the ratio 2 takes half the time of the anchor, or adds half the memory.
     """

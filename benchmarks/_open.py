@@ -2,7 +2,7 @@
 
     python _open.py perfetto|catapult FILE
 
-The exit code is 3 if the viewer cannot open the file; the last line is the reason.
+The exit code is 3 if the viewer cannot open the file. The last line is then the reason.
 """
 
 import json

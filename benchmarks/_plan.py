@@ -7,7 +7,7 @@ __all__ = ["PLAN", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """A script with its arguments; `quick` is None if `--quick` skips the script."""
+    """A script with its arguments. `quick` is None if `--quick` skips the script."""
 
     name: str
     script: str

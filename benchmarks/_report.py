@@ -1,7 +1,7 @@
 """Write the generated parts of docs/performance*.md: tables, a figure, and missing tools.
 
-A generated part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text
-on the pages stays as it is.
+Generated parts are between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text
+on the pages is kept.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
 
 PAGES = [REPO / f"docs/performance{part}.md" for part in ("", "-views", "-ranks")]
 PICTURE = REPO / "docs/img/performance.svg"
-#: Other readers in the loading table; missing ones are named.
+#: Other readers in the loading table. The table names missing ones.
 ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end: \1 -->", re.DOTALL)
 

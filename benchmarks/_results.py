@@ -21,7 +21,7 @@ class Results:
         return cls(files, files.pop("all", {}).get("steps", {}))
 
     def row(self, size: str, name: str) -> dict[str, Any]:
-        """Return a row of `load.py`; empty if it was not measured."""
+        """Return a row of `load.py`, or {} if it was not measured."""
         rows = self.files.get("load", {}).get(size, [])
         return next((row for row in rows if isinstance(row, dict) and row["name"] == name), {})
 

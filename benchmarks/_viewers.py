@@ -26,7 +26,7 @@ _POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.
 
 @dataclass(frozen=True)
 class Viewer:
-    """Commands that start a viewer without a trace and open a trace in it."""
+    """Commands that start a viewer without a trace, and then open a trace in it."""
 
     name: str
     folder: Path

@@ -116,7 +116,7 @@ def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
 
 
 def measure_one_file(rows: Rows) -> int:
-    """Measure one large file, which is written if needed, and return its size."""
+    """Measure one large file, writing it if needed, and return its size."""
     steps = max(1, round(rows.options.one_file_gb * 1e9 / STEP_BYTES))
     if not rows.options.one_file_gb or not (rows.wanted("one file")):
         return 0

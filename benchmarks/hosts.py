@@ -49,7 +49,7 @@ def mb_of(is_counted: Callable[[str], bool]) -> float:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Return the command line of a process; "" if it has ended."""
+    """Return the command line of a process, or "" if the process has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -185,7 +185,7 @@ def in_code(path: Path) -> dict[str, float]:
 
 
 def in_view(path: Path) -> dict[str, float]:
-    """Open a path with `hta-widgets view`; times start with the page request."""
+    """Open a path with `hta-widgets view`. Times start with the page request."""
     command = [sys.executable, "-m", "hta_widgets", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None

@@ -129,7 +129,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
 
 
 def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:
-    """Run all analyses in one process; the code `load` defines ``traces``."""
+    """Run all analyses in one process. The code `load` defines ``traces``."""
     steps = [("open", load), *((question.name, question.code) for question in questions)]
     code = ["found = []"]
     for name, work in steps:
@@ -165,7 +165,7 @@ def flat_table(few: list[Line], many: list[Line], title: str) -> str:
 
 
 def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
-    """Run each analysis on both stores, each time in a new process."""
+    """Run each analysis on both stores, in a new process each time."""
     result: tuple[list[Line], list[Line]] = ([], [])
     for question in questions:
         for lines, store in zip(result, (few, many), strict=True):

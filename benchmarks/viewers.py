@@ -8,8 +8,8 @@ processor in a worker. Catapult has all data in its page. The zoom per wheel tur
 viewers.
 
 For every animation frame, the total time of its callbacks and the interval from the previous frame
-are measured. The browser reports how busy the main thread was, which includes events, style and
-canvas painting.
+are measured. The browser reports how busy the main thread was, including events, style and canvas
+painting.
 """
 
 import argparse

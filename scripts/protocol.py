@@ -71,7 +71,7 @@ def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:
-    """Return the TypeScript type of a field; selections have their own type."""
+    """Return the TypeScript type of a field. Selections have their own type."""
     if field.encode_name == "selection":
         return "SelectionJson | null"
     return typescript(field.type)

@@ -20,7 +20,7 @@ FOLDER = "demo-job"
 
 
 def blocks() -> dict[str, str]:
-    """Return the blocks of the page by name, as base64."""
+    """Return the page's blocks as base64, keyed by name."""
     # Problems contain file paths, which must be the same on every machine.
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)

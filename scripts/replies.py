@@ -26,7 +26,7 @@ FORMS = ("csv", "markdown", "text")
 
 
 def replies(job: Job) -> Iterator[TableReply]:
-    """Yield the replies of all commands on a job."""
+    """Yield the replies of all commands for a job."""
     tables = list_tables(job)
     yield from (tables, summarize_job(job))
     rank, trace = next(iter(job.traces.items()))

@@ -59,16 +59,16 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
 
 
 def _column_code(name: str, type_: object) -> str:
-    """Return the SQL for a column of the result.
+    """Return the SQL expression for a column of the result.
 
-    Sums of integers are 128 bits wide, and pandas would convert them to floating-point numbers.
+    Sums of integers are 128 bits wide; pandas would convert them to floating-point numbers.
     """
     quoted = '"' + name.replace('"', '""') + '"'
     return f"CAST({quoted} AS BIGINT) AS {quoted}" if str(type_) == "HUGEINT" else quoted
 
 
 def _query_error(traces: TraceSet, text: str) -> TraceError:
-    """Return the error for a failed query. For an unknown table, its remedy lists all tables."""
+    """Return the error for a failed query. If a table is unknown, the remedy lists all tables."""
     remedy = None
     if missing := _NO_TABLE.match(text):
         text, name = missing.groups()
@@ -85,7 +85,7 @@ def table_names(traces: TraceSet) -> list[str]:
 
 
 def _tables_in(tree: Any) -> Iterator[str]:
-    """Yield the names of the tables in a parsed query, including those from its WITH clause."""
+    """Yield the names of the tables in a parsed query, including the tables of its WITH clause."""
     if isinstance(tree, dict) and tree.get("type") == "BASE_TABLE":
         yield tree["table_name"]
     if isinstance(tree, dict | list):

@@ -32,7 +32,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of optional columns in the rank table; each is shown if any rank has a value.
+#: Titles of optional columns in the rank table. A column is shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -79,7 +79,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return each rank's values of the columns in `_FILE`, `_SPENT` and `_LATE`, if it has any."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
-    for rank in ranks:  # profiles have no events
+    for rank in ranks:  # profiles have no event times
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = []
     if "breakdown" in offered_panels(traces.formats):

@@ -1,4 +1,4 @@
-"""Tables of a job by name: each analysis, and ``events``, ``ranks`` and ``problems``.
+"""Tables of a job by name: all analyses, and ``events``, ``ranks`` and ``problems``.
 
 `run_table` accepts a window, ranks and an event query for each table, and sorts and limits the
 rows. Its reply includes the line of Python that computes the same rows::
@@ -54,7 +54,7 @@ _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 
 
 def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
-    """Return the analyses that apply to the formats of a job, by name."""
+    """Return the analyses that apply to the formats of a job, keyed by name."""
     added = {
         reference.rpartition(":")[2]
         for format_ in formats_named(traces.formats)
@@ -67,7 +67,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return an analysis by name; None if it does not exist or does not take a job."""
+    """Return an analysis by name, or None if it does not exist or does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -103,7 +103,7 @@ def list_tables(job: Job) -> TableReply:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return a sentence that suggests similar names; empty if no name is similar."""
+    """Return a sentence that suggests similar names, or "" if no name is similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(name, names)
@@ -111,7 +111,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
 
 
 def required_options(function: Callable[..., Any]) -> list[str]:
-    """Return the parameters of an analysis that have no default, except for the traces."""
+    """Return the parameters of an analysis that have no default, excluding the traces."""
     _, *parameters = inspect.signature(function).parameters.values()
     return [option.name for option in parameters if option.default is option.empty]
 
@@ -194,7 +194,7 @@ def run_table(
 
 
 def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
-    """Return a note if a window is before or after all events, else an empty string."""
+    """Return a note if a window is before or after all events, else ""."""
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
@@ -206,7 +206,7 @@ _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
 def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
-    """Run a SELECT on the tables of a job, like `TraceSet.sql`."""
+    """Run a SELECT on the tables of a job, as `TraceSet.sql` does."""
     frame = job.traces.sql(query)
     dtypes = {
         name: _DTYPES[dtype.kind] for name, dtype in frame.dtypes.items() if dtype.kind in _DTYPES
@@ -308,7 +308,7 @@ def _require_column(frame: pd.DataFrame, name: str, use: str = "") -> None:
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Parse ``NAME=VALUE``; a value that is not JSON is a string."""
+    """Parse ``NAME=VALUE``. A value that is not JSON is a string."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(

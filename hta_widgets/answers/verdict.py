@@ -8,11 +8,11 @@ would find significant at 1 %, given the scatter of the steps in both runs. For 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
 
-Step times are not judged if the work differs; with twice the batch, the time per sample is reported
-instead. If a step repeats its work more often, this may explain part of the change. The run is then
-worse only if its time per repetition also exceeds the limit.
+Step times are not judged if the work differs. With twice the batch, for example, the time per
+sample is reported instead. If a step repeats its work more often, this may explain part of the
+change. The run is then worse only if its time per repetition also exceeds the limit.
 
-Inference engines have no ``ProfilerStep``, so the engine's own steps are compared.
+Inference engines have no ``ProfilerStep``. For them, the engine's own steps are compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
 
-#: Exit codes. Errors have the exit code 2.
+#: Exit codes. The code 2 is used for errors.
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
@@ -55,7 +55,7 @@ METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "i
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison for one metric; values are means over steps and ranks."""
+    """The outcome of a comparison for one metric. Values are means over steps and ranks."""
 
     outcome: Outcome
     metric: str
@@ -111,7 +111,7 @@ def parse_limit(text: str) -> float:
 
 
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
-    """Return whether a metric got worse from the first run to the second by more than a limit.
+    """Return whether a metric got worse from the first to the second run by more than a limit.
 
     The metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, and ``kernel:`` followed by a
     regular expression that is searched for in the names of device work.
@@ -140,7 +140,7 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 
 
 def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
-    """Return the verdict on comparable steps that became worse by the share `worse`."""
+    """Return the verdict on comparable steps that got worse by the share `worse`."""
     limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
     # The part of the change due to more work is at least zero and at most proportional to the work.
     # Splitting a changed batch into another number of parts does not change the work.
@@ -174,7 +174,7 @@ def _missing_text(metric: str) -> str:
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Return why the runs cannot be compared; empty if they can."""
+    """Return why the runs cannot be compared, or "" if they can."""
     # Profilers differ in how much they slow down a run.
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
@@ -192,15 +192,15 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Describe how the work of a step differs, with the time per unit of work; "" if it is equal.
+    """Describe how a step's work differs, with the time per unit of work; "" if it is the same.
 
-    The MFU can be compared in any case because it relates time to work.
+    The MFU can always be compared, because it relates time to work.
     """
     changes, factor = shape_changes(diff), repetition_factor(diff)
     if not changes:
         return ""
     (change,) = changes
-    # Half the batch twice as often is the same work, for example with gradient accumulation.
+    # Half the batch, twice as often, is the same work, for example with gradient accumulation.
     if abs(factor * change.after / change.before - 1) < _SAME_WORK:
         return ""
     word, unit = _WORK_WORDS[change.measure]
@@ -214,8 +214,8 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
-    """Return the p-value and the smallest significant change as a share; None if unknown."""
-    # Steps of the second run, scaled to the mean of the first.
+    """Return the p-value and, as a share, the smallest significant change; None if unknown."""
+    # The steps of the second run, scaled to the mean of the first run.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -251,7 +251,7 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
 
 
 def _step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the length of each step, averaged over ranks; empty for runs without steps."""
+    """Return the length of each step, averaged over ranks; empty if a run has no steps."""
     if not side.has_steps:
         return _engine_step_samples(diff, side)
     lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
@@ -259,14 +259,14 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 
 
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the step times of an inference engine, averaged over ranks; may be empty."""
+    """Return the step times of an inference engine, averaged over ranks. May be empty."""
     steps = _engine_steps(side)
     has_name = steps["name"] == _engine_step_name(diff)
     return steps[has_name].groupby("step")["time_ns"].mean().to_numpy(np.float64)
 
 
 def _engine_step_name(diff: Comparison) -> str:
-    """Return the name of the engine steps to compare, or "" if both sides share none.
+    """Return the name of the engine steps to compare, or "" if the sides have none in common.
 
     Steps with equal names serve the same number of tokens. Of the names that occur on both sides,
     the one with the longest total time is compared.
@@ -295,7 +295,7 @@ def _mfu_samples(_: Comparison, side: RunSide) -> Floats:
 
 
 def _kernel_samples(side: RunSide, pattern: str) -> Floats:
-    """Return the device time of work with a matching name for each step, averaged over ranks."""
+    """Return the device time per step of work whose name matches, averaged over ranks."""
     sums = np.zeros(len(side.steps))
     order = np.argsort(side.steps, kind="stable")
     for part in side.parts.values():

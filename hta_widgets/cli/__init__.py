@@ -69,7 +69,7 @@ def run() -> None:
     codes: list[int] = []
 
     def end() -> None:
-        if codes:  # empty after an exception
+        if codes:  # empty if an exception was raised
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(codes[0])
@@ -89,7 +89,7 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    """Import the function of a command; `--help` avoids this import of pandas."""
+    """Import the function of a command. `--help` does not need this import, which loads pandas."""
     # Garbage collection would take a fifth of the import time without freeing anything.
     gc.disable()
     try:

@@ -72,7 +72,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
-        # The file is opened first, so that an error leaves no sheet open.
+        # Opening the file first ensures that an error leaves no sheet open.
         book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)

@@ -57,7 +57,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
 
 
 def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Take over standard input and output; redirect prints of libraries and children to stderr."""
+    """Take over standard input and output; redirect output of libraries and children to stderr."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -24,7 +24,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     """Read traces and return the widget of a view. `report` is called with fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
-    # These imports take a second or two, during which the page should already be visible.
+    # These imports take a second or two. The page should be visible before.
     report(stage="import")
     from hta_widgets.live.background import deadline_after
     from hta_widgets.readers.load import load
@@ -57,7 +57,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view; its own model comes last."""
+    """Return all models of a view, its own model last."""
     if hasattr(widget, "sides"):
         return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]

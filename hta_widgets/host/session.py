@@ -1,7 +1,7 @@
 """Run the main thread of a host, which exchanges frames with pages and owns the widgets.
 
 Messages are handled one at a time, as in a Jupyter kernel. While a trace is being read for one
-page, requests of other pages to open views are still answered.
+page, requests from other pages about open views are still answered.
 
 A frame consists of a JSON object and any number of buffers. It starts with the little-endian
 integers ``u32 n`` and ``u32 length[n]``, followed by n parts. Part 0 is the object in UTF-8. All
@@ -91,7 +91,7 @@ class Hub:
 
     def __init__(self, offer: Offer | None = None) -> None:
         self.offer = offer
-        #: Large strings of models, by key.
+        #: Large strings of models, identified by key.
         self.texts: dict[str, str] = {}
         #: The page whose message is being handled, which receives the replies.
         self.current: str | None = None
@@ -127,7 +127,7 @@ class Hub:
         to: str | None = None,
         but: str | None = None,
     ) -> None:
-        """Send a message to the page `to` (default: all pages), except to the page `but`."""
+        """Send a message to the page `to` (default: all pages), but not to the page `but`."""
         frame = pack(message, buffers)
         for page, send in self._pages.items():
             if page != but and to in {None, page}:
@@ -221,7 +221,7 @@ class WireComm(BaseComm):
 PROTOCOL = 1
 #: How long a load continues after its last page has disconnected, since that page may reconnect.
 _GRACE_S = 10.0
-#: Maximum number of views that are kept open although no page shows them.
+#: Maximum number of views kept open without a page that shows them.
 _MAX_CACHED_WIDGETS = 4
 #: Signal for canceling a load. SIGINT is not used, because Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Run long computations on a background thread, one per process.
+"""Run long computations on one background thread per process.
 
 A request waits up to `within_ms` for its answer. After that, the reply is `PENDING`, and the page
 repeats the request. In the meantime, the main thread of the kernel handles other requests. A
@@ -130,7 +130,7 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class TaskCache:
-    """A cache of tasks for the latest requests to an engine, finished or still running."""
+    """A cache of tasks, finished or still running, for the latest requests to an engine."""
 
     def __init__(self, max_tasks: int) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
@@ -156,7 +156,7 @@ class TaskCache:
 _queue: Queue[Callable[[], None]] = Queue()
 #: Other threads that are canceled when the interpreter exits.
 cancelled_at_exit: WeakSet[threading.Thread] = WeakSet()
-#: Whether `give_way` pauses the current thread while answers for pages are computed.
+#: Whether `give_way` pauses the current thread while answers to pages are being computed.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
 

@@ -47,7 +47,7 @@ _PAUSE_S = 0.002
 
 
 class DiffAnswers:
-    """Answers the requests of a comparison page. Each answer is computed on first request."""
+    """Answers the requests of a comparison page. Answers are computed when first requested."""
 
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
@@ -100,7 +100,7 @@ class DiffAnswers:
 
     @property
     def has_device(self) -> bool:
-        """Whether any side has device work."""
+        """Whether at least one side has device work."""
         return any(
             len(part.device_work_rows()) for side in self.both.sides for part in side.parts.values()
         )
@@ -112,7 +112,7 @@ class DiffAnswers:
         return sum(len(part.rows) for part in parts)
 
     def main_findings(self) -> list[str]:
-        """Return the main findings as sentences; empty if computing them takes too long."""
+        """Return the main findings as sentences, or [] if computing them takes too long."""
         if self.events > _MAX_EVENTS or not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
             return []
         return [finding.text for finding in self._findings.value[:_MAIN_FINDINGS]]

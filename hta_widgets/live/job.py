@@ -96,7 +96,7 @@ def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return how far recorded clocks are apart; None if fewer than two can be compared."""
+    """Return how far apart the recorded clocks are, or None if fewer than two can be compared."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -117,7 +117,7 @@ class PanelEngine:
     """The frames of a dashboard's panels for a given selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests are answered in this process, since the workers of a cluster may be busy.
+        # Requests are answered in this process, since a cluster's workers may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
@@ -248,7 +248,7 @@ class TileEngine:
     """The tiles, statistics and event details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests are answered in this process, since the workers of a cluster may be busy.
+        # Requests are answered in this process, since a cluster's workers may be busy.
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -284,7 +284,7 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
-        """Return why events cannot be colored by what limits them; empty if they can."""
+        """Return why events cannot be colored by what limits them, or "" if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
@@ -407,7 +407,7 @@ class TileEngine:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
-        """Return the index of a rank, its table `name`, and the row of an event in that table."""
+        """Return the index of a rank, its table `name`, and an event's row in that table."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
         return index, table, validate_row(index, table, event)

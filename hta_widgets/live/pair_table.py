@@ -87,7 +87,7 @@ class EventClasses:
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
     def of_rank(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank, by id, or None if the rank is not compared."""
+        """Return the class of each event of a rank, indexed by id (None: rank not compared)."""
         return self._by_rank[side].get(rank)
 
     def counts(self) -> ClassCounts:

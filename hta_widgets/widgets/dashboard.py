@@ -64,7 +64,7 @@ from hta_widgets.widgets.view import (
     traces_to_draw,
 )
 
-#: Traits that are written to saved pages as they are.
+#: Traits that are written unchanged to saved pages.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
 #: Charts shown in notebook outputs without a kernel, and their width in px.
 _DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)

@@ -124,10 +124,10 @@ def aligned_window(
     return window[0] + offset_ns, window[1] + offset_ns
 
 
-#: Frames available for any two runs with events.
+#: Frames that are available for any two runs with events.
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: Traits that are written to saved pages as they are.
+#: Traits that are written unchanged to saved pages.
 _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
@@ -254,7 +254,7 @@ class TraceDiff(anywidget.AnyWidget):
             )
             if window is not None:
                 timeline.state.view = window
-            # A run may be part of several comparisons, each with its own classes of change.
+            # A run may be part of several comparisons, each of which has its own classes of change.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
 

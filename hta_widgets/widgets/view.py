@@ -78,7 +78,7 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 
 
 class State(anywidget.AnyWidget):
-    """The shared state of linked views; a widget without a view.
+    """The shared state of linked views: a widget without a view.
 
     Views in the page observe it directly, so linked views work while the kernel is busy or
     disconnected. Views in Python observe the same traits.
@@ -205,7 +205,7 @@ def validate_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """A trait for a selection of a view's traces; it accepts what `LinkedView.select` does."""
+    """A trait for a selection of a view's traces. It accepts what `LinkedView.select` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -228,7 +228,7 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class WindowTrait(t.Tuple):
-    """A trait for a window; it accepts the same times as `LinkedView.zoom_to`."""
+    """A trait for a window. It accepts the same times as `LinkedView.zoom_to`."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -540,7 +540,7 @@ def traces_to_draw(
 
 
 def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on the same clock; with "auto", on the fitted clock if any set needs it."""
+    """Return all sets on the same clock. "auto" selects the fitted one if any set needs it."""
     if clock is None:
         return sets
     if clock == "auto":

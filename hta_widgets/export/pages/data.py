@@ -53,7 +53,7 @@ def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
         return None
 
 
-#: Minimum size of the text in a block of arguments; the last block may be smaller.
+#: Minimum size of the text in a block of arguments. The last block may be smaller.
 _BLOCK_BYTES = 256 << 10
 #: Number of records sampled to estimate the total size of the arguments.
 _SAMPLE = 4000
@@ -136,7 +136,7 @@ def _args_of(record: bytes) -> bytes:
     try:
         text = bytes(_decode(record).args)
     except msgspec.DecodeError:
-        # The record is not strict JSON, so its values are converted.
+        # The record is not strict JSON, so its values have to be converted.
         pairs = args_of_record(record)
         inner = ",".join(f"{json.dumps(key)}:{json.dumps(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
@@ -206,7 +206,7 @@ def full_rank(
     phases: RankPhases,
     steps_on_device: Sequence[tuple[int, int, int]],
 ) -> PagePart:
-    """Return a part with all events of a rank; `steps_on_device` is its entry of `device_steps`."""
+    """Return a part with all events of a rank; `steps_on_device` is its item in `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -219,7 +219,7 @@ def full_rank(
     operators = _write_operators(writer, rank)
     activities = _write_activities(writer, rank)
     signatures = _write_call_figures(writer, rank.trace)
-    # Types of host-side collectives, which are not device work.
+    # Types of host-side collectives. They are not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),
@@ -285,9 +285,9 @@ def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]
 
 def rank_header(rank: RankLayout) -> dict[str, Any]:
     """Return the description of a rank's lanes for full ranks and for overviews."""
-    # Range of device work in the job from which the rank was exported, or None if unknown.
+    # Range of device work in the job from which the rank was exported (None: unknown).
     work_ns = rank.trace.stated_work_ns
-    # Times at which one recording window ends and the next one begins.
+    # Times at which one recording window ends and the next begins.
     marks_ns = rank.trace.recorded_marks_ns + rank.shift_ns
     return {
         "rank": rank.rank,
@@ -387,7 +387,7 @@ def _write_flows(writer: ColumnWriter, rank: RankLayout) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     writer.ints("flow_kind", flows.kind)
-    # Flows of traces without records lack these columns.
+    # Flows of traces that are not read from records lack these columns.
     writer.ints("flow_stated", stated if len(stated) else np.zeros(len(flows)))
     writer.ints("flow_source", flows.source, delta=True)
     writer.ints("flow_target", flows.target - flows.source)
@@ -469,7 +469,7 @@ def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> 
 def _write_entries(
     writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables
 ) -> list[int]:
-    """Write an entry for each event, sorted by rank and start; return the entries per rank."""
+    """Write an entry for each event, sorted by rank and start; return each rank's entry count."""
 
     def column(name: str) -> Ints:
         values: Ints = frame[name].to_numpy(np.int64)

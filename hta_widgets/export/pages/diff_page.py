@@ -81,7 +81,7 @@ def comparison_content(
     limit_bytes: float,
     saved_at: datetime | None = None,
 ) -> PageContent:
-    """Return the content of a comparison's page; events of both runs fill the remaining space."""
+    """Return the content of a comparison's page. Events of both runs fill the remaining space."""
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
     comparison_blocks = [pack_block("frames", ascii_json(frames))]

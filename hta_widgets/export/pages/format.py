@@ -74,7 +74,7 @@ class ColumnWriter:
         self._size = 0
 
     def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
-        """Add integers below 2^53; with `delta`, the differences between neighbors are stored."""
+        """Add integers below 2^53. With `delta`, the differences between neighbors are stored."""
         numbers = np.asarray(values, np.int64)
         flags = 0
         if delta and len(numbers):
@@ -137,8 +137,8 @@ class NameTables:
 class EventTypes:
     """The distinct combinations of name, category and kind among the events of a rank.
 
-    Asyncs and instants are included. As in the kernel, types are sorted by the code of the name in
-    the rank's string pool, then by kind.
+    Async events and instants are included. As in the kernel, types are sorted by the code of the
+    name in the rank's string pool, then by kind.
     """
 
     def __init__(self, index: RankIndex, names: NameTables) -> None:
@@ -253,7 +253,7 @@ def save_page(
 
 
 def ascii_json(value: object) -> bytes:
-    """Return JSON without NaN. It is ASCII, since names may contain invalid Unicode."""
+    """Return JSON without NaN. The text is ASCII, since names may contain invalid Unicode."""
     text = json.dumps(without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 

@@ -1,9 +1,9 @@
 """Save a timeline or a dashboard to a page, or prepare the same data for an open page.
 
-A page contains all events of the most important ranks, as many as fit. For other ranks, it contains
-overviews, whose cells are as fine as the remaining space allows. For example, a 25 MB page of 64
-ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the others.
-The page states: ``Ranks 0-9: all events. Others: overview only.``
+A page contains all events of the most important ranks, as many ranks as fit. For other ranks, it
+contains overviews, with cells as fine as the remaining space allows. For example, a 25 MB page of
+64 ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the other
+ranks. The page states: ``Ranks 0-9: all events. Others: overview only.``
 """
 
 from __future__ import annotations
@@ -320,8 +320,8 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    The order is: the rank of the selected event, selected ranks, pinned ranks, ranks for which
-    others wait (`late`), the rank whose steps are shown, and all others.
+    The order is: the rank of the selected event, selected ranks, pinned ranks, ranks that others
+    wait for (`late`), the rank whose steps are shown, and all other ranks.
     """
     important: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}

@@ -27,7 +27,7 @@ from hta_widgets.trace.arrays import Codes, Floats, Ints
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: Minimum number of characters in a truncated label; shorter labels are omitted.
+#: Minimum number of characters in a truncated label. Shorter labels are omitted.
 MIN_LETTERS = 4
 
 #: Widths of the characters from space to ~ in the widest likely font, in thousandths of the font
@@ -44,7 +44,7 @@ _OTHER = {
     "\u202f": 200, "…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838,
     "×": 838,
 }  # fmt: skip
-#: Assumed width of all other characters; few are wider.
+#: Assumed width of all other characters. Few of them are wider.
 _UNKNOWN = 1000
 #: Approximate ratio of bold to regular character widths.
 _BOLD = 1.12
@@ -113,7 +113,7 @@ Label = tuple[float, float, str]
 
 
 class Drawing:
-    """Collects shapes; later shapes cover earlier ones."""
+    """Collects shapes. Later shapes cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -223,7 +223,7 @@ class Drawing:
         self._flush_paths()
         edges = [number(edge) for edge in box]
         size = "x={} y={} width={} height={}".format(*(f'"{edge}"' for edge in edges))
-        # A nested <svg> clips without a clipPath id, which could clash with other pictures.
+        # A nested <svg> clips without needing a clipPath id, which could clash with other pictures.
         self._parts.append(f'<svg {size} viewBox="{" ".join(edges)}">')
         for x, y, text in inside:
             self.text(x, y, text, fill)
@@ -285,7 +285,7 @@ class Paint:
 
 
 class PictureColors:
-    """The colors of a picture, with a `Paint` for each shade of each kind or class."""
+    """The colors of a picture, including a `Paint` for each shade of each kind or class."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
         self.theme = theme
@@ -418,7 +418,7 @@ class ClassParts:
     shares: Mapping[int, Floats]
 
     def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
-        """Yield each class with its shares at the given times; shares outside the range are 0."""
+        """Yield each class with its shares at the given times. Shares outside the range are 0."""
         for code, shares in self.shares.items():
             position = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(shares)
             is_inside = (position >= 0) & (position <= len(shares))
@@ -490,7 +490,7 @@ _GROUPS = _class_groups("event_classes")
 
 
 def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
-    """Return the style of each class, by code. Unknown themes use the light colors."""
+    """Return the style of each class, indexed by code. Unknown themes use the light colors."""
     classes = facts(of)
     colors = classes.get(theme, classes["light"])
     return [
@@ -538,7 +538,7 @@ class PlotArea:
 
     @property
     def edges(self) -> Ints:
-        """Edges of the cells, which are 1 px wide but at least 1 ns long."""
+        """Edges of the cells. A cell is 1 px wide but at least 1 ns long."""
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
         # Computed in two steps, because the product of span and cell number could overflow int64.

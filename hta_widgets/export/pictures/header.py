@@ -80,7 +80,7 @@ class HeaderPainter(Painter):
     late: frozenset[int]
 
     def draw_minimap(self, answered: Answered, y: float, classed: EventClassing | None) -> None:
-        """Draw the whole job, by kind or by class, and mark the visible window."""
+        """Draw the minimap of the whole job, by kind or by class, and mark the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
         reply, columns = answered
         start, end = self.scene["range"]
@@ -106,7 +106,7 @@ class HeaderPainter(Painter):
         self._mark_window(job.x(area.start), job.x(area.end), y)
 
     def _mark_window(self, x0: float, x1: float, y: float) -> None:
-        """Frame the visible window in the minimap and dim the rest, unless it is the whole job."""
+        """Frame the visible window in the minimap and dim the rest. Omitted for the whole job."""
         area, theme, drawing = self.area, self.theme, self.drawing
         if x1 - x0 > area.across - 1:
             return
@@ -130,7 +130,7 @@ class HeaderPainter(Painter):
         return layers
 
     def draw_axis(self, y: float) -> list[float]:
-        """Draw the time axis, with its bottom at `y`; return the x coordinates of its ticks."""
+        """Draw the time axis with its bottom at `y`; return the x coordinates of the ticks."""
         area, theme, drawing = self.area, self.theme, self.drawing
         times, step = ticks(area)
         tick_xs: list[float] = []

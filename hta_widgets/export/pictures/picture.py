@@ -308,7 +308,7 @@ class _Picture(Painter):
             drawing.rects(x[has_color], right[has_color], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
-        """Hatch times for which a rank has no data, to distinguish them from idle time."""
+        """Hatch times without data of a rank, to distinguish them from idle time."""
         area, theme, drawing = self.area, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
@@ -374,7 +374,7 @@ class _Picture(Painter):
         return blocks
 
 
-#: Maximum length of the HTML, which is saved with the notebook.
+#: Maximum length of the HTML that is saved with the notebook.
 _MAX_BYTES = 150_000
 #: Maximum number of events for which a picture is drawn. Drawing then takes about 0.1 s.
 _MAX_DRAWN_EVENTS = 1_000_000
@@ -425,7 +425,7 @@ class Fallback:
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return the title of a timeline, and a picture of it unless it has too many events."""
+    """Return a timeline's title and, if it does not have too many events, its picture."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

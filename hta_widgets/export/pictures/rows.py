@@ -395,7 +395,7 @@ class LanePainter(Painter):
     def draw_lane(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
         """Draw a lane and its background. The top of the band is relative to the picture.
 
-        `is_late` marks a rank for which others wait.
+        `is_late` marks a rank that others wait for.
         """
         low, high = map(self.area.x, index.rank.range_ns)
         self.drawing.rect(low, band.top, high - low, band.height, self.colors.ground(band.form))
@@ -430,7 +430,7 @@ class LanePainter(Painter):
         )
 
     def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
-        """Return the cells of a lane by kind or class. Lanes without classes get the last class."""
+        """Return the cells of a lane, by kind or class. Lanes without classes get the last one."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)

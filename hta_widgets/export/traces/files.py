@@ -47,7 +47,7 @@ ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 #: Top-level keys that readers expect in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Offset of the second run's ranks; a larger power of ten if the first run's ranks reach it.
+#: Offset of the second run's ranks, or a larger power of ten if the first run's ranks reach it.
 AFTER_RANKS = 1000
 
 
@@ -191,7 +191,7 @@ def choose_ranks(
 ) -> list[Members]:
     """Return the part of each rank to write; raise `TraceError` if no events are selected.
 
-    `moves_ns` contains the shift of each rank to the fitted clock; None keeps the recorded times.
+    `moves_ns` contains the shift of each rank to the fitted clock. None keeps the recorded times.
     """
     if selection.traces is not None and len(traces) > 1:
         # A selection's window is on the clock of the trace set from which it was created.
@@ -242,7 +242,8 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
         if len(ranks) == 1:
             write_rank(out, ranks[0])
             return
-        # Files of a job usually have the same base time; otherwise, the earliest is used for all.
+        # Files of a job usually have the same base time. If they do not, the earliest is used for
+        # all.
         bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
         _write_merged(out, ranks, min(bases, default=0))
 
@@ -400,7 +401,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
 
 
 def own_keys(trace: Trace) -> dict[str, bytes]:
-    """Return the top-level keys of a rank's file as JSON, without the events."""
+    """Return the top-level keys of a rank's file as JSON, excluding the events."""
     texts: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: json_text(value) for key, value in trace.metadata.items()
     }
@@ -424,7 +425,7 @@ def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> No
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
-    """Return the top-level keys of the file as JSON; those that identify the rank come first."""
+    """Return the file's top-level keys as JSON, beginning with those that identify the rank."""
     trace, scrub = members.trace, members.scrub
     texts = own_keys(trace)
     if scrub:

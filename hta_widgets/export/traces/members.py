@@ -48,7 +48,7 @@ class Members:
 
     trace: Trace
     rows: Ints  # ids of the exported events
-    fate: Codes  # of each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
+    fate: Codes  # for each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
     whole: bool  # whether the whole rank is selected
     #: The edges of the window, or None if that side is open.
     start_ns: int | None = None
@@ -75,7 +75,7 @@ class Members:
     title: str = ""
     side_move_ns: int = 0
     stated: dict[str, Any] = field(default_factory=dict)
-    #: The part of the job that the file will declare; None for the whole job.
+    #: The part of the job that the file will declare, or None for the whole job.
     part: ExportPart | None = None
 
     @property
@@ -84,7 +84,7 @@ class Members:
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to export a record that is not in any table; count omitted records."""
+        """Return whether to export a record that no table contains; count omitted records."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -204,7 +204,7 @@ def _choose_events(members: Members, chosen: Bools) -> None:
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
-    """Keep the flows between selected events; count those with only one end selected."""
+    """Keep the flows between selected events; count the flows with only one end selected."""
     flows, fate = members.trace.flow_table, members.fate
     has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -367,7 +367,7 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 class _CutEvent(NamedTuple):
     start_ns: int
     end_ns: int
-    stated_ns: int  # time in the record: `start_ns`, or `end_ns` if the end has its own record
+    stated_ns: int  # time in the record: `start_ns`, or `end_ns` for the separate record of the end
 
 
 class RecordClipper:
@@ -440,7 +440,7 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
-    """Return the rows and the records at both ends of the flows that have records."""
+    """Return the rows and the records at both ends of all flows that have records."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])

@@ -30,7 +30,7 @@ class MergeScope:
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
-        #: First sort index of the rank, so that viewers list its processes together.
+        #: First sort index of the rank, which makes viewers list its processes together.
         self._first_sort = 1000 * position
         #: New process ids, keyed by the original id as raw JSON (`_pids`) and as text (`_numbers`).
         self._pids: dict[bytes, bytes] = {}
@@ -71,7 +71,7 @@ class MergeScope:
             fields[name] = encode_fields({**inner, **scoped})
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
-        """Add the rank to the name or sort index of a process; keep the original arguments."""
+        """Add the rank to a process's name or sort index, keeping the original arguments."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return

@@ -133,7 +133,7 @@ def write_overlay(
 
 
 def _edges_to_draw(graph: CriticalPath, *, with_others: bool) -> Ints:
-    """Return the edges of the path to draw; with `with_others`, also edges outside the path."""
+    """Return the edges of the path to draw and, with `with_others`, edges outside the path."""
     edges = graph.edges
     if not with_others:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
@@ -156,7 +156,7 @@ class _Overlay:
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: Raw process and thread ids of events at either end of a flow, by record.
+        #: Raw process and thread ids of events at either end of a flow, keyed by record.
         self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
@@ -200,7 +200,7 @@ class _Overlay:
         yield from zip(numbers, records_of(members), strict=True)
 
     def _mark_record(self, number: int, text: bytes) -> bytes:
-        """Return a record, marked if it is on the path; store the thread of a flow's end."""
+        """Return a record, marked if it is on the path; store its thread for flows."""
         if number not in self._critical and number not in self._arrow_ends:
             return text
         fields = decode_fields(text) or {}
@@ -337,7 +337,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 @dataclass
 class _MarkedRecords(RecordSource):
-    """The records of a file, with patterns added to their args; `edit` changes other records."""
+    """The records of a file, with patterns added to args. `edit` changes all other records."""
 
     source: RecordSource
     marks: dict[int, bytes]

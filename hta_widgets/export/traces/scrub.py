@@ -85,7 +85,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{_REPLACEMENT}",
     ),
-    # home folders, then all folders of absolute paths; file names are kept
+    # home folders, then all folders of absolute paths, but not the file names
     (_HOME, "./"),
     (re.compile(r"(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*[/\\]+"), ""),
     (
@@ -134,7 +134,7 @@ class Scrubber:
         return {key: self.json(raw) for key, raw in values.items() if key in _PUBLIC_KEYS}
 
     def record(self, text: bytes) -> bytes:
-        """Return a record without private data."""
+        """Return a record with private data removed."""
         lowered = text.lower()
         is_suspect = _SUSPECT.search(lowered) is not None
         if not is_suspect and not any(word in lowered for word in self._bytes):
@@ -149,7 +149,7 @@ class Scrubber:
         )
 
     def json(self, raw: bytes) -> bytes:
-        """Return a JSON text without private data."""
+        """Return a JSON text with private data removed."""
         if raw.lstrip()[:1] not in (b'"', b"{", b"["):
             return raw
         try:
@@ -160,7 +160,7 @@ class Scrubber:
             return json.dumps(_REPLACEMENT).encode()
 
     def value(self, value: object) -> Any:
-        """Return a JSON value without private data."""
+        """Return a JSON value with private data removed."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, dict):
