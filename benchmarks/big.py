@@ -205,7 +205,7 @@ def main() -> None:
     paths = in_order(options.folder)[: options.ranks]
     if not paths:
         sys.exit(f"no traces in {options.folder}")
-    for path in paths:  # fills the page cache, to leave out disk times
+    for path in paths:  # fill the page cache, to exclude disk time
         Path(path).read_bytes()
     with tempfile.TemporaryDirectory(dir=DATA, prefix="big-") as name:
         rows = Rows(options, Path(name))

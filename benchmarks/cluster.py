@@ -178,7 +178,7 @@ def main() -> None:
     if missing:
         raise Missing(f"no {missing[0]} in {folder}")
     for file in files:
-        file.read_bytes()  # fills the page cache, to leave out disk times
+        file.read_bytes()  # fill the page cache, to exclude disk time
     cases = {
         name_of(workers): (lambda workers=workers: case(files, workers), options.repeat)
         for workers in (0, *options.workers)

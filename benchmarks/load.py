@@ -100,7 +100,7 @@ def size_mb(path: Path) -> float:
 
 def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
     """Measure all rows for a file."""
-    path.read_bytes()  # fills the page cache, to leave out disk times
+    path.read_bytes()  # fill the page cache, to exclude disk time
     store = saved(path)
     rows = harness.measure(
         {

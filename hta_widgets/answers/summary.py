@@ -77,9 +77,9 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return each rank's values of the columns in `_FILE`, `_SPENT` and `_LATE`, if it has any."""
+    """Return each rank's values for the columns in `_FILE`, `_SPENT` and `_LATE`, if available."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
-    for rank in ranks:  # profiles have no event times
+    for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = []
     if "breakdown" in offered_panels(traces.formats):

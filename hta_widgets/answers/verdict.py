@@ -38,7 +38,7 @@ from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
 
-#: Exit codes. The code 2 is used for errors.
+#: Exit codes of the outcomes. Errors have the exit code 2.
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01

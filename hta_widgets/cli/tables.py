@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table``, ``event`` and ``sql``, which start fast with few imports."""
+"""The commands ``tables``, ``table``, ``event`` and ``sql``. Few imports keep them fast."""
 
 from __future__ import annotations
 

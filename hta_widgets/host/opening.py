@@ -24,7 +24,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     """Read traces and return the widget of a view. `report` is called with fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
-    # These imports take a second or two. The page should be visible before.
+    # These imports take a second or two, during which the page should already be visible.
     report(stage="import")
     from hta_widgets.live.background import deadline_after
     from hta_widgets.readers.load import load

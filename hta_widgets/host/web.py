@@ -323,7 +323,7 @@ _PAGE = (
 _REFRESH_EVERY_S = 2.0
 #: Maximum size of a request body. Requests have none, and WebSocket messages have their own limit.
 _MAX_BODY_BYTES = 1024
-#: Timeouts for receiving the headers of a request, and its body.
+#: Timeout for receiving the headers of a request, and for receiving its body.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 #: Close codes of WebSockets.

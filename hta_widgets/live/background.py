@@ -120,7 +120,7 @@ class BackgroundTask(Generic[T]):
 
 
 def _has_result(future: Future[Any]) -> bool:
-    """Return whether a finished future has a result; raise its error, if any, unless canceled."""
+    """Return whether a finished future has a result; raise its error unless it was canceled."""
     error = future.exception()
     if error is None:
         return True
@@ -200,5 +200,5 @@ def _cancel_all() -> None:
         _queue.unfinished_tasks or any(thread.is_alive() for thread in cancelled_at_exit)
     ):
         time.sleep(0.005)
-    # Exit handlers that run later may start computations again.
+    # Exit handlers that run after this one may start computations again.
     is_ending.clear()

@@ -36,7 +36,7 @@ from hta_widgets.trace.names import short_name
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 #: Maximum number of rows: names and waterfall parts, call tree nodes, other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
-#: Maximum number of events on both sides for which a page requests everything at once.
+#: Maximum total number of events on both sides for which a page requests everything at once.
 _FEW_EVENTS = 250_000
 #: Maximum number of events for computing frames ahead. More could delay the next notebook cell.
 _MAX_EVENTS = 1_000_000
@@ -130,7 +130,7 @@ class DiffAnswers:
         return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames, omitting those that fail. A single request returns the error."""
+        """Return several frames, omitting those that fail. A separate request returns the error."""
         frames = {}
         for name in names:
             with suppress(Exception):

@@ -144,7 +144,7 @@ class PanelEngine:
             return panel.base_frame(self.traces, chosen)
         options = {"selection": chosen}
         if panel.id in ADDED:
-            # Some analyses of these panels accept no selection, so only the window is passed.
+            # These panels show the job or a window. Some of their analyses do not take a selection.
             window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
             options = {} if window == Selection() else {"selection": window}
         analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
@@ -511,7 +511,7 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return longest event, count and total time of the `MAX_NAMES` groups with the most time.
+    """Return the longest event, count and total of the `MAX_NAMES` groups with the most time.
 
     `spent` contains the time of each event, and `group` the number of its group.
     """

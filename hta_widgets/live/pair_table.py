@@ -109,7 +109,7 @@ class EventClasses:
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
     """Return the class of each pair, as determined by the largest change that contains it."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
-    # Changes are sorted by size in descending order. The largest one is written last, to prevail.
+    # Changes are sorted by size in descending order. The largest is written last, so it prevails.
     for row in reversed(range(len(changes))):
         change = changes.iloc[row]
         codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))

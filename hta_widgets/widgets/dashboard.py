@@ -156,7 +156,7 @@ class Dashboard(LinkedView):
         ignoring what was selected in its own panel. Panel ids can also be used. Frames are computed
         on access and cached until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        Bokeh charts of the current selection, by panel. Each works on its own.
+        Bokeh charts of the current selection, keyed by panel. Each chart works on its own.
     headline : str
         The most important facts about the whole job, as sentences.
     findings : list of HeadlineFinding

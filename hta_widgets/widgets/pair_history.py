@@ -54,7 +54,7 @@ class _Act(NamedTuple):
 
 
 class PairHistory:
-    """The order of changes in several views. The values are stored in the states of the views.
+    """The order of changes in several views. The values are stored in the states of these views.
 
     The class observes the views' histories to record which view changed, in Python or in the page.
     `js/src/compare/history.ts` does the same for the buttons of the page.

@@ -164,7 +164,7 @@ class TraceDiff(anywidget.AnyWidget):
     left, right : Timeline
         The timelines of the two runs. They are not coupled if displayed separately.
     table : DataFrame
-        Count and time by name in both runs; the result of `hta_widgets.diff.names`.
+        Count and time of each name in both runs; the result of `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
         Tables by name: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
         changes, names, operators, pairs, icicle, slots``, and any tables of the traces' formats.
@@ -265,7 +265,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Count and time by name (`hta_widgets.diff.names`), or the table of the format."""
+        """Count and time of each name (`hta_widgets.diff.names`), or the table of the format."""
         if self._answers.has_events:
             return self.frames["names"]
         tables = self._answers.tables

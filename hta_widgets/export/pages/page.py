@@ -1,6 +1,6 @@
 """Save a timeline or a dashboard to a page, or prepare the same data for an open page.
 
-A page contains all events of the most important ranks, as many ranks as fit. For other ranks, it
+A page contains all events of as many ranks as fit, most important ranks first. For other ranks, it
 contains overviews, with cells as fine as the remaining space allows. For example, a 25 MB page of
 64 ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the other
 ranks. The page states: ``Ranks 0-9: all events. Others: overview only.``
@@ -265,7 +265,7 @@ class PagePlan:
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
         """Return the finest overviews of the other ranks that fit in addition to `full`, if any.
 
-        Screen-resolution overviews of all ranks take precedence over the events of another rank.
+        Screen-resolution overviews of all ranks take precedence over the events of one more rank.
         """
         budget_bytes = self.limit - total_size(full.values())
         ranks = [rank for rank in self.order if rank not in full]

@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits, or "". Texts are never truncated, unlike by `fit_text`."""
+    """Return the first text that fits, or "". Unlike with `fit_text`, nothing is truncated."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 

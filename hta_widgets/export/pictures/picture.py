@@ -308,7 +308,7 @@ class _Picture(Painter):
             drawing.rects(x[has_color], right[has_color], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
-        """Hatch times without data of a rank, to distinguish them from idle time."""
+        """Hatch times for which a rank has no data, to distinguish them from idle time."""
         area, theme, drawing = self.area, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
@@ -408,7 +408,7 @@ class Fallback:
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
-        # If the pictures are too large together, use only the first one, or none.
+        # If the pictures are too large in total, use only the first one, or none.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
         # The JupyterLab extension relies on this class; see js/lab/fallback.ts.

@@ -571,7 +571,7 @@ class LanePainter(Painter):
         self.drawing.dotted_lines(left, right, band.top + band.height / 2, color)
 
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band) -> None:
-        """Draw columns up to each cell's minimum, then its range up to the maximum, and a line."""
+        """Draw a column up to each cell's minimum, its range up to the maximum, and a line."""
         if not len(lane.times):
             return
         smallest, largest = lane.measure(self.edges - shift)  # per cell; NaN if the cell is empty

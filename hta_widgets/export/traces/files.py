@@ -242,8 +242,7 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
         if len(ranks) == 1:
             write_rank(out, ranks[0])
             return
-        # Files of a job usually have the same base time. If they do not, the earliest is used for
-        # all.
+        # Files of a job usually have the same base time. Otherwise, the earliest is used for all.
         bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
         _write_merged(out, ranks, min(bases, default=0))
 
@@ -453,7 +452,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server that otherwise only the folder name of a file states."""
+    """Return the worker, GPU or server, otherwise known only from the file's folder name."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

@@ -99,7 +99,7 @@ class Members:
         if recorded_ns is None:
             return False
         time_ns = recorded_ns - (self.trace.zero_ns - base_time_ns(self.trace.metadata))
-        if record.ph in {"e", "F"}:  # may follow the window in which the interval begins
+        if record.ph in {"e", "F"}:  # the interval may end after the window
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
         if not self.in_window(time_ns):
