@@ -365,7 +365,7 @@ class PictureColors:
         return dark if is_light else "#ffffff"
 
     def shade(self, name: str, *, host: bool = False) -> int:
-        """Return the shade of a short name, which does not depend on rank or run."""
+        """Return the shade of a short name: the same for all ranks and runs, and as in the page."""
         digest = 0x811C9DC5  # 32-bit FNV-1a
         for byte in name.encode("utf-8", "surrogatepass"):
             digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF

@@ -50,7 +50,7 @@ class Members:
     rows: Ints  # ids of the exported events
     fate: Codes  # for each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
     whole: bool  # whether the whole rank is selected
-    #: The edges of the window, or None if that side is open.
+    #: The edges of the window, or None if open.
     start_ns: int | None = None
     end_ns: int | None = None
     #: Number of exported flows, and number of omitted records by type.

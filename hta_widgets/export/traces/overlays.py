@@ -49,7 +49,7 @@ def add_counters(
 
 #: Name and category of the flows, as in HTA.
 _ARROW = b'"critical_path"'
-#: Categories that `only_path` keeps in addition.
+#: Additional categories that `only_path` keeps.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
 #: Edge types that are drawn by default.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
