@@ -2,8 +2,8 @@
 
     python _analyses.py MODULE FILES.json REPEAT OUT_FOLDER
 
-MODULE contains `TraceAnalysis`, ours or HTA's. FILES.json maps ranks to files. The script runs in
-both environments.
+MODULE contains `TraceAnalysis`, either ours or HTA's. FILES.json maps ranks to files. The script
+runs in both environments.
 """
 
 import gc
@@ -27,7 +27,7 @@ WRITES = {"generate_trace_with_counters", "get_aten_op_kernels_and_delay"}
 
 
 def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the name, method and arguments of each analysis, as called in HTA's notebooks."""
+    """Return name, method and arguments of each analysis, as called in HTA's notebooks."""
     first = ranks[0]
     steps = {"rank": first, "annotation": "ProfilerStep", "instance_id": 1}
     return [

@@ -46,7 +46,7 @@ _FLOOR_WORK = """
 with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
     decoded = decoder.decode(file.read())
 """
-# A typical loader written by users: a frame of records, with args as dictionaries.
+# A loader as users typically write it: a frame of records, with args as dictionaries.
 _FRAMES_WORK = """
 import sys
 frames = []
@@ -79,7 +79,7 @@ def ours_again(path: Path, *, events: bool) -> Run:
 
 
 def hta(path: Path) -> Run:
-    """Time the loading in HTA."""
+    """Time how long HTA takes to load a file."""
     if not HTA.exists():
         raise Missing("HTA is not installed (`make interop`)")
     work = f"analysis = TraceAnalysis(trace_files={{0: {str(path)!r}}})"
@@ -87,17 +87,17 @@ def hta(path: Path) -> Run:
 
 
 def msgspec_floor(path: Path) -> Run:
-    """Only decompress and decode the same bytes."""
+    """Time only the decompression and decoding of the same bytes."""
     return harness.run_code(_FLOOR_SETUP, f"path = {str(path)!r}{_FLOOR_WORK}", core=CORE)
 
 
 def json_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the decoder of the standard library, including a frame of the records."""
+    """Time the standard library's decoder, including the conversion of the records to a frame."""
     return harness.run_code(_JSON_SETUP, _frames_of(paths), core=CORE, **limits)
 
 
 def orjson_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
-    """Time the fastest decoder for whole documents, including a frame of the records."""
+    """Time the fastest whole-document decoder, including the conversion of records to a frame."""
     if not ORJSON.exists():
         raise Missing("orjson is not installed (`make interop`)")
     return harness.run_code(_ORJSON_SETUP, _frames_of(paths), core=CORE, **limits)
@@ -110,7 +110,7 @@ def _frames_of(paths: Sequence[Path]) -> str:
 def viewer(
     name: str, path: Path, *, core: int | None = CORE, **limits: Unpack[harness.Limits]
 ) -> Run:
-    """Time a viewer from opening a file until it is loaded."""
+    """Time how long a viewer takes to open and load a file."""
     try:
         from _viewers import VIEWERS
     except ImportError as error:
@@ -121,7 +121,7 @@ def viewer(
 
 
 def together(paths: Sequence[Path]) -> Path:
-    """Return a single archive with the files of many ranks, for Perfetto's UI."""
+    """Return an archive with the files of many ranks, for Perfetto's UI."""
     archive = DATA / f"{paths[0].parent.name}-{len(paths)}.tar"
     if not archive.exists():
         partial = archive.with_suffix(".partial")
@@ -134,7 +134,7 @@ def together(paths: Sequence[Path]) -> Path:
 
 
 def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
-    """Return functions that read one file on one core, by row name."""
+    """Return functions that read one file on one core, keyed by row name."""
     return {
         OURS: lambda: ours(path),
         CACHE: lambda: ours_again(path, events=False),

@@ -19,7 +19,7 @@ from hta_widgets.live.job import TileEngine
 
 __all__ = ["in_page", "page_table"]
 
-#: Requests all panels at once, like a dashboard; `longest` are the long tasks in the meantime.
+#: Sends requests one after another; returns the time of each, and the durations of long tasks.
 _ASK = """
 async ({ requests }) => {
   const source = globalThis[Symbol.for("hta_widgets.page_sources")].get("page");
@@ -50,7 +50,7 @@ def in_page(
     bins: int,
     max_mb: float = 25,
 ) -> dict[str, Any]:
-    """Brush a saved page; return the times (ms) by panel, by kind of brush, and at the start."""
+    """Brush a saved page; return times in ms per panel, per kind of brush, and at the start."""
     engine = TileEngine(traces)
     state = {"view": None, "selection": None, "selected_event": None}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -86,7 +86,7 @@ def in_page(
             longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
-            # Answers are cached, so each window differs from the earlier ones.
+            # Each window differs from earlier ones, because answers are cached.
             other = {**selection}
             if "start_ns" in other:
                 other["start_ns"] += 1
@@ -107,7 +107,7 @@ def in_page(
 
 
 def page_table(result: dict[str, Any]) -> str:
-    """Return a Markdown table with a row per panel and per kind of brush."""
+    """Return a Markdown table with a row for each panel and each kind of brush."""
     rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
     return (
         f"{quantile_table('page, ms', rows)}\n\n"

@@ -32,7 +32,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """The time of another tool relative to ours, or the reason why it is missing."""
+    """The time of another tool relative to ours, or the reason why that time is missing."""
 
     label: str
     ratio: float | None
@@ -46,7 +46,7 @@ class Group:
 
 
 def groups(results: Results) -> list[Group]:
-    """Return the measurements in page order, without empty groups."""
+    """Return the measurements in page order, omitting empty groups."""
     result = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),

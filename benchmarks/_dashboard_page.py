@@ -18,7 +18,7 @@ import hta_widgets as hw
 
 __all__ = ["paint_text", "saved_dashboard"]
 
-#: Records, in each frame after navigation, which parts are visible.
+#: Records which parts are visible in each frame after navigation.
 _WATCH = """
 window.seen = {};
 const parts = {
@@ -46,7 +46,7 @@ requestAnimationFrame(look);
 
 
 def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
-    """Save a dashboard and open it several times; return its size and median times in ms."""
+    """Save a dashboard and open it several times; return its size, and median times in ms."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         begin = time.perf_counter()
         path = Path(hw.Dashboard(traces).save_html(Path(folder) / "page.html"))

@@ -1,4 +1,4 @@
-"""Run a command with limits on memory and time, to protect the machine."""
+"""Run a command with limits on its memory and time, to protect the machine."""
 
 import subprocess
 import tempfile
@@ -28,8 +28,8 @@ class Ended:
 def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: float) -> Ended:
     """Run a command; kill it and its descendants if they exceed a limit.
 
-    Memory is measured because limits per process do not work: browsers reserve far more memory than
-    they use, and the workers of a pool share the limit.
+    Memory is measured, because per-process limits do not work: browsers reserve far more memory
+    than they use, and the workers of a pool share the limit.
     """
     peak_mb, stopped = 0.0, ""
     with tempfile.TemporaryFile("w+") as into, tempfile.TemporaryFile("w+") as out, \
@@ -49,7 +49,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
             if stopped:
                 end(process)
                 break
-            # Measuring may take at most a tenth of the time.
+            # Measuring must not take more than a tenth of the time.
             time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
         out.seek(0)
         err.seek(0)

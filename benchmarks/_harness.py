@@ -22,9 +22,9 @@ RESULTS = HERE / "results"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 
 TIMEOUT_S = 1800
-#: Maximum memory of a run with all of its processes, to protect the machine.
+#: Maximum memory of a run, including all of its processes, to protect the machine.
 LIMIT_MB = 16_000
-#: Exit code of a script that cannot run here; the last line of its output is the reason.
+#: Exit code of a script that cannot run here. The last line of its output is the reason.
 FAILED = 3
 
 
@@ -33,11 +33,11 @@ class Missing(Exception):  # noqa: N818 - not an error: a reason to leave someth
 
 
 class Failed(Exception):  # noqa: N818 - a finding
-    """Raised if the measured program fails; the message is the reason."""
+    """Raised if the measured program fails. The message is the reason."""
 
 
 class Limits(TypedDict, total=False):
-    """Limits of a process; it is stopped if it exceeds them."""
+    """Limits of a process. If it exceeds them, it is stopped."""
 
     timeout_s: float
     limit_mb: float
@@ -50,7 +50,7 @@ class Run:
     seconds: float
     added_mb: float
     extra: Any = None
-    #: Sampled total of all processes, with interpreter and imports.
+    #: Sampled peak of all processes together, including interpreters and imports.
     peak_mb: float = 0.0
 
 
@@ -112,7 +112,7 @@ def run_code(
     setup, work : str
         Python source. Names defined in `setup` are available in `work` and `extra`.
     extra : str
-        Expression for an additional result, which must be JSON serializable.
+        Expression for an additional result, which must be serializable as JSON.
     python : path
         Another environment's interpreter.
     core : int, optional
@@ -137,9 +137,9 @@ def run_script(
 
 
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
-    """Run each case several times, in turns, so that other work affects all cases.
+    """Run each case several times, in turns, so that other work affects all cases equally.
 
-    The note of a row without runs states what is missing or why the runs failed.
+    The note of a row without runs states what is missing, or why the runs failed.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -157,7 +157,7 @@ def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
 
 
 def _tell(what: str) -> None:
-    """Show progress on a single terminal line; print nothing to log files."""
+    """Show progress on a single line of a terminal, but not in log files."""
     if sys.stderr.isatty():
         print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
 
@@ -173,7 +173,7 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def table(rows: Sequence[Row], anchor: str) -> str:
-    """Return a Markdown table that compares rows with the row `anchor`; higher ratios are better.
+    """Return a Markdown table that compares rows with the row `anchor`. Higher ratios are better.
 
     A row with the ratio 2 takes half the time of the anchor, or adds half the memory.
     """

@@ -1,4 +1,4 @@
-"""The job of ten million events that several benchmarks share; it is written once."""
+"""The job of ten million events that several benchmarks share. It is written only once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RANKS, STEPS = 64, 51
 
 
 def demo_job(ranks: int, steps: int, events_per_step: int | None = None) -> Path:
-    """Return the folder of a demo job, which is written on the first call."""
+    """Return the folder of a demo job. The first call writes the job."""
     job = DATA / f"demo{ranks}x{steps}{f'x{events_per_step}' if events_per_step else ''}"
     if not job.exists():
         print(f"  writing {job.name} …", file=sys.stderr)
-        # The folder is renamed when it is complete.
+        # The folder is renamed once it is complete.
         partial = job.with_name(job.name + ".partial")
         write_demo(partial, ranks=ranks, steps=steps, seed=0, events_per_step=events_per_step)
         partial.rename(job)

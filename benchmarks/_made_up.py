@@ -1,4 +1,4 @@
-"""A job in memory; each rank has two busy host threads and two streams."""
+"""Make a job in memory. Each rank has two busy host threads and two streams."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _rules_version() -> int:
 
 
 def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str, Any]:
-    """Make nested calls. Each level has twice as many calls, in the middle of their parents."""
+    """Make nested calls. Each call has two children, centered in its two halves."""
     outer = max(count // (2**depths - 1), 1)
     edges = np.sort(rng.integers(0, span, 2 * outer))
     start, end = edges[0::2], edges[1::2] + 1

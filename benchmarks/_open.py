@@ -1,8 +1,8 @@
-"""Measure how long a viewer takes to load a file, and the memory of its page; print JSON.
+"""Measure how long a viewer takes to load a file, and its page's memory; print JSON.
 
     python _open.py perfetto|catapult FILE
 
-The exit code is 3 if the viewer cannot open the file; the last line is the reason.
+The exit code is 3 if the viewer cannot open the file. The last line is then the reason.
 """
 
 import json

@@ -7,7 +7,7 @@ __all__ = ["PLAN", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """A script with its arguments; `quick` is None if `--quick` skips the script."""
+    """A script with its arguments. `quick` is None if `--quick` skips the script."""
 
     name: str
     script: str
@@ -16,7 +16,7 @@ class Step:
     limit_s: int = 600
 
 
-#: Rows of `big.py` that are shown on the page; each takes a minute.
+#: Rows of `big.py` shown on the page. Each row takes a minute.
 BIG_ROWS = ("bare", "load, empty", "load, cache", "load, store", "HTA", "one file")
 
 PLAN = (

@@ -1,7 +1,7 @@
 """Write the generated parts of docs/performance*.md: tables, a figure, and missing tools.
 
-A generated part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text
-on the pages stays as it is.
+Generated parts are between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text
+on the pages is kept.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
 
 PAGES = [REPO / f"docs/performance{part}.md" for part in ("", "-views", "-ranks")]
 PICTURE = REPO / "docs/img/performance.svg"
-#: Other readers in the loading table; missing ones are named.
+#: Other readers in the loading table. The table names missing ones.
 ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end: \1 -->", re.DOTALL)
 
@@ -53,7 +53,7 @@ def machine(results: Results) -> str:
 
 
 def loading(results: Results) -> str:
-    """Report time and memory of every reader for both files on one core, or what is missing."""
+    """Report time and memory of each reader for both files on one core, or what is missing."""
     result = results.files.get("load", {})
     sizes = [size for size in ("small", "large") if isinstance(result.get(size), list)]
     if not sizes:
@@ -100,7 +100,7 @@ def again(results: Results) -> str:
 
 
 def job(results: Results) -> str:
-    """Report the other tools that load the job of ten million events."""
+    """Report how the other tools load the job of ten million events."""
     rows = results.files.get("load", {}).get("job")
     lines = ["| the same job in other tools | time | peak of all processes |", "|---|---:|---:|"]
     if not isinstance(rows, list):

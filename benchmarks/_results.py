@@ -21,7 +21,7 @@ class Results:
         return cls(files, files.pop("all", {}).get("steps", {}))
 
     def row(self, size: str, name: str) -> dict[str, Any]:
-        """Return a row of `load.py`; empty if it was not measured."""
+        """Return a row of `load.py`, or {} if it was not measured."""
         rows = self.files.get("load", {}).get(size, [])
         return next((row for row in rows if isinstance(row, dict) and row["name"] == name), {})
 
@@ -48,7 +48,7 @@ class Results:
         )
 
     def big_seconds(self, name: str) -> float | None:
-        """Return the time for the job of `big.py`; the time of HTA is scaled up from a part."""
+        """Return the time for the job of `big.py`. HTA's time is extrapolated from a part of it."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
             text = part.get("said")
@@ -59,6 +59,6 @@ class Results:
             text = self.big("bare msgspec").get("said")
             return text["decode"] + text["decompress"] if isinstance(text, dict) else None
         if name == OURS:
-            # Without a cache if that was measured, else the default load, which fills the cache.
+            # Loading without a cache if that was measured, else with an empty cache.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
         return self.big(name).get("seconds")

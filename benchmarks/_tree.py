@@ -19,7 +19,7 @@ def process_tree(root: int) -> list[psutil.Process]:
 
 
 def pss_mb(processes: Iterable[psutil.Process]) -> float:
-    """Return the proportional set size of processes; shared pages count once."""
+    """Return the proportional set size of processes, which counts shared pages once."""
     total_bytes = 0
     for process in processes:
         with suppress(psutil.Error):  # It has ended.
@@ -28,7 +28,7 @@ def pss_mb(processes: Iterable[psutil.Process]) -> float:
 
 
 class Watcher(threading.Thread):
-    """Samples a process tree until `stop` is called; `peak_mb` is the maximum."""
+    """Samples a process tree until `stop` is called. `peak_mb` is the maximum."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -40,7 +40,7 @@ class Watcher(threading.Thread):
         while not self._over.is_set():
             start = time.perf_counter()
             self.peak_mb = max(self.peak_mb, pss_mb(process_tree(self.root)))
-            # Sampling many processes is slow; it may take at most a tenth of the time.
+            # Sampling many processes is slow. It must not take more than a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 
     def stop(self) -> float:

@@ -1,6 +1,6 @@
 """Viewers of other projects in the test browser: Perfetto's UI and TensorBoard's catapult.
 
-Each viewer is a page served from a local folder, and reads a trace from a file input.
+Each viewer is a page that is served from a local folder and reads a trace from a file input.
 """
 
 import sys
@@ -26,7 +26,7 @@ _POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.
 
 @dataclass(frozen=True)
 class Viewer:
-    """Commands that start a viewer without a trace and open a trace in it."""
+    """Commands that start a viewer without a trace, and then open a trace in it."""
 
     name: str
     folder: Path
@@ -38,7 +38,7 @@ class Viewer:
 
     @property
     def missing(self) -> str:
-        """Return what has to be installed; "" if nothing is missing."""
+        """Return what has to be installed, or "" if nothing is missing."""
         absent = [path for path in self.needs if not path.exists()]
         return f"{self.name} is not installed (`make interop`)" if absent else ""
 
@@ -48,7 +48,7 @@ def _open_in_perfetto(page: Page, path: Path) -> None:
     perfetto.open_trace(page, path)
 
 
-# Passes the text to the viewer in a message, like the plugin's page. The file input replaces the
+# Passes the text to the viewer in a message, as the plugin's page does. The file input replaces the
 # plugin's server, which may send gzipped text.
 _TAKE_FILES = """
 () => {
@@ -84,7 +84,7 @@ _LOADED = """() => {
 _TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-# In a page without a parent, the viewer would take its own message "ready" for a trace.
+# In a page without a parent, the viewer would take its own "ready" message for a trace.
 _ALONE = """
 window.addEventListener("message", event => {
   if (event.data?.msg === "ready") event.stopImmediatePropagation();

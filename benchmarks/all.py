@@ -3,8 +3,8 @@
     python benchmarks/all.py [--quick] [--only load viewers] [--report]
 
 Each script runs in its own process. Its output and run time are saved in
-benchmarks/results/all.json. If a script fails or is stopped, the page has a note instead. With
-`--report`, nothing is measured and the page is written from existing results.
+benchmarks/results/all.json. If a script fails or is stopped, the page shows a note instead. With
+`--report`, nothing is measured, and the page is written from existing results.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Compare the time of each analysis in HTA's interface with HTA, on one core, in one run.
+"""Compare each analysis in our HTA interface with the same analysis in HTA, on one core.
 
     python benchmarks/analyses.py [--only resnet50] [--repeat 5]
 
 Both packages run the same calls of `TraceAnalysis` in fresh processes, in turns. The best of
-several calls counts; our caches are cleared before each call. Loading is not included.
+several calls counts. Our caches are cleared before each call. Loading is not included.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def demo() -> dict[int, Path]:
 
 def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) -> harness.Run:
     with tempfile.TemporaryDirectory() as scratch:
-        # HTA writes some results next to its input, so the input files are copied.
+        # The input files are copied, because HTA writes some results next to its input.
         copies = {rank: shutil.copy(path, scratch) for rank, path in files.items()}
         listing = Path(scratch) / "files.list"
         listing.write_text(json.dumps({str(rank): str(path) for rank, path in copies.items()}))

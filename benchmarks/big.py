@@ -1,4 +1,4 @@
-"""Measure the time to load a job of many ranks, and the peak memory of all its processes.
+"""Measure the time to load a job of many ranks, and the peak memory of all processes.
 
     python benchmarks/big.py [--folder benchmarks/.data/demo64x51] [--ranks 8] [--hta-ranks 4]
         [--only "load, empty" …] [--memory-limit "1 GB"] [--one-file-gb 2] [--repeat 1]
@@ -23,7 +23,7 @@ import _harness as harness
 from _harness import DATA, REPO
 
 HTA = REPO / ".venv-hta/bin/python"
-#: Maximum memory of the process tree: a constant plus an amount per event.
+#: Maximum memory of the process tree: a constant, plus an amount per event.
 FIXED_BYTES, PER_EVENT_BYTES = 1_000_000_000, 60
 #: Bytes of JSON that the demo generator writes per rank and step.
 STEP_BYTES = 1_100_000
@@ -116,7 +116,7 @@ def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
 
 
 def measure_one_file(rows: Rows) -> int:
-    """Measure one large file, which is written if needed, and return its size."""
+    """Measure one large file, writing it if needed, and return its size."""
     steps = max(1, round(rows.options.one_file_gb * 1e9 / STEP_BYTES))
     if not rows.options.one_file_gb or not (rows.wanted("one file")):
         return 0
@@ -205,7 +205,7 @@ def main() -> None:
     paths = in_order(options.folder)[: options.ranks]
     if not paths:
         sys.exit(f"no traces in {options.folder}")
-    for path in paths:  # fills the page cache, to leave out disk times
+    for path in paths:  # fill the page cache, to exclude disk time
         Path(path).read_bytes()
     with tempfile.TemporaryDirectory(dir=DATA, prefix="big-") as name:
         rows = Rows(options, Path(name))

@@ -2,8 +2,8 @@
 
 The brushes on a demo job of a million events are random: windows, ranks, both, names and kinds. In
 the kernel, each panel is timed from the request to the JSON text, separately and together. With
-``--page``, brushes are timed in a saved page without a kernel. Times are processor times, because
-one thread works and other work on the machine then hardly matters; the results also contain wall
+``--page``, brushes are timed in a saved page without a kernel. Tables show processor time, which
+other work on the machine hardly affects, since a single thread works. The results also contain wall
 times.
 """
 
@@ -30,7 +30,7 @@ WITHIN_MS = 30  # as in the page
 
 
 def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return random selections in the form that the page sends, with their kinds."""
+    """Return random selections in the form sent by the page, with their kinds."""
     rng = random.Random(seed)
     start, end = traces.start_ns, traces.end_ns
     names = hw.analysis.kernel_breakdown(traces, ranks=[traces.ranks[0]])["name"].tolist()
@@ -67,10 +67,10 @@ def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
 
 
 def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[str, float]]:
-    """Open the dashboard like a page, which takes partial answers after 30 ms and asks again.
+    """Open the dashboard like a page: take partial answers after 30 ms, and ask again.
 
-    Return the number of answers for each panel, the processor time of the longest one (other
-    messages have to wait for it), and their total, in ms.
+    For each panel, return the number of answers, and the processor time in ms of the longest
+    answer, during which other messages have to wait, and of all answers.
     """
     engine = PanelEngine(traces)
     window = {"start": traces.start_ns, "end": traces.end_ns, "bins": BINS}
@@ -93,7 +93,7 @@ def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[st
 
 
 def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
-    """Brush in the kernel; return times by panel and kind of brush, and of the first answer."""
+    """Brush in the kernel; return times per panel, per kind of brush, and of the first answer."""
     full = {"op": "panels", "panels": list(ASKED), "selection": None}
     heatmap = {
         "op": "heatmap", "metric": "waiting", "start": traces.start_ns, "end": traces.end_ns,
@@ -127,7 +127,7 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Return a Markdown table with a row per panel and per kind of brush."""
+    """Return a Markdown table with a row for each panel and each kind of brush."""
     rows = {
         **result["panels"],
         **result["brushes"],

@@ -42,7 +42,7 @@ WITHOUT = "without Dask"
 
 
 def measure_once(files: list[str], workers: int) -> dict[str, Any]:
-    """Load and analyze once with this number of workers (0: without a cluster)."""
+    """Load and analyze once with a number of workers (0: without a cluster)."""
     if not workers:
         return {**_work(files, None), "start_s": 0.0}
     from distributed import Client, LocalCluster
@@ -100,7 +100,7 @@ def _work(files: list[str], executor: Any) -> dict[str, Any]:
 
 
 def _count_bytes(executor: Any) -> list[int]:
-    """Count the bytes of results; other messages only contain names of files and functions."""
+    """Count the bytes of results. Other messages contain only names of files and functions."""
     sizes: list[int] = []
     if executor is not None:
         submit = executor.submit
@@ -178,7 +178,7 @@ def main() -> None:
     if missing:
         raise Missing(f"no {missing[0]} in {folder}")
     for file in files:
-        file.read_bytes()  # fills the page cache, to leave out disk times
+        file.read_bytes()  # fill the page cache, to exclude disk time
     cases = {
         name_of(workers): (lambda workers=workers: case(files, workers), options.repeat)
         for workers in (0, *options.workers)

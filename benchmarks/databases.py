@@ -1,4 +1,4 @@
-"""Compare the time to load an Nsight Systems export with JSON of the same events.
+"""Compare the time to load an Nsight Systems export with that for JSON of the same events.
 
     python benchmarks/databases.py [--events 1000000] [--repeat 3]
 

@@ -52,7 +52,7 @@ PARTS = (
 )
 
 
-# Records when each part appears, because polling from outside the page is too coarse.
+# Records when each part appears. Polling from outside the page would be too coarse.
 RUN_AND_WATCH = """parts => {
   const seen = window.__seen = {};
   const look = () => {
@@ -125,7 +125,7 @@ def table(moves: dict[str, dict[str, Any]]) -> str:
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the median of each figure in seconds, and relative to the load time of both runs."""
+    """Return the median of each figure in seconds, and relative to the time to load both runs."""
     return {
         name: {
             "seconds": statistics.median(run[name] for run in runs),

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[ChangeName, ...]] = {
 
 @dataclass
 class Score:
-    """Counts of findings for one kind of pair."""
+    """Counts of findings for pairs of one kind."""
 
     pairs: int = 0
     exact: int = 0
@@ -59,7 +59,7 @@ class Score:
         """Count the findings for a pair."""
         frame = diff.changes(both)
         reported = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
-        # Other findings are wrong only in pairs without changes.
+        # Other findings count as false only in pairs without changes.
         beyond = (
             Counter(finding.kind for finding in diff.findings(both)) if not expected else Counter()
         )
@@ -79,7 +79,7 @@ class Score:
         self.examples += [f"{where}: {kind}" for kind in text]
 
     def add_slow(self, both: diff.Comparison, rank: int, where: str) -> None:
-        """Count the findings for a pair with a rank that is slow on one side."""
+        """Count the findings for a pair that has a slow rank on one side."""
         reported = named_ranks(both)
         self.pairs += 1
         self.injected += 1
@@ -139,14 +139,14 @@ def job(
 
 
 def measured(first_seed: int, pairs: int) -> dict[str, Score]:
-    """Score every kind of pair."""
+    """Score pairs of every kind."""
     seeds = itertools.count(first_seed)
     scores: dict[str, Score] = {}
 
     def cases() -> Iterator[tuple[str, tuple[ChangeName, ...], tuple[int, int, int]]]:
         for kind, changes in KINDS.items():
             for number in range(pairs):
-                # 7 is coprime to the number of shapes, so that a few pairs already vary in shape.
+                # 7 is coprime to the number of shapes, so even a few pairs vary in shape.
                 yield kind, changes, SHAPES[number * 7 % len(SHAPES)]
 
     for kind, changes, shape in cases():

@@ -2,8 +2,8 @@
 
 A job is drawn in Chromium without a GPU, and zoomed and panned with wheel and keys. First paint is
 the time from the start of the cell to the first frame with event colors. For every animation frame,
-the time of all callbacks and the interval from the previous frame are measured; for every answer of
-the kernel, its wall time, processor time and size.
+the time of all callbacks and the interval from the previous frame are measured. For every answer of
+the kernel, wall time, processor time and size are measured.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from support.notebook_files import write_notebook
 from support.notebooks import Kernel, run_notebook
 from support.servers import jupyterlab
 
-# Sums up the callbacks of each frame. Canvas drawing happens within the calls and is included.
+# Sums up the callbacks of each frame. Canvas drawing happens within the calls, so it is included.
 COUNT_FRAMES = """
 (() => {
   const plain = window.requestAnimationFrame.bind(window);
@@ -50,7 +50,7 @@ COUNT_FRAMES = """
 })();
 """
 
-# Looks for the colors of compute and communication, in either theme, in the area of lanes.
+# Looks for the colors of compute and communication, in either theme, in the lanes' area.
 FIND_PAINT = """
 (() => {
   const colours = [[31,119,192], [224,99,15], [61,143,242], [245,130,31]];
@@ -94,7 +94,7 @@ views.answer = timed
 
 
 def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
-    """Wait for the last request of the page, which matches collectives after the first paint."""
+    """Wait for the page's last request, which matches collectives after the first paint."""
     requested, quiet = -1, 0
     for _ in range(int(seconds)):
         now = kernel.value("len(answers)")
@@ -106,7 +106,7 @@ def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
 
 
 class Hands:
-    """User interactions that start from a view of the whole job."""
+    """User interactions that start with a view of the whole job."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -154,7 +154,7 @@ def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, A
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
     move()
     frames = page.evaluate("__frames.on = false; __frames")
-    # Wait for answers to the last view.
+    # Wait for the answers to the last view.
     page.wait_for_timeout(500)
     answers = json.loads(kernel("import json; print(json.dumps(answers))"))
     return {"work": frames["work"], "gaps": frames["gaps"], "answers": answers}

@@ -1,4 +1,4 @@
-"""Measure the time and memory to open traces in JupyterLab, VS Code and `hta-widgets view`.
+"""Measure time and memory for opening traces in JupyterLab, VS Code and `hta-widgets view`.
 
     python benchmarks/hosts.py PATH… [--repeat 3]
 
@@ -42,14 +42,14 @@ QUIET_S = 3.0
 
 
 def mb_of(is_counted: Callable[[str], bool]) -> float:
-    """Return the memory of all descendants of this script for which `is_counted` is True."""
+    """Return the memory of this script's descendants for which `is_counted` is True."""
     return pss_mb(
         process for process in process_tree(os.getpid()) if is_counted(command_of(process))
     )
 
 
 def command_of(process: psutil.Process) -> str:
-    """Return the command line of a process; "" if it has ended."""
+    """Return the command line of a process, or "" if the process has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -61,7 +61,7 @@ def is_browser(command: str) -> bool:
 
 
 def is_lab(command: str) -> bool:
-    """Return whether a process is the server of JupyterLab."""
+    """Return whether a process is the JupyterLab server."""
     return "jupyterlab" in command and not is_browser(command)
 
 
@@ -135,7 +135,7 @@ def opened(url: str) -> Iterator[Page]:
 
 
 def link_to(path: Path, folder: Path) -> str:
-    """Link to a path in a folder; return a link name that hosts recognize as a trace."""
+    """Link to a path in a folder, using a name that hosts recognize as a trace; return the name."""
     name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
     name += ".gz" if path.suffix == ".gz" else ""
     (folder / name).symlink_to(path)
@@ -185,7 +185,7 @@ def in_code(path: Path) -> dict[str, float]:
 
 
 def in_view(path: Path) -> dict[str, float]:
-    """Open a path with `hta-widgets view`; times start with the page request."""
+    """Open a path with `hta-widgets view`. Times start with the page request."""
     command = [sys.executable, "-m", "hta_widgets", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None

@@ -5,7 +5,7 @@
 A single file on one core: our loader without a cache, from the cache and from a store, with and
 without all events as a frame (every column is read and verified); HTA (`TraceAnalysis`, only
 loading); Perfetto's UI and the catapult viewer (from opening the file to loaded); `json` and
-`orjson` with pandas; and as a lower bound, decompressing and decoding the same bytes with msgspec.
+`orjson` with pandas; and, as a lower bound, decompressing and decoding the same bytes with msgspec.
 
 The job of ten million events: other tools only. `big.py` measures this package and HTA.
 """
@@ -100,7 +100,7 @@ def size_mb(path: Path) -> float:
 
 def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
     """Measure all rows for a file."""
-    path.read_bytes()  # fills the page cache, to leave out disk times
+    path.read_bytes()  # fill the page cache, to exclude disk time
     store = saved(path)
     rows = harness.measure(
         {
@@ -112,7 +112,7 @@ def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
 
 
 def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
-    """Note the number of import errors reported by viewers in their rows."""
+    """Add the number of import errors reported by viewers to the notes of their rows."""
     for row in rows:
         if row.runs and row.runs[0].extra:
             counts = [f"{name} {count}" for name, count in row.runs[0].extra.items()]

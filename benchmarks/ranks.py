@@ -1,20 +1,20 @@
-"""Measure time and memory of analyses of a thousand ranks, and how the memory grows.
+"""Measure time and memory of analyses of a thousand ranks, and the growth of the memory.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
-The script prints three tables. *In one process* asks the questions of a notebook in one process,
-which keeps what ranks have in common. *Each in its own process* starts a process per question.
-*Memory growth* asks the same questions about 64 ranks and about all ranks, and compares the memory.
+The script prints three tables. *In one process* runs the analyses of a notebook in one process,
+which keeps what ranks have in common. *Each in its own process* starts a process per analysis.
+*Memory growth* runs the same analyses on 64 ranks and on all ranks, and compares the memory.
 
 The job is a demo job of 1 024 ranks, two steps and 6.4 million events. The job and its store are
-written once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ranks, and
-1 024 ranks that are hard links to these files. Only questions about single ranks are asked there.
-`--quick` asks fewer questions, two of them for *memory growth*, and 256 ranks in the first table.
-`--dask` asks all questions in one process on a `LocalCluster` of two workers. The memory is then
-the sum over all processes.
+written once. `--large` adds ranks of 51 steps and 160 000 events each: 64 generated ranks, and 1
+024 ranks that are hard links to these files. Only analyses of single ranks run on them. `--quick`
+runs fewer analyses, two of them for *memory growth*, and 256 ranks in the first table. `--dask`
+runs all analyses in one process on a `LocalCluster` of two workers. The memory is then the sum over
+all processes.
 
-Stored ranks stay in memory as long as they fit in half a gigabyte, like the 64 small ranks here.
-Beyond this limit, the least recently used are released. A thousand ranks may therefore take less
+Stored ranks stay in memory as long as they fit in half a gigabyte, as the 64 small ranks do. Beyond
+this limit, the least recently used ones are released. A thousand ranks may therefore take less
 memory than a few hundred.
 """
 
@@ -104,7 +104,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Line:
-    """The time of an analysis, and the peak memory of the process up to its end."""
+    """The time of an analysis, and the peak memory of the process until the analysis ends."""
 
     name: str
     seconds: float
@@ -129,7 +129,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
 
 
 def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:
-    """Run all analyses in one process; the code `load` defines ``traces``."""
+    """Run all analyses in one process. The code `load` defines ``traces``."""
     steps = [("open", load), *((question.name, question.code) for question in questions)]
     code = ["found = []"]
     for name, work in steps:
@@ -165,7 +165,7 @@ def flat_table(few: list[Line], many: list[Line], title: str) -> str:
 
 
 def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
-    """Run each analysis on both stores, each time in a new process."""
+    """Run each analysis on both stores, in a new process each time."""
     result: tuple[list[Line], list[Line]] = ([], [])
     for question in questions:
         for lines, store in zip(result, (few, many), strict=True):

@@ -1,7 +1,7 @@
-"""Count how often a healthy rank is called a straggler, and how often a slow rank is not.
+"""Count how often a healthy rank is called a straggler, and how often a slow one is missed.
 
-Demo jobs of 4 to 64 ranks are written with different seeds. Half of them are healthy; in the other
-half, a random rank is 25 to 50 % slower. The script counts jobs in which the red rows of the
+Demo jobs of 4 to 64 ranks are written with different seeds. Half of the jobs are healthy. In the
+other half, a random rank is 25 to 50 % slower. The script counts jobs in which the red rows of the
 timeline differ from the truth, and healthy ranks that the headline names.
 
     nice python stragglers.py --jobs 200
@@ -29,11 +29,11 @@ from hta_widgets.panels.headline import headline
 RANKS = (4, 4, 8, 8, 8, 16, 16, 32, 64)
 STEPS = (5, 8)
 FACTORS = (1.25, 1.5)
-_RECORDS = 1200  # per rank and step; a model of three layers
+_RECORDS = 1200  # per rank and step, for a model of three layers
 
 
 def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, Any]:
-    """Write a job; return its truth, and the ranks that are marked, judged and named."""
+    """Write a job; return the truth, and which ranks are marked, judged and named."""
     rng = np.random.default_rng([seed, 9])
     ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
     rank = int(rng.integers(ranks)) if slow else None

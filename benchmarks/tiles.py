@@ -1,8 +1,8 @@
 """Measure the kernel's work for a timeline: preparation, new views and other requests.
 
-Requests are like those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
-again. Times are processor time and wall time, which includes other work on the machine. The script
-prints Markdown tables and writes ``benchmarks/results/tiles.json``.
+Requests resemble those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
+again. Processor time and wall time are measured; the latter includes other work on the machine. The
+script prints Markdown tables and writes ``benchmarks/results/tiles.json``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Spent:
 
 
 def until_there(engine: TileEngine, request: Request) -> Spent:
-    """Send a request until its answer is complete, like the page."""
+    """Repeat a request until its answer is complete, like the page."""
     spent = Spent()
     while spent.ask(engine, {**request, **PATIENCE}).get("pending"):
         pass
@@ -125,7 +125,7 @@ def until_there(engine: TileEngine, request: Request) -> Spent:
 
 
 def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
-    """Request a new view until its last tile, like the page."""
+    """Request a new view until its last tile has arrived, like the page."""
     spent = Spent()
     level = max(0, (width // PIXELS).bit_length() - 1)
     first, last = start >> (level + 8), ((start + width - 1) >> (level + 8)) + 1
@@ -140,7 +140,7 @@ def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
 
 
 def first_answers(traces: TraceSet) -> tuple[TileEngine, list[dict[str, Any]]]:
-    """Time all requests for a new timeline, in the order of the page."""
+    """Time all requests for a new timeline, in the same order as the page."""
     laid_out, described = Spent(), Spent()
     engine = laid_out.on(lambda: TileEngine(traces))
     scene = described.on(engine.scene)
@@ -175,7 +175,7 @@ def opened(rank: dict[str, Any]) -> list[int]:
 
 
 def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
-    """Yield figures for random new views: each set of lanes at each share of the time span."""
+    """Yield figures for random new views: each set of lanes with each share of the time span."""
     scene = engine.scene()
     all_lanes = [lane for rank in scene["ranks"] for lane in opened(rank)]
 
@@ -200,7 +200,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 def figures_of(
     engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
 ) -> dict[str, Any]:
-    """Return figures for new views at random places, without cached tiles."""
+    """Return figures for new views in random places, without cached tiles."""
     rng = random.Random(1)
     start, end = engine.scene()["range"]
     width = max(int((end - start) * share), PIXELS)
@@ -223,7 +223,7 @@ def figures_of(
 
 
 def requests(engine: TileEngine) -> Iterator[dict[str, Any]]:
-    """Yield the times of requests about events and windows: the first and five repetitions."""
+    """Yield the times of requests about events and windows, sent once and then five times more."""
     scene = engine.scene()
     start, end = scene["range"]
     lanes = folded(scene)[:IN_SIGHT]

@@ -3,13 +3,13 @@
     python benchmarks/viewers.py [--only small] [--moves zoom pan keys]
 
 All viewers run in Chromium without a GPU, with 1440 by 1000 pixels, all rows expanded, and the same
-wheel turns and keys. Ours runs in JupyterLab and asks its kernel, Perfetto's UI asks its trace
-processor in a worker, and catapult has all data in its page. The zoom per wheel turn differs
-between viewers.
+wheel turns and keys. Ours runs in JupyterLab and asks its kernel. Perfetto's UI asks its trace
+processor in a worker. Catapult has all data in its page. The zoom per wheel turn differs between
+viewers.
 
 For every animation frame, the total time of its callbacks and the interval from the previous frame
-are measured. The browser reports how busy the main thread was, which includes events, style and
-canvas painting.
+are measured. The browser reports how busy the main thread was, including events, style and canvas
+painting.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Mover:
     ) -> None:
         self.page = page
         self.stage = stage
-        #: Show the whole trace again.
+        #: Function that shows the whole trace again.
         self.whole = whole
         self.zoom_key = zoom_key
         self.drag_key = drag_key
@@ -89,7 +89,7 @@ class Mover:
             )
 
     def keys(self) -> None:
-        """Hold W, D, A, S, with the key repeats of a keyboard."""
+        """Hold W, D, A, S, with repeats like those of a keyboard."""
         for key in ("w", "d", "a", "s"):
             for _ in range(HELD_MS // REPEAT_MS):
                 self.page.keyboard.down(key)
@@ -98,7 +98,7 @@ class Mover:
 
 
 def measure(mover: Mover, name: str) -> dict[str, Any]:
-    """Perform an interaction; return its frames and the main thread time per frame."""
+    """Perform an interaction; return its frames, and the main-thread time per frame."""
     page = mover.page
     mover.whole()
     page.wait_for_timeout(600)
@@ -148,7 +148,7 @@ def ours(browser: Browser, path: Path) -> Iterator[Mover]:
         root = page.locator(".hta-root")
 
         def whole() -> None:
-            # A busy page may handle wheel turns after the key.
+            # A busy page may handle wheel turns after the key press.
             words = page.locator(".hta-words")
             for _ in range(10):
                 root.focus()
@@ -217,7 +217,7 @@ def compare(
     """Return the figures by viewer and interaction, or the reason why they are missing."""
     result: dict[str, Any] = {}
     for name in viewers:
-        # Each viewer gets a new browser, so that memory from earlier viewers does not count.
+        # Each viewer gets a new browser, so that memory of earlier viewers does not count.
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=str(hands.CHROMIUM), args=hands.FLAGS

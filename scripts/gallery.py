@@ -1,9 +1,9 @@
-"""Take screenshots of all views and charts, light and dark, at three widths: `make pictures`.
+"""Take screenshots of all views and charts in both themes, at three widths: `make pictures`.
 
     python scripts/gallery.py pictures [NAME …]
 
-With names, only those views and charts are drawn. `pictures/index.html` compares each picture with
-that of the previous run and lists changed ones first.
+If names are given, only those views and charts are drawn. `pictures/index.html` shows each picture
+beside that of the previous run, changed pictures first.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def drawn(tab: Any) -> None:
 def shoot(browser: Browser, page: Path, out: Path, theme: Any, ready: Callable[..., Any]) -> None:
     """Take a screenshot of a page at each width."""
     for width in WIDTHS:
-        # A panel is filled when it scrolls into view.
+        # A panel is filled only when it scrolls into view.
         size = {"width": width, "height": 4000 if ready is words_on else 60}
         tab = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
         tab.on("console", lambda message: report(page, message))
@@ -147,7 +147,7 @@ def report(page: Path, message: Any) -> None:
 
 
 def index(folder: Path) -> str:
-    """Return a page with each picture next to the old one, changed pictures first."""
+    """Return a page with each picture beside its previous version, changed pictures first."""
     rows = []
     for now in (folder / "new").glob("*.png"):
         before = folder / "old" / now.name
@@ -162,7 +162,7 @@ def index(folder: Path) -> str:
 
 
 def main(folder: Path, wanted: list[str]) -> None:
-    """Draw all views and charts or only the `wanted` ones; keep the previous pictures."""
+    """Draw all views and charts, or only the `wanted` ones; keep the previous pictures."""
     old, new = folder / "old", folder / "new"
     if new.exists() and not wanted:
         shutil.rmtree(old, ignore_errors=True)

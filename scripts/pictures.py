@@ -1,4 +1,4 @@
-"""Write the pictures in README and docs with the current version, and the texts in them.
+"""Create the pictures in README and docs with the current version, and extract their texts.
 
     python scripts/pictures.py            # docs/img/*.png, texts.json, and the animation tour.webp
 
@@ -31,7 +31,7 @@ from support.browser import CHROMIUM, FLAGS, wait_for_frames  # noqa: E402
 from support.chart_reading import words_of  # noqa: E402
 from support.dashboard import Dash  # noqa: E402
 
-#: Elements with texts to compare: headlines and status lines of timelines.
+#: Elements whose texts are compared: headlines and status lines of timelines.
 WORDS = ".hta-headline, .hta-status"
 
 
@@ -134,7 +134,7 @@ def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
 
 
 def collective(job: hw.TraceSet) -> hw.Timeline:
-    """Return a timeline around the longest wait of rank 3 in one step, and select the event."""
+    """Return a timeline around the longest wait of rank 3 in one step, with the event selected."""
     frame = analysis.collectives(job, window=("70ms", "100ms"))
     frame = frame[frame["rank"] == 3]
     longest = frame.loc[frame["wait_ns"].idxmax()]
@@ -163,9 +163,9 @@ def words_on(page: Page) -> list[str]:
 
 
 def shoot(page: Page, path: Path) -> None:
-    """Take a screenshot of a page, with as many colors as needed."""
+    """Take a screenshot of a page. The image has only as many colors as needed."""
     if path.stem in ("timeline", "collective", "diff"):
-        # The page footer shows the time of saving and is left out.
+        # The footer is left out because it contains the time of saving.
         page.locator(".hta-root").first.screenshot(path=path)
     else:
         page.screenshot(path=path, full_page=path.stem.startswith("charts"))

@@ -65,13 +65,13 @@ def typescript(kind: Any) -> str:
 
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
-    """Return the fields of a request except for the common `within_ms`, required ones first."""
+    """Return the fields of a request, required ones first, without the common `within_ms`."""
     ordered = sorted(msgspec.structs.fields(kind), key=lambda field: not field.required)
     return [field for field in ordered if field.encode_name != "within_ms"]
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:
-    """Return the TypeScript type of a field; selections have their own type."""
+    """Return the TypeScript type of a field. Selections have their own type."""
     if field.encode_name == "selection":
         return "SelectionJson | null"
     return typescript(field.type)
@@ -103,7 +103,7 @@ def types() -> str:
 
 
 def reply_type(kind: Any) -> str:
-    """Return the TypeScript declaration of a reply type, as an alias that fits any record."""
+    """Return the TypeScript declaration of a reply type as an alias that fits any record."""
     if not is_typeddict(kind):
         return ""
     doc = inspect.cleandoc(kind.__doc__).replace("``", "`").replace("None", "null")

@@ -1,7 +1,7 @@
 """Write `js/test/recorded.json`: a small job as blocks of a saved page, for front-end tests.
 
-The job has three ranks and three complete steps. Rank 2 is late in every collective. Ranks start
-recording at different times, so that some flows lack their start and become problems.
+The job has three ranks and three complete steps. Rank 2 is late in every collective. The ranks
+start recording at different times. Some flows therefore lack their start and become problems.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ FOLDER = "demo-job"
 
 
 def blocks() -> dict[str, str]:
-    """Return the blocks of the page by name, as base64."""
-    # Problems contain file paths, which must not depend on this machine.
+    """Return the page's blocks as base64, keyed by name."""
+    # Problems contain file paths, which must be the same on every machine.
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))

@@ -1,6 +1,6 @@
 """Check all tables of jobs against the JSON Schema: `python scripts/replies.py JOB…`.
 
-Prints the replies that violate the schema, and the jobs that cannot be loaded. For example::
+Prints the replies that violate the schema and the jobs that cannot be loaded. For example::
 
     python scripts/replies.py shared/traces/profilers/*/* shared/traces/hta_tests/* shared/cases/*
 """
@@ -26,7 +26,7 @@ FORMS = ("csv", "markdown", "text")
 
 
 def replies(job: Job) -> Iterator[TableReply]:
-    """Yield the replies of all commands on a job."""
+    """Yield the replies of all commands for a job."""
     tables = list_tables(job)
     yield from (tables, summarize_job(job))
     rank, trace = next(iter(job.traces.items()))
@@ -39,7 +39,7 @@ def replies(job: Job) -> Iterator[TableReply]:
 
 
 def faults(reply: TableReply) -> list[str]:
-    """Return violations of the schema; check that the other formats raise no errors."""
+    """Return violations of the schema, and check that the other formats raise no errors."""
     for form in FORMS:
         reply.format(form)  # type: ignore[arg-type]
     errors = VALIDATOR.iter_errors(json.loads(reply.format("json")))

@@ -5,7 +5,7 @@
 - `tutorials/*.md`: executed notebooks, with pictures of their views.
 - `reference/*.md`: docstrings of all public names, by module.
 - `changelog.md`: the changelog.
-- `assets/iframe-worker.js`: a script from the npm package of this name, for the search.
+- `assets/iframe-worker.js`: a script from the npm package of this name, needed by the search.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ NOTEBOOKS = (
     *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
     *("byteps", "mpi"),
 )
-#: Runs a worker in a hidden frame, because browsers block workers in pages from disk.
+#: Runs workers in a hidden frame, because browsers block workers in pages opened from disk.
 SHIM = REPO / "node_modules/iframe-worker/shim/index.js"
 #: Modules with a page in the reference, which lists all of their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
-#: Links to files that have another address on the site, and links to files outside the site.
+#: Links to files with another address on the site, and links to files outside the site.
 _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
@@ -89,8 +89,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Show saved pages in frames, and adapt links to addresses on the site."""
-    if page.parent is None:  # a tab with a single page needs no navigation
+    """Show saved pages in frames, and change links to addresses on the site."""
+    if page.parent is None:  # a tab that has a single page needs no navigation
         page.meta["hide"] = ["navigation"]
     if page.is_homepage:  # from 1100 px on, charts are next to the timeline
         page.meta["hide"].append("toc")

@@ -43,7 +43,7 @@ ASSETS = {
     "Microsoft.VisualStudio.Services.Content.License": "LICENSE.txt",
     "Microsoft.VisualStudio.Services.Icons.Default": "media/icon.png",
 }
-#: A fixed file time, so that equal files give equal archives.
+#: A fixed modification time, so that equal files give equal archives.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 

@@ -50,7 +50,7 @@ _MAX_TEXT, _MAX_SENTENCE, _MAX_CODE = 160, 600, 2_000
 _SENTENCES = {"headline", "text", "sentence", "reason", "note", "detail"}
 _MAX_JOBS = 4
 _MAX_PICTURE_RANKS = 16
-#: Keys with texts that come from trace files or quote them.
+#: Keys with texts that come from trace files or that quote them.
 _UNTRUSTED = (
     *("rows", "headline", "args", "launched_by", "kernels", "flows", "parents", "problems"),
     *("metrics", "note", "reason", "without_data"),
@@ -184,7 +184,7 @@ class AgentTools:
         verdict = answer["verdict"]
         if not answer["answered"] and verdict["outcome"] == "cannot tell":
             return answer | {"reason": f"{answer['reason']}; {verdict['reason']}"}
-        # Here, an empty table is also an answer.
+        # Here, an empty table counts as an answer.
         untrusted = [key for key in answer["untrusted"] if key != "reason"]
         answered = {key: answer[key] for key in answer if key not in {"reason", "remedy"}}
         return answered | {"answered": True, "untrusted": untrusted}
@@ -210,7 +210,7 @@ class AgentTools:
         return timeline_svg(engine, engine.scene(), state, theme=theme, only=only)
 
     def _job(self, path: str) -> Job:
-        """Return a loaded job, from the cache if possible; paths outside the folders are errors."""
+        """Return a loaded job, from the cache if possible. Paths outside the folders are errors."""
         job_path = self._allowed_path(path)
         if not job_path.exists():
             root = self.roots[0]
@@ -247,7 +247,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
-        answer["columns"] = []  # large, and of no use without rows
+        answer["columns"] = []  # large, and useless without rows
     answer["code"] = cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if answer.get(key)]
     while len(rows) > 1 and _size_bytes(answer) > MAX_BYTES:
@@ -264,7 +264,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
 
 
 def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
-    """Halve the largest value of `keys` until the reply fits; return the keys that were cut."""
+    """Halve the largest value among `keys` until the reply fits; return the keys that were cut."""
     cut_keys: dict[str, None] = {}
     while _size_bytes(answer) > MAX_BYTES:
         sizes = {

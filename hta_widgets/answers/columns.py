@@ -1,8 +1,8 @@
-"""Describe the columns of a table: dtype, unit and a one-line meaning.
+"""Describe the columns of a table: dtype, unit, and meaning in one line.
 
 The unit follows from the end of the name (``dur_ns``). The meaning comes from the section *Returns*
-of the analysis docstring or from ``facts/columns.json``, which describes columns that mean the same
-in all tables. In a docstring, an explanation follows the names in a code span::
+of the analysis docstring or from ``facts/columns.json``, which describes columns with the same
+meaning in all tables. In a docstring, an explanation follows the names in a code span::
 
     - ``rank, stream`` (int64); ``gaps`` (int64): number of gaps with such time
     - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
@@ -39,7 +39,7 @@ class ColumnFacts(TypedDict):
 
 
 _SHARE = "share 0..1"
-#: Units by the end of a column name or of a part of it; the first match applies.
+#: Units, keyed by the end of a column name or of a part of it. The first match applies.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
     "gb_per_s": "GB/s",
@@ -70,7 +70,7 @@ _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
     r"(?:u?int\d+|float(?:64)?|bool|object|str|text|categor(?:y|ical))\b"
 )
-#: Aggregates in SQL that keep the unit of their column, such as ``max(dur_ns)``.
+#: SQL aggregates that keep the unit of their column, such as ``max(dur_ns)``.
 _SAME_UNIT = re.compile(r"(?:any_value|avg|max|median|min|mode|stddev|sum)\((?:\w+\.)?(\w+)\)")
 _PARENTHESES = re.compile(r"\s*\(((?:[^()]|\([^()]*\))*)\)")
 _LIST_END = re.compile(r"(?:,|\band)\s*$")
@@ -97,13 +97,13 @@ def _unit_in(table: str, name: str) -> str:
     if table == _RATES and name in _STATISTICS:
         return "GB/s"
     unit = unit_of(name)
-    # In a query, ``score`` or ``share`` may be the name of any number.
+    # In a query, any number may be named ``score`` or ``share``.
     is_any_number = table == "sql" and unit == _SHARE and "_share" not in name
     return "" if is_any_number else unit
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a column; empty for counts, codes and strings."""
+    """Return the unit of a column, or "" for counts, codes and strings."""
     if of_column := _SAME_UNIT.fullmatch(name):
         name = of_column[1]
     units = (unit for end, unit in _UNITS.items() if f"{end}_" in f"{name}_")
@@ -111,7 +111,7 @@ def unit_of(name: str) -> str:
 
 
 def dtype_name(dtype: object) -> str:
-    """Return the name of a dtype as in the envelope; strings and categories are ``str``."""
+    """Return the name of a dtype in the envelope. Strings and categories are ``str``."""
     name = str(dtype).lower()
     if name.startswith(("str", "category", "object")):
         return "str"
@@ -120,7 +120,7 @@ def dtype_name(dtype: object) -> str:
 
 @cache
 def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the meanings of the columns that have one."""
+    """Return the meanings of those columns that have one."""
     shared = facts("columns")
     if table == "sql":
         # A query can give a column any name, so other meanings may not apply.
@@ -154,7 +154,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
         explained_until = 0
         for place, span in enumerate(spans):
             if span.start() < explained_until:
-                # The column is only mentioned in the explanation of another one.
+                # The explanation of another column only mentions this one.
                 continue
             later = [following.start() for following in spans[place + 1 :]]
             clause = _clause_after(item, span.end(), later)
@@ -162,7 +162,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
             aside, explanation = _parts_of_clause(clause)
             mentioned = _names_of(span)
             for name in mentioned:
-                # Parentheses after several names explain the last name only.
+                # Parentheses after several names explain only the last name.
                 texts = [aside, explanation] if name == mentioned[-1] else [explanation]
                 if name not in meanings and (text := _meaning_of(texts, name)):
                     meanings[name] = text
@@ -170,13 +170,13 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def _names_of(span: re.Match[str]) -> list[str]:
-    """Return the names in a code span, which may hold several: ``rank, stream``."""
+    """Return the names in a code span, which may contain several: ``rank, stream``."""
     return [name.strip() for name in span[1].split(",")]
 
 
 def _items_of(section: str) -> list[str]:
     """Return the bullets and paragraphs of a section, each on one line."""
-    # Join the terms of definition lists to their definitions.
+    # Join the terms of definition lists with their definitions.
     section = re.sub(r"(?m)^( *``[^\n]+``)\n {5,}", r"\n\1: ", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
     section = re.sub(r"``\s*and\s+``(?=\w+``)", "``, ``", section)
@@ -184,7 +184,7 @@ def _items_of(section: str) -> list[str]:
 
 
 def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
-    """Return the text from `start` to the end of its clause or to the next column in a list."""
+    """Return the text from `start` to the end of its clause, or to the next column in a list."""
     depth, has_colon = 0, False
     for index in range(start, len(item)):
         character = item[index]
@@ -194,7 +194,7 @@ def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
         has_colon |= character == ":"
         if character == ";" or (character == "." and item[index + 1 : index + 2] in {"", " "}):
             return item[start:index]
-        # After a colon, a column is part of the explanation.
+        # After a colon, a column name is part of the explanation.
         is_next = index in later_columns and not has_colon
         if is_next and (end := _LIST_END.search(item[start:index])):
             return item[start : start + end.start()]
@@ -202,7 +202,7 @@ def _clause_after(item: str, start: int, later_columns: list[int]) -> str:
 
 
 def _parts_of_clause(clause: str) -> tuple[str, str]:
-    """Return the text in parentheses and the text after it, without the dtype."""
+    """Return the text in parentheses and the text after them, without the dtype."""
     parentheses = _PARENTHESES.match(clause)
     parts = (parentheses[1], clause[parentheses.end() :]) if parentheses else ("", clause)
     aside, explanation = (_DTYPE.sub("", part.strip(" :,")).strip(" :,;") for part in parts)
@@ -210,7 +210,7 @@ def _parts_of_clause(clause: str) -> tuple[str, str]:
 
 
 def _meaning_of(texts: Iterable[str], name: str) -> str:
-    """Return the explanation of a column; "as in `other`" refers to the analysis `other`."""
+    """Return the explanation of a column. "as in `other`" refers to the analysis `other`."""
     text = "; ".join(filter(None, texts))
     if same := _SAME_AS.search(text):
         other = getattr(analysis, same[1], None)

@@ -35,7 +35,7 @@ _MAX_FINDINGS = 8
 _BAR_CHARACTERS = 32
 #: Block characters with a width of one to seven eighths.
 _EIGHTHS = "▏▎▍▌▋▊▉"
-#: Maximum number of operators listed, and their smallest change relative to the time before.
+#: Maximum number of listed operators, and their smallest change relative to the time before.
 _MAX_DIFFERENCES, _MIN_DIFFERENCE = 5, 0.01
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
@@ -54,7 +54,7 @@ def compare_jobs(
     """Compare two runs and return the findings as a table.
 
     The envelope has further keys: ``before``, the facts of the first job; ``metrics``, the values
-    of the usual metrics; and, with `limit_share`, ``verdict``, the verdict on `metric`.
+    of the usual metrics; and, if `limit_share` is given, ``verdict``, the verdict on `metric`.
     """
     if "fitted" in {before.traces.clock, after.traces.clock}:
         before = replace(before, traces=before.traces.with_clock("fitted"))
@@ -85,7 +85,7 @@ def compare_jobs(
 def _metrics(diff: Comparison) -> dict[str, Any]:
     if not diff.before.has_steps:
         return {}
-    # The limit only affects the outcome, which is not one of the fields.
+    # The limit only affects the outcome, which is not among the fields.
     verdicts = {name: judge(diff, 0.05, name) for name in METRIC_NAMES}
     fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
@@ -130,7 +130,7 @@ def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield two bars of block characters for each time; comments cannot contain SVG."""
+    """Yield two bars of block characters for each time, since comments cannot contain SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(METRIC_NAMES[name]) for name in times)
     for name, figures in times.items():
@@ -144,7 +144,7 @@ def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield the change of the MFU and the operators whose device time changed most."""
+    """Yield the change of the MFU, and the operators whose device time changed most."""
     yield frame.attrs["text"] or frame.attrs["note"] or "The MFU is unknown."
     is_changed = frame["diff_device_ns"].abs() >= _MIN_DIFFERENCE * frame["before_device_ns"]
     for row in iter_rows(frame[is_changed].head(_MAX_DIFFERENCES)):
@@ -164,7 +164,7 @@ def open_run(source: str) -> Job:
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:
-    """Save a job as the baseline `name` and return its folder. An older baseline is replaced."""
+    """Save a job as the baseline `name`, replacing an older one, and return its folder."""
     folder = _baseline_folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return Job.open(paths).traces.with_clock("host").save(folder)

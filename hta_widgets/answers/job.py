@@ -29,7 +29,7 @@ from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import FITTED_OFFSETS, TraceSet
 
-#: Clock offsets by rank (None if the recorded clocks agree), and the offset of time 0.
+#: The clock offset of each rank (None if the recorded clocks agree), and that of time 0.
 _Fit = tuple[list[int] | None, int]
 
 
@@ -62,7 +62,7 @@ class Job:
     def reply(
         self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
     ) -> TableReply:
-        """Return a reply with rows of this job; `code` computes them from ``traces``."""
+        """Return a reply with rows of this job. `code` computes the rows from ``traces``."""
         steps = settings.steps
         setting = "" if steps is None else f"hw.options.steps = {steps!r}; "
         return TableReply(
@@ -100,7 +100,7 @@ def on_view_clock(traces: TraceSet) -> TraceSet:
 
         fit = fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
         if path is not None:
-            with suppress(TraceError):  # a cache may be read-only
+            with suppress(TraceError):  # the cache may be read-only
                 write_text(path, json.dumps(fit))
     if fit[0] is None:
         return traces
@@ -117,14 +117,14 @@ def _read_fit(path: Path, ranks: int) -> _Fit | None:
 
 
 def _path_of_fit(traces: TraceSet) -> Path | None:
-    """Return the file for the fit; None if the fit cannot be cached."""
+    """Return the file for the fit, or None if the fit cannot be cached."""
     files = [trace.table.file for trace in traces.values()]
     ranks = [file for file in files if isinstance(file, StoredRank) and file.restorer is not None]
     has_own_code = all(format_.reading.read.startswith("hta_widgets.") for format_ in all_formats())
     if len(ranks) < len(files) or taxonomy.version() or not has_own_code:
         return None
     clocks = [(rank, trace.shift_ns, trace.clock_offset_ns) for rank, trace in traces.items()]
-    # The paths of the cache entries already depend on the code of the other layers.
+    # The paths of cache entries already depend on the code of the other layers.
     code = code_fingerprint("analysis/*.py", "analysis/cross_rank/*.py")
     facts = [str(rank.path) for rank in ranks], clocks, code
     key = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]

@@ -1,13 +1,13 @@
 """Format tables as a JSON envelope, as CSV, as Markdown, or as text for a terminal.
 
-The envelope describes the rows and has the code that computes them::
+The envelope describes the rows and contains the code that computes them::
 
     {"schema": "hta-widgets/table", "version": 1, "job": {…}, "table": "kernel_breakdown",
      "columns": [{"name": "sum_ns", "dtype": "int64", "unit": "ns", "meaning": "…"}, …],
      "rows": [[0, "compute", "gemm", …], …], "total_rows": 232, "note": "", "problems": [],
      "code": "traces = hw.load('job'); frame = hw.analysis.kernel_breakdown(traces)"}
 
-Each row lists its values in the order of the columns; unknown values are null. The JSON Schema is
+Each row lists its values in the order of the columns. Unknown values are null. The JSON Schema is
 in docs/answers.md.
 """
 
@@ -38,7 +38,7 @@ Form = Literal["json", "csv", "markdown", "text"]
 VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
-#: Maximum characters of a cell, and the width to which text columns may shrink.
+#: Maximum number of characters in a cell, and the width to which text columns may shrink.
 _MAX_CELL, _MIN_TEXT = 100, 24
 _GAP = "  "  # between text columns
 
@@ -48,7 +48,7 @@ class TableReply:
     """A table with everything needed to read it."""
 
     frame: pd.DataFrame  # the rows shown
-    table: str  # name of an analysis; its docstring explains the columns
+    table: str  # name of an analysis, whose docstring explains the columns
     job: Mapping[str, Any]
     total_rows: int  # before the limit
     note: str = ""
@@ -83,7 +83,7 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return the note, after the number of rows shown if the table was cut."""
+        """Return the note. If the table was cut, the number of rows shown precedes it."""
         shown = len(self.frame)
         is_cut = shown < self.total_rows
         rows = f"{count(shown)} of {count(self.total_rows)} rows" if is_cut else ""
@@ -91,7 +91,7 @@ class TableReply:
         return "no rows" if not remark and not shown else remark
 
     def format(self, form: Form, max_width: int = 0) -> str:
-        """Format the reply; lines of text have at most `max_width` characters (0: any length)."""
+        """Format the reply. Lines of text have at most `max_width` characters (0: no limit)."""
         if form == "json":
             return json_text(self.envelope())
         if form == "csv":
@@ -111,7 +111,7 @@ class TableReply:
 
 
 def json_value(value: Any) -> Any:
-    """Convert a cell to a JSON value; NaN, infinity and NA become None."""
+    """Convert a cell to a JSON value. NaN, infinity and NA become None."""
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ def json_value(value: Any) -> Any:
 
 
 def json_text(envelope: Mapping[str, Any]) -> str:
-    """Return JSON text with one line per key and list item; control characters are escaped."""
+    """Return JSON text with a line per key and list item, and with control characters escaped."""
 
     def encode(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -148,7 +148,7 @@ def error_envelope(error: TraceError) -> dict[str, Any]:
 
 
 def _cell_text(value: Any) -> str:
-    """Return the text of a cell: integers in full, other numbers with four digits."""
+    """Return the text of a cell. Integers are written in full, other numbers with four digits."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -159,7 +159,7 @@ def _cell_text(value: Any) -> str:
 def _narrow_lines(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of a table wider than `max_width`, and lines that name omitted columns.
+    """Return the lines of a table wider than `max_width`, and lines naming the omitted columns.
 
     A single row is shown in full, as a list of names and values.
     """
@@ -180,7 +180,7 @@ def _narrow_lines(
 def _fit_width(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
 ) -> list[list[str]]:
-    """Return the leading columns that fit in `max_width`; long texts are cut.
+    """Return the leading columns that fit in `max_width`, cutting long texts.
 
     Numbers and column names are never cut.
     """
@@ -216,7 +216,7 @@ def text_lines(
 
 
 def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    """Yield rows of strings as a Markdown table; markup in the strings is escaped."""
+    """Yield rows of strings as a Markdown table, escaping markup in the strings."""
     head, *body = ([escape_markdown(cell) for cell in row] for row in rows)
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join('---:' if number else '---' for number in is_number)}|"

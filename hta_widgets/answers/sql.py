@@ -1,8 +1,8 @@
 """SQL queries on a job with DuckDB: events, small tables, and each analysis as a view.
 
-Only tables that occur in the query are computed. Events and args are Arrow streams, which are read
-rank by rank for each occurrence. Analyses run with their defaults. A query is a single SELECT and
-cannot read files, the network or Python variables.
+Only tables that occur in the query are computed. Events and args are Arrow streams. They are read
+rank by rank, once for each occurrence in the query. Analyses run with their defaults. A query is a
+single SELECT and cannot read files, the network or Python variables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
-#: Tables of each rank, to which a column ``rank`` is added.
+#: Tables of single ranks, to which a column ``rank`` is added.
 _RANK_TABLES = ("instants", "asyncs", "counters", "flows")
 #: Settings that restrict a query to the registered tables.
 _LOCKS = (
@@ -41,7 +41,7 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
-        # DuckDB's own `get_table_names` would open files named in the query.
+        # DuckDB's own `get_table_names` would open files that are named in the query.
         parsed = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         tables = {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}
         for name in tables.intersection(table_names(traces)):
@@ -59,16 +59,16 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
 
 
 def _column_code(name: str, type_: object) -> str:
-    """Return the SQL for a column of the result.
+    """Return the SQL expression for a column of the result.
 
-    Sums of integers are 128 bits wide, and pandas would convert them to floating-point numbers.
+    Sums of integers are 128 bits wide; pandas would convert them to floating-point numbers.
     """
     quoted = '"' + name.replace('"', '""') + '"'
     return f"CAST({quoted} AS BIGINT) AS {quoted}" if str(type_) == "HUGEINT" else quoted
 
 
 def _query_error(traces: TraceSet, text: str) -> TraceError:
-    """Return the error for a failed query. For an unknown table, its remedy lists all tables."""
+    """Return the error for a failed query. If a table is unknown, the remedy lists all tables."""
     remedy = None
     if missing := _NO_TABLE.match(text):
         text, name = missing.groups()
@@ -85,7 +85,7 @@ def table_names(traces: TraceSet) -> list[str]:
 
 
 def _tables_in(tree: Any) -> Iterator[str]:
-    """Yield the names of the tables in a parsed query, including those from its WITH clause."""
+    """Yield the names of the tables in a parsed query, including the tables of its WITH clause."""
     if isinstance(tree, dict) and tree.get("type") == "BASE_TABLE":
         yield tree["table_name"]
     if isinstance(tree, dict | list):

@@ -32,7 +32,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of optional columns in the rank table; each is shown if any rank has a value.
+#: Titles of optional columns in the rank table. A column is shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -42,7 +42,7 @@ _TITLES = {
     "unrecorded_ns": "unrecorded work",
     "idle_ns": "idle",
 }
-#: Columns from `TraceSet.summary`, the dashboard's breakdown and `analysis.stragglers`.
+#: Columns from `TraceSet.summary`, the dashboard's breakdown, and `analysis.stragglers`.
 _FILE = (
     *("rank", "host", "format", "file", "events", "asyncs"),
     *("start_ns", "end_ns", "comm_s", "elapsed_s"),
@@ -52,7 +52,7 @@ _SPENT = (
     "idle_ns",
 )
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: Counts of collectives: with events on all of their ranks, on only some of these ranks.
+#: Counts of collectives with events on all of their ranks, and on only some of them.
 _MATCHED = ("matched", "partly_matched")
 
 
@@ -60,7 +60,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return the contents and main findings of a job as JSON values."""
     main, late, facts = headline(traces), straggler_report(traces), job_facts(traces, ())
     stragglers = analysis.stragglers(traces)
-    # The note is about events, but stragglers of jobs without events are found from sums.
+    # The note is about events. In jobs without events, stragglers are found from sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
@@ -77,7 +77,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the columns `_FILE`, `_SPENT` and `_LATE` of each rank, as far as it has them."""
+    """Return each rank's values for the columns in `_FILE`, `_SPENT` and `_LATE`, if available."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
@@ -159,7 +159,7 @@ def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the rows of the rank table: titles, ranks and, for several ranks, their mean."""
+    """Yield the rows of the rank table: titles, ranks and, for several ranks, the mean."""
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
     span_titles = ["events", "start", "duration"] if any(map(_is_timed, ranks)) else []
     last_titles = ["last at"] if any("score" in rank for rank in ranks) else []
@@ -190,7 +190,7 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 
 
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the mean of each column over the ranks with a value, as text."""
+    """Return the mean of each column over the ranks that have a value, as text."""
     texts = []
     for name in columns:
         times_ns = [time for rank in ranks if (time := _in_ns(rank, name)) is not None]
@@ -221,7 +221,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
 
 
 def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
-    """Return at how many of its collectives a rank was last, such as ``3/10``."""
+    """Return in how many of its collectives a rank was last, for example ``3/10``."""
     if "score" not in rank:
         return UNKNOWN
     return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"

@@ -1,4 +1,4 @@
-"""Tables of a job by name: each analysis, and ``events``, ``ranks`` and ``problems``.
+"""Tables of a job by name: all analyses, and ``events``, ``ranks`` and ``problems``.
 
 `run_table` accepts a window, ranks and an event query for each table, and sorts and limits the
 rows. Its reply includes the line of Python that computes the same rows::
@@ -34,9 +34,9 @@ _PLAIN = {
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: For an analysis that needs the name of an operator: an analysis with rows for the same jobs.
+#: For an analysis that needs an operator name, an analysis that has rows for the same jobs.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Main columns of tables that may have rows although all of these values are unknown (NaN or -1).
+#: Main columns of tables that may have rows in which all of these values are unknown (NaN or -1).
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -47,14 +47,14 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: Tables that compare ranks. With one rank they have a row, but nothing to compare.
+#: Tables that compare ranks. For a single rank, they have a row but no comparison.
 _NEED_RANKS = {"rank_clusters"}
 #: Tables that require timed work, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 
 
 def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
-    """Return the analyses that apply to the formats of a job, by name."""
+    """Return the analyses that apply to the formats of a job, keyed by name."""
     added = {
         reference.rpartition(":")[2]
         for format_ in formats_named(traces.formats)
@@ -67,7 +67,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return an analysis by name; None if it does not exist or does not take a job."""
+    """Return an analysis by name, or None if it does not exist or does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -103,7 +103,7 @@ def list_tables(job: Job) -> TableReply:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return a sentence that suggests similar names; empty if no name is similar."""
+    """Return a sentence that suggests similar names, or "" if no name is similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(name, names)
@@ -111,7 +111,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
 
 
 def required_options(function: Callable[..., Any]) -> list[str]:
-    """Return the parameters of an analysis that have no default, except for the traces."""
+    """Return the parameters of an analysis that have no default, excluding the traces."""
     _, *parameters = inspect.signature(function).parameters.values()
     return [option.name for option in parameters if option.default is option.empty]
 
@@ -119,7 +119,7 @@ def required_options(function: Callable[..., Any]) -> list[str]:
 def _reason_without_data(
     name: str, functions: Mapping[str, Callable[..., Any]], traces: TraceSet
 ) -> str:
-    """Return why an analysis has no data for a job; empty if it has data for any rank."""
+    """Return why an analysis has no data for a job, or "" if it has data for any rank."""
     dumps = {format_.name for format_ in all_formats() if format_.reading.is_dump}
     if name in _NEED_WORK and dumps.issuperset(traces.formats):
         return "dumps contain no host or device work"
@@ -136,7 +136,7 @@ def _reason_without_data(
     for scope in scopes:  # a single rank with data is enough
         try:
             frame = function(traces, **scope)
-        except TraceError as error:  # e.g. the job lacks the requested step
+        except TraceError as error:  # for example, the requested step does not exist
             reason = error.message
             continue
         if _has_answer(name, frame):
@@ -147,7 +147,7 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
-    if name == "rank_clusters":  # also compares host times, which `matched` does not count
+    if name == "rank_clusters":  # also compares host times, which `matched` ignores
         return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
@@ -194,19 +194,19 @@ def run_table(
 
 
 def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
-    """Return a note if a window is before or after all events, else an empty string."""
+    """Return a note if a window is before or after all events, else ""."""
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
     return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes in the envelope by NumPy kind. DuckDB also returns NULL and other number sizes.
+#: Dtypes in the envelope, keyed by NumPy kind. DuckDB also returns NULL and other number sizes.
 _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
 def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
-    """Run a SELECT on the tables of a job, like `TraceSet.sql`."""
+    """Run a SELECT on the tables of a job, as `TraceSet.sql` does."""
     frame = job.traces.sql(query)
     dtypes = {
         name: _DTYPES[dtype.kind] for name, dtype in frame.dtypes.items() if dtype.kind in _DTYPES
@@ -218,7 +218,7 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    """Return the result of an analysis and its code; a single rank in `scope` is its `rank`."""
+    """Return the result of an analysis and its code; if `scope` has one rank, pass it as `rank`."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -308,7 +308,7 @@ def _require_column(frame: pd.DataFrame, name: str, use: str = "") -> None:
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Parse ``NAME=VALUE``; a value that is not JSON is a string."""
+    """Parse ``NAME=VALUE``. A value that is not JSON is a string."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(
@@ -330,7 +330,7 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     request = {"op": "event", "rank": rank, "id": event.id, "table": "events"}
     answer, _ = TileEngine(job.traces.subset([rank])).answer(request)
     details = {key: answer[key] for key in ("launched_by", "kernels", "flows", "parents")}
-    # The histogram of durations is only useful for drawing.
+    # The histogram of durations is useful only for drawing.
     histogram = {"edges", "counts"}
     same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
     cut = [

@@ -8,11 +8,11 @@ would find significant at 1 %, given the scatter of the steps in both runs. For 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
 
-Step times are not judged if the work differs; with twice the batch, the time per sample is reported
-instead. If a step repeats its work more often, this may explain part of the change. The run is then
-worse only if its time per repetition also exceeds the limit.
+Step times are not judged if the work differs. With twice the batch, for example, the time per
+sample is reported instead. If a step repeats its work more often, this may explain part of the
+change. The run is then worse only if its time per repetition also exceeds the limit.
 
-Inference engines have no ``ProfilerStep``, so the engine's own steps are compared.
+Inference engines have no ``ProfilerStep``. For them, the engine's own steps are compared.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
 
-#: Exit codes. Errors have the exit code 2.
+#: Exit codes of the outcomes. Errors have the exit code 2.
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
-#: Largest noise to search for, as a share of the value before.
+#: Maximum noise to search for, as a share of the value before.
 _MAX_NOISE = 4.0
 _SAME_WORK = 0.05  # maximum relative difference between steps with the same work
 _ROUNDS = 30  # bisection rounds to find the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
-#: What changed and the unit of work, by the measure of `shape_changes`.
+#: What changed and the unit of work, keyed by the measure in `shape_changes`.
 _WORK_WORDS = {"shapes": ("batch size", "sample"), "sequences": ("sequence length", "token")}
 METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time",
                 "mfu": "MFU"}  # fmt: skip
@@ -55,7 +55,7 @@ METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "i
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison for one metric; values are means over steps and ranks."""
+    """The outcome of a comparison for one metric. Values are means over steps and ranks."""
 
     outcome: Outcome
     metric: str
@@ -66,11 +66,11 @@ class Verdict:
     after: float | None = None
     #: ``(after - before) / before``. A lower MFU is worse; other metrics are worse if higher.
     change_share: float | None = None
-    #: The smallest significant change, given the scatter of these steps.
+    #: The smallest change that would be significant, given the scatter of these steps.
     noise_share: float | None = None
     p_value: float | None = None
     reason: str = ""  # reason for "cannot tell", or a remark
-    step_name: str = ""  # of an inference engine's steps
+    step_name: str = ""  # name of the inference engine's steps
 
     @property
     def exit_code(self) -> int:
@@ -111,7 +111,7 @@ def parse_limit(text: str) -> float:
 
 
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
-    """Return whether a metric got worse from the first run to the second by more than a limit.
+    """Return whether a metric got worse from the first to the second run by more than a limit.
 
     The metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, and ``kernel:`` followed by a
     regular expression that is searched for in the names of device work.
@@ -140,10 +140,10 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 
 
 def _decide(diff: Comparison, verdict: Verdict, worse: float) -> Verdict:
-    """Return the verdict on comparable steps that became worse by the share `worse`."""
+    """Return the verdict on comparable steps that got worse by the share `worse`."""
     limit_share, p_value, noise = verdict.limit_share, verdict.p_value, verdict.noise_share
-    # The part of the change that is due to more work is between zero and proportional to the work.
-    # A changed batch that is split into another number of parts is the same work.
+    # The part of the change due to more work is at least zero and at most proportional to the work.
+    # Splitting a changed batch into another number of parts does not change the work.
     has_factor = verdict.metric != "mfu" and not shape_changes(diff)
     factor = repetition_factor(diff) if has_factor else 1.0
     least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
@@ -174,7 +174,7 @@ def _missing_text(metric: str) -> str:
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Return why the runs cannot be compared; empty if they can."""
+    """Return why the runs cannot be compared, or "" if they can."""
     # Profilers differ in how much they slow down a run.
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
@@ -192,15 +192,15 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Describe how the work of a step differs, with the time per unit of work; "" if it is equal.
+    """Describe how a step's work differs, with the time per unit of work; "" if it is the same.
 
-    The MFU can be compared in any case because it relates time to work.
+    The MFU can always be compared, because it relates time to work.
     """
     changes, factor = shape_changes(diff), repetition_factor(diff)
     if not changes:
         return ""
     (change,) = changes
-    # Half the batch twice as often is the same work, for example with gradient accumulation.
+    # Half the batch, twice as often, is the same work, for example with gradient accumulation.
     if abs(factor * change.after / change.before - 1) < _SAME_WORK:
         return ""
     word, unit = _WORK_WORDS[change.measure]
@@ -208,14 +208,14 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
     if metric != "step" or factor != 1.0:
         return text
     times = before.mean() / change.before, after.mean() / change.after
-    # Without the batch size, only the relative change of the time per token is known.
+    # If the batch size is unknown, only the relative change of the time per token is known.
     values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
     return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
-    """Return the p-value and the smallest significant change as a share; None if unknown."""
-    # Steps of the second run, scaled to the mean of the first.
+    """Return the p-value and, as a share, the smallest significant change; None if unknown."""
+    # The steps of the second run, scaled to the mean of the first run.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -251,7 +251,7 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
 
 
 def _step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the length of each step, averaged over ranks; empty for runs without steps."""
+    """Return the length of each step, averaged over ranks; empty if a run has no steps."""
     if not side.has_steps:
         return _engine_step_samples(diff, side)
     lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
@@ -259,14 +259,14 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
 
 
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
-    """Return the step times of an inference engine, averaged over ranks; may be empty."""
+    """Return the step times of an inference engine, averaged over ranks. May be empty."""
     steps = _engine_steps(side)
     has_name = steps["name"] == _engine_step_name(diff)
     return steps[has_name].groupby("step")["time_ns"].mean().to_numpy(np.float64)
 
 
 def _engine_step_name(diff: Comparison) -> str:
-    """Return the name of the engine steps to compare, or "" if both sides share none.
+    """Return the name of the engine steps to compare, or "" if the sides have none in common.
 
     Steps with equal names serve the same number of tokens. Of the names that occur on both sides,
     the one with the longest total time is compared.
@@ -277,7 +277,7 @@ def _engine_step_name(diff: Comparison) -> str:
 
 
 def _engine_steps(side: RunSide) -> pd.DataFrame:
-    """Return the rank, step, name and time of each engine step except a rank's last."""
+    """Return rank, step, name and time of all engine steps except the last one of each rank."""
     first, last = side.envelope()
     window = int(first.min()), int(last.max())
     steps = analysis.serving_steps(side.traces, ranks=side.ranks, window=window)
@@ -295,7 +295,7 @@ def _mfu_samples(_: Comparison, side: RunSide) -> Floats:
 
 
 def _kernel_samples(side: RunSide, pattern: str) -> Floats:
-    """Return the device time of work with a matching name for each step, averaged over ranks."""
+    """Return the device time per step of work whose name matches, averaged over ranks."""
     sums = np.zeros(len(side.steps))
     order = np.argsort(side.steps, kind="stable")
     for part in side.parts.values():
@@ -303,7 +303,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
         is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
-        # For each row, its index in `side.steps`, which may be unsorted.
+        # The index of each row in `side.steps`, which may be unsorted.
         positions = order[np.searchsorted(side.steps[order], table.step[rows])]
         sums += np.bincount(positions, table.dur_ns[rows], len(sums))
     return sums / max(len(side.parts), 1)

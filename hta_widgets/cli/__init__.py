@@ -21,7 +21,7 @@ from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, short
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "run", "say"]
 
-#: Modules of the commands that are not in `commands`.
+#: Modules of the commands that are not defined in `commands`.
 _MODULES = {
     "view": "view",
     **dict.fromkeys(("tables", "table", "event", "sql"), "tables"),
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TraceError as error:
         return _report_error(error, as_json=_has_json(words))
     except BrokenPipeError:
-        # The reader closed the pipe, as ``head`` does. Drop the remaining output.
+        # The reader has closed the pipe, as ``head`` does. Drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -69,19 +69,19 @@ def run() -> None:
     codes: list[int] = []
 
     def end() -> None:
-        if codes:  # empty after an exception
+        if codes:  # empty if an exception was raised
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(codes[0])
 
-    # Exit functions run after threads have ended; the first one registered runs last.
+    # Exit functions run after threads have ended. The function registered first runs last.
     atexit.register(end)
     codes.append(main())
     sys.exit(codes[0])
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters missing from an encoding by ASCII: ``−2 %`` becomes ``-2 %``."""
+    """Replace characters missing from an encoding with ASCII: ``−2 %`` becomes ``-2 %``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -89,8 +89,8 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    """Import the function of a command; `--help` avoids this import of pandas."""
-    # Garbage collection would take a fifth of the import time and free nothing.
+    """Import the function of a command. `--help` does not need this import, which loads pandas."""
+    # Garbage collection would take a fifth of the import time without freeing anything.
     gc.disable()
     try:
         module = import_module(f"hta_widgets.cli.{_MODULES.get(name, 'commands')}")
@@ -166,7 +166,7 @@ def parse_ranks(text: str) -> list[int]:
 
 
 class _PrintVersion(argparse.Action):
-    """Prints the version, which is slow to look up."""
+    """Prints the version, which is looked up only on demand because that is slow."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(parser.prog, import_module("hta_widgets").__version__)
@@ -174,11 +174,11 @@ class _PrintVersion(argparse.Action):
 
 
 class _Command(argparse.ArgumentParser):
-    """Parser of one command; its errors show the usage of this command."""
+    """Parser of a single command. Its errors show the usage of this command."""
 
     #: The command-line arguments.
     words: Sequence[str] = ()
-    #: Adds the command's arguments when it is parsed; it would be slow to do so for all commands.
+    #: Adds the command's arguments when it is parsed. Doing so for all commands would be slow.
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
     def error(self, message: str) -> NoReturn:
@@ -491,7 +491,7 @@ def _add_page(
     add("--max-mb", type=float, default=25, metavar="MB", help=size_words)
 
 
-#: For each command: its help text, and the function that adds its arguments.
+#: The help text of each command, and the function that adds its arguments.
 _COMMANDS = {
     "view": ("show traces in a browser", _add_view),
     "summary": ("the main findings and a line for each rank", _add_summary),

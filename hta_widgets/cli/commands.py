@@ -82,7 +82,7 @@ def _print_export(report: ExportReport, traces: TraceSet) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Write a dashboard as a single HTML page."""
-    # Widgets are slow to import, and the other commands do not need them.
+    # Widgets are slow to import, and other commands do not need them.
     from hta_widgets.widgets.dashboard import Dashboard
     from hta_widgets.widgets.timeline import Timeline
 
@@ -136,7 +136,7 @@ def _write_job(options: argparse.Namespace) -> None:
     say(f"{truth['truth_path']}: ground truth of the job")
 
 
-#: The ground truth of a job, and its sizes as text.
+#: The ground truth of a job, and the sizes of its parts as text.
 _WrittenJob = tuple[dict[str, Any], list[str]]
 
 

@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table``, ``event`` and ``sql``; few imports keep them fast."""
+"""The commands ``tables``, ``table``, ``event`` and ``sql``. Few imports keep them fast."""
 
 from __future__ import annotations
 

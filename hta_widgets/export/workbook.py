@@ -33,7 +33,7 @@ TABLES: Final = (
     "queue_length_summary", "memory_bandwidth_summary",
     "byteps_stages", "byteps_gradients", "mpi_routines", "mpi_message_sizes", "mpi_ranks",
 )  # fmt: skip
-_MAX_ROWS: Final = (1 << 20) - 1  # per sheet, excluding the header
+_MAX_ROWS: Final = (1 << 20) - 1  # per sheet, without the header
 _LARGEST_EXACT: Final = 1 << 53
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _MAX_TEXT: Final = 32_767
@@ -72,7 +72,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
-        # The file is opened first, so that an error leaves no sheet open.
+        # Opening the file first ensures that an error leaves no sheet open.
         book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)
@@ -81,7 +81,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
 
 
 def _table(traces: TraceSet, name: str) -> pd.DataFrame:
-    """Return the result of an analysis; if it fails, an empty table with the reason as its note."""
+    """Return the result of an analysis, or an empty table that has the error as its note."""
     try:
         frame: pd.DataFrame = getattr(analysis, name)(traces)
     except TraceError as error:

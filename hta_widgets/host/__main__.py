@@ -1,6 +1,6 @@
 """Serve a view over a pipe (docs/protocol-hosts.md): ``python -m hta_widgets.host PATH…``.
 
-An editor starts one process per view, and ends it by closing the pipe.
+An editor starts one process per view and ends it by closing the pipe.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
         return None if kept is None else (kept[1].name, str(kept[1]))
 
     def send(frame: bytes) -> None:
-        # When the output is closed, the input ends as well, which ends the host.
+        # When the output is closed, so is the input, which ends the host.
         with contextlib.suppress(OSError):
             target.write(_HEAD.pack(len(frame)))
             target.write(frame)
@@ -57,7 +57,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
 
 
 def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Take over standard input and output; redirect prints of libraries and children to stderr."""
+    """Take over standard input and output; redirect output of libraries and children to stderr."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

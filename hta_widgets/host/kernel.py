@@ -12,7 +12,7 @@ from hta_widgets.host.opening import failure_message, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: The displayed widget, by request. A reloaded page gets the same widget again.
+#: The widget displayed for each request. A reloaded page gets the same widget again.
 _shown: dict[_Request, Any] = {}
 
 

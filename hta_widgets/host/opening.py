@@ -21,7 +21,7 @@ _REPORT_EVERY_S = 0.1
 
 
 def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) -> Any:
-    """Read traces and return the widget of a view; `report` is called with fields of `progress`."""
+    """Read traces and return the widget of a view. `report` is called with fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
     # These imports take a second or two, during which the page should already be visible.
@@ -57,7 +57,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view; its own model comes last."""
+    """Return all models of a view, its own model last."""
     if hasattr(widget, "sides"):
         return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]
@@ -74,7 +74,7 @@ def failure_message(error: Exception) -> dict[str, Any]:
 
 
 class Downloads:
-    """Files written by pages. Each can be fetched once, using an unguessable key."""
+    """Files written by pages. Each file can be fetched once, using an unguessable key."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
@@ -107,5 +107,5 @@ class Downloads:
         return moved.name, f"/file/{key}"
 
     def take(self, key: str) -> Path | None:
-        """Return a file when first requested, otherwise None. The caller deletes it."""
+        """Return a file on the first request, and None afterwards. The caller deletes the file."""
         return self._files.pop(key, None)

@@ -1,11 +1,11 @@
 """Run the main thread of a host, which exchanges frames with pages and owns the widgets.
 
 Messages are handled one at a time, as in a Jupyter kernel. While a trace is being read for one
-page, requests of other pages to open views are still answered.
+page, requests from other pages about open views are still answered.
 
 A frame consists of a JSON object and any number of buffers. It starts with the little-endian
 integers ``u32 n`` and ``u32 length[n]``, followed by n parts. Part 0 is the object in UTF-8. All
-parts are aligned to 8 bytes, so that pages can read typed arrays in place.
+parts are aligned to 8 bytes, which allows pages to read typed arrays in place.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WireError(Exception):
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
     """Encode a message and its buffers as a frame."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-    # ASCII, since names in traces may contain lone surrogates, which UTF-8 cannot encode.
+    # The JSON is ASCII, since UTF-8 cannot encode lone surrogates, which occur in names in traces.
     parts = [memoryview(text.encode("ascii")), *(memoryview(part).cast("B") for part in buffers)]
     out = bytearray(struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)))
     for part in parts:
@@ -80,9 +80,9 @@ Send = Callable[[bytes], None]
 #: Maps the path of a written file to its name and URL for pages, or to None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
-#: Large traits of models. Each distinct value is sent only once and identified by its hash.
+#: Large traits of models. Each distinct value is sent only once, and is identified by its hash.
 _TEXTS = ("_esm", "_css")
-#: Traits that only Jupyter front ends use; they are not sent.
+#: Traits used only by Jupyter front ends. They are not sent.
 _DROPPED = ("layout", "tabbable", "tooltip", "_dom_classes", "_anywidget_id", "_view_count")
 
 
@@ -91,7 +91,7 @@ class Hub:
 
     def __init__(self, offer: Offer | None = None) -> None:
         self.offer = offer
-        #: Large strings of models, by key.
+        #: Large strings of models, identified by key.
         self.texts: dict[str, str] = {}
         #: The page whose message is being handled, which receives the replies.
         self.current: str | None = None
@@ -127,7 +127,7 @@ class Hub:
         to: str | None = None,
         but: str | None = None,
     ) -> None:
-        """Send a message to the page `to` (default: all pages), except to the page `but`."""
+        """Send a message to the page `to` (default: all pages), but not to the page `but`."""
         frame = pack(message, buffers)
         for page, send in self._pages.items():
             if page != but and to in {None, page}:
@@ -171,7 +171,7 @@ class Hub:
         if method == "custom":
             data, receiver = self._with_download(data), self.current
         elif method == "echo_update":
-            # The page that made the change does not need the echo.
+            # The page that made the change does not need an echo.
             excluded = self.current
         message = {"type": kind, "comm": comm.comm_id, "data": data}
         self.send(message, buffers, to=receiver, but=excluded)
@@ -219,14 +219,14 @@ class WireComm(BaseComm):
 
 
 PROTOCOL = 1
-#: Time for which a load continues after its last page disconnected, as it may reconnect.
+#: How long a load continues after its last page has disconnected, since that page may reconnect.
 _GRACE_S = 10.0
-#: Maximum number of views that are kept open although no page shows them.
+#: Maximum number of views kept open without a page that shows them.
 _MAX_CACHED_WIDGETS = 4
 #: Signal for canceling a load. SIGINT is not used, because Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
-#: Maps a path from a page to an argument of `hta_widgets.load`, or to None if it is not offered.
+#: Maps a path from a page to an argument of `hta_widgets.load`, or to None if it is not allowed.
 Sources = Callable[[str], Any]
 
 
@@ -251,7 +251,7 @@ class _PageTask(NamedTuple):
 
 @dataclass(frozen=True)
 class _Request:
-    """A view requested by a page. Pages with equal requests share the models."""
+    """A view requested by a page. Pages with the same request share the models."""
 
     view: str
     paths: tuple[str, ...]
@@ -266,7 +266,7 @@ class _Request:
 @dataclass(eq=False)
 class _Load:
     request: _Request
-    #: Request numbers of the pages that wait for the load.
+    #: The request number of each page that waits for the load.
     waiting: dict[str, Any]
     #: Whether a signal may interrupt the main thread at this point.
     can_interrupt: bool = False
@@ -322,7 +322,7 @@ class Session:
         self.stop()  # in case the signal does not interrupt a waiting `run`
 
     def _join_running_load(self, page: str, message: dict[str, Any]) -> bool:
-        """Let a page wait for the view that is being loaded, if it requests the same one."""
+        """If a page requests the view that is being loaded, let it wait for that load."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -331,7 +331,7 @@ class Session:
             return True
 
     def _cancel_request(self, page: str, number: object) -> None:
-        """Cancel the load of a page, or only the page's wait if others wait for the same load."""
+        """Cancel a page's load; if other pages wait for the same load, only remove this page."""
         with self._lock:
             load = self._load
             if load is None or number is None or load.waiting.get(page) != number:
@@ -395,7 +395,7 @@ class Session:
             raise LoadCancelled
 
     def _on_end_signal(self, *_signal: object) -> None:
-        # If a request catches the KeyboardInterrupt, as in a notebook, this flag still ends `run`.
+        # Even if a request catches the KeyboardInterrupt, as notebooks do, this flag ends `run`.
         self._is_ending = True
         raise KeyboardInterrupt
 

@@ -90,9 +90,10 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         self.entries: list[FolderEntry] = []
-        #: Verdicts by `FolderEntry.key`; None if the job cannot be read.
+        #: Verdicts, keyed by `FolderEntry.key`; None if the job cannot be read.
         self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
-        #: State and format of each file that was opened; the format is None if it is not a trace.
+        #: State and format of each file that has been opened; the format is None if it is not a
+        #: trace.
         self._formats: dict[str, tuple[_State, str | None]] = {}
         #: State of each file at the last check. Files that change between checks are incomplete.
         self._states: dict[str, _State] | None = None
@@ -103,7 +104,7 @@ class Folder:
         return next((item.source for item in jobs_and_files if item.path == path), None)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries, each with its verdict or with a note on why it has none."""
+        """Return the entries, each with its verdict or with the reason why it has none."""
         return [
             {
                 **entry.to_json(),
@@ -179,7 +180,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # File names of a job differ only in numbers. Other files next to folders are not one job.
+        # File names of a job differ only in numbers. Other files beside folders are separate jobs.
         loose = [file.path.name for file in members if file.path.parent == root]
         is_mixed = len(groups) > 1 and len({re.sub(r"\d+", "#", name) for name in loose}) > 1
         if len(members) == 1 or is_mixed:
@@ -206,7 +207,7 @@ def _job_of(file: _FolderFile, root: Path) -> Path:
             return root.joinpath(*parts[:index])
     if not is_byteps:
         return folder
-    # A numbered folder for each GPU of a worker.
+    # Each GPU of a worker has a numbered folder.
     while folder.name.isdecimal() and folder != root:
         folder = folder.parent
     return folder
@@ -245,7 +246,7 @@ class AllowedPaths:
             is_pattern = is_remote(path) or glob.has_magic(path)
             if not is_pattern and not expand_home(path).exists():
                 raise TraceError("does not exist", path=path, remedy="Check the path.")
-        #: Names of the paths in pages; secrets of URLs are removed.
+        #: Names of the paths in pages, without the secrets in URLs.
         self._names = _unique_names(self.all_paths)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
@@ -278,7 +279,7 @@ class AllowedPaths:
 
 
 def _unique_names(paths: list[str]) -> dict[str, str]:
-    """Return a unique name for each path, without the secrets of URLs."""
+    """Return a unique name for each path, without the secrets in URLs."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for path in dict.fromkeys(paths):
@@ -310,9 +311,8 @@ _HEAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     '<link rel="icon" href="data:,">'
 )
-#: Page that redirects to ``/``, which removes the token from the address and the history. A
-#: ``SameSite=Strict`` cookie is sent with this redirect, but not with requests from other sites or
-#: from files.
+#: Page that redirects to ``/``. The redirect removes the token from the address and the history. A
+#: ``SameSite=Strict`` cookie is sent with it, but not with requests from other sites or from files.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
     _HEAD + '<meta name="viewport" content="width=device-width">'
@@ -321,9 +321,9 @@ _PAGE = (
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
 _REFRESH_EVERY_S = 2.0
-#: Maximum size of a request body; none is expected. WebSocket messages have a separate limit.
+#: Maximum size of a request body. Requests have none, and WebSocket messages have their own limit.
 _MAX_BODY_BYTES = 1024
-#: Timeout for receiving the headers of a request, and for its body.
+#: Timeout for receiving the headers of a request, and for receiving its body.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 #: Close codes of WebSockets.
@@ -347,7 +347,7 @@ class Site:
         self.session, self.downloads, self.title, self.folder = session, downloads, title, folder
         self.port: int = listening.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
-        # Cookies are shared by all ports of a host, so the cookie name includes the port.
+        # The cookie name includes the port, since all ports of a host share cookies.
         self.cookie = f"hta-widgets-{self.port}"
         self.pages: dict[str, SocketHandler] = {}
         self._idle_s = idle_minutes * 60
@@ -463,7 +463,7 @@ class Site:
             websocket_max_message_size=MAX_BYTES,
             log_function=lambda _handler: None,
         )
-        # Bodies are received before `prepare` checks the client.
+        # `prepare` checks the client only after the body has been received.
         return HTTPServer(
             application,
             max_body_size=_MAX_BODY_BYTES,
@@ -570,7 +570,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
     """The connection to a page."""
 
     def prepare(self) -> None:
-        """Refuse connections from other pages, since browsers send the cookie even with those."""
+        """Refuse pages of other origins, since browsers send the cookie for these pages, too."""
         super().prepare()
         # Tornado does not call `check_origin` if the Origin header is missing.
         if not self.check_origin(self.request.headers.get("Origin", "")):
@@ -599,7 +599,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on the loopback interface; port 0 selects a free port."""
+    """Return a socket that listens on the loopback interface. Port 0 selects a free port."""
     remedy = "Give another --port, or leave it out."
     if not 0 <= port <= _LAST_PORT:
         raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)
@@ -615,7 +615,7 @@ def listen(port: int) -> socket.socket:
 def redirect_file(url: str) -> Path:
     """Write a page that redirects to a URL; return its path.
 
-    This keeps the token out of command lines.
+    The file keeps the token out of command lines.
     """
     path = temporary_folder() / "open.html"
     path.touch(mode=0o600)

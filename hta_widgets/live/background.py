@@ -1,6 +1,6 @@
-"""Run long computations on a background thread, one per process.
+"""Run long computations on one background thread per process.
 
-A request waits up to `within_ms` for its answer; after that, the reply is `PENDING`, and the page
+A request waits up to `within_ms` for its answer. After that, the reply is `PENDING`, and the page
 repeats the request. In the meantime, the main thread of the kernel handles other requests. A
 `BackgroundTask` is a cancelable computation that runs once for all callers::
 
@@ -33,14 +33,14 @@ from hta_widgets.trace.memo import (
 )
 
 T = TypeVar("T")
-#: Reply to a request whose answer is not ready yet.
+#: Reply to a request if its answer is not ready yet.
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # tasks not requested within this many requests are canceled
 _NAME = "hta-background"
 
 
 class NotReadyError(Exception):
-    """Raised if a result is not ready by its deadline. The reply to the page is then `PENDING`."""
+    """Raised if a result is not ready by its deadline. The page then gets the reply `PENDING`."""
 
 
 def deadline_after(within_ms: float | None) -> float:
@@ -86,7 +86,7 @@ class BackgroundTask(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The result; computed in the calling thread unless another thread is computing it."""
+        """The result. If no other thread is computing it, it is computed in the calling thread."""
         self._is_cancelled = False
         while True:
             future = self._future
@@ -96,7 +96,7 @@ class BackgroundTask(Generic[T]):
                 return future.result()
 
     def cancel(self) -> None:
-        """Cancel the computation; it stops at its next check, typically before the next rank."""
+        """Cancel the computation. It stops at its next check, typically before the next rank."""
         self._is_cancelled = True
 
     def _run(self, future: Future[T]) -> None:
@@ -130,7 +130,7 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class TaskCache:
-    """A cache of tasks for the latest requests to an engine, finished or still running."""
+    """A cache of tasks, finished or still running, for the latest requests to an engine."""
 
     def __init__(self, max_tasks: int) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
@@ -154,9 +154,9 @@ class TaskCache:
 
 
 _queue: Queue[Callable[[], None]] = Queue()
-#: Other threads to cancel when the interpreter exits.
+#: Other threads that are canceled when the interpreter exits.
 cancelled_at_exit: WeakSet[threading.Thread] = WeakSet()
-#: Whether `give_way` pauses the current thread while answers for pages are computed.
+#: Whether `give_way` pauses the current thread while answers to pages are being computed.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
 
@@ -179,7 +179,7 @@ def _serve() -> None:
 def give_way() -> None:
     """If `gives_way` is set, wait until no answer is being computed.
 
-    Threads compete for the interpreter lock; without pauses, answers would take several times as
+    Threads compete for the interpreter lock. Without pauses, answers would take several times as
     long. Calling this inside a `BackgroundTask` would deadlock.
     """
     if gives_way.get():
@@ -189,7 +189,7 @@ def give_way() -> None:
 
 @atexit.register
 def _cancel_all() -> None:
-    """Cancel all work, and wait for its threads for up to two seconds.
+    """Cancel all work, and wait up to two seconds for its threads.
 
     At exit, the interpreter kills running daemon threads at an arbitrary point. Inside a C++
     library, this can abort the process.
@@ -200,5 +200,5 @@ def _cancel_all() -> None:
         _queue.unfinished_tasks or any(thread.is_alive() for thread in cancelled_at_exit)
     ):
         time.sleep(0.005)
-    # Exit handlers that run after this one may start computations, too.
+    # Exit handlers that run after this one may start computations again.
     is_ending.clear()

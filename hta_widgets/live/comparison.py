@@ -32,22 +32,22 @@ from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
 
-#: Tables for which the page has dedicated panels.
+#: Tables that have their own panels on the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-#: Maximum row counts: names and waterfall parts, call tree nodes, other tables.
+#: Maximum number of rows: names and waterfall parts, call tree nodes, other tables.
 _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
-#: Maximum number of events, on both sides together, for which a page requests everything at once.
+#: Maximum total number of events on both sides for which a page requests everything at once.
 _FEW_EVENTS = 250_000
 #: Maximum number of events for computing frames ahead. More could delay the next notebook cell.
 _MAX_EVENTS = 1_000_000
 _MAIN_FINDINGS = 3  # number of findings in a notebook output
-_FINDINGS_MS = 3000  # time limit for the findings, which are omitted if it is exceeded
-#: Pause between two frames that are computed ahead, so that requests can be answered.
+_FINDINGS_MS = 3000  # time limit for the findings, which are omitted if it expires
+#: Pause after each frame that is computed ahead, so that requests can be answered.
 _PAUSE_S = 0.002
 
 
 class DiffAnswers:
-    """Answers the requests of a comparison page. Each answer is computed on first request."""
+    """Answers the requests of a comparison page. Answers are computed when first requested."""
 
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
@@ -100,7 +100,7 @@ class DiffAnswers:
 
     @property
     def has_device(self) -> bool:
-        """Whether any side has device work."""
+        """Whether at least one side has device work."""
         return any(
             len(part.device_work_rows()) for side in self.both.sides for part in side.parts.values()
         )
@@ -112,7 +112,7 @@ class DiffAnswers:
         return sum(len(part.rows) for part in parts)
 
     def main_findings(self) -> list[str]:
-        """Return the main findings as sentences; empty if computing them takes too long."""
+        """Return the main findings as sentences, or [] if computing them takes too long."""
         if self.events > _MAX_EVENTS or not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
             return []
         return [finding.text for finding in self._findings.value[:_MAIN_FINDINGS]]
@@ -176,7 +176,7 @@ class DiffAnswers:
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
         frame = _with_short_names(diff.waterfall(self.both, level, step=step))
         column, changed = ("name", changed_names) if "name" in frame else ("kind", changed_kinds)
-        # Kinds are tested only over all steps.
+        # Kinds are tested only over all steps, not for a single step.
         tested = changed(self.both) if step is None or column == "name" else frozenset()
         return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
 
@@ -219,7 +219,7 @@ class DiffAnswers:
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
-        """Map each short name to its full names, sorted by difference (largest first)."""
+        """Map each short name to its full names, largest difference first."""
         members: dict[str, list[str]] = {}
         for name in diff.names(self.both, device=device)["name"].tolist():
             members.setdefault(short_name(name), []).append(name)
@@ -227,7 +227,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the device work or, without any, of the host events."""
+        """The call paths of device work or, if the runs have no device work, of host events."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 
@@ -258,7 +258,7 @@ class DiffAnswers:
     def _on_partner(self, request: operations.PartnerRequest) -> Answer:
         partner = self.pair_table.partner_of(request.of, request.rank, request.id)
         if request.pair is not None:
-            # The tree of a rank pair has its own node numbers.
+            # The nodes of a rank pair's tree have their own numbers.
             node = matching_node(
                 self.tree, partner["node"], self.answers_of_pair(request.pair).tree
             )

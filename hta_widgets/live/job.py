@@ -80,7 +80,7 @@ from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 MAX_FRAMES = 100
-#: Memory for indexed lanes: bytes per event, enough to index each once, and limits of the total.
+#: Memory for indexed lanes: bytes per event, enough to index each once, and limits on the total.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # finished or being computed
@@ -88,7 +88,7 @@ NO_WAITS = "no communication between ranks was recorded on devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
-    """Return the task that matches the collectives of a job. Most other answers need its result.
+    """Return the task that matches a job's collectives. Most other answers require its result.
 
     The timeline and the panels share this task. A new selection does not cancel it.
     """
@@ -96,7 +96,7 @@ def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return how far recorded clocks are apart; None if fewer than two can be compared."""
+    """Return how far apart the recorded clocks are, or None if fewer than two can be compared."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -117,7 +117,7 @@ class PanelEngine:
     """The frames of a dashboard's panels for a given selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests are answered in this process, since the workers of a cluster may be busy.
+        # Requests are answered in this process, since a cluster's workers may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
@@ -144,7 +144,7 @@ class PanelEngine:
             return panel.base_frame(self.traces, chosen)
         options = {"selection": chosen}
         if panel.id in ADDED:
-            # These panels show the job or a window; some of their analyses do not take a selection.
+            # These panels show the job or a window. Some of their analyses do not take a selection.
             window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
             options = {} if window == Selection() else {"selection": window}
         analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
@@ -248,7 +248,7 @@ class TileEngine:
     """The tiles, statistics and event details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests are answered in this process, since the workers of a cluster may be busy.
+        # Requests are answered in this process, since a cluster's workers may be busy.
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -269,7 +269,7 @@ class TileEngine:
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.names_used)
-        #: Function that returns the class of each event of a rank, for tiles that include classes.
+        #: Function that returns the class of each event of a rank, for tiles with classes.
         self.classes_of: Callable[[int], Classes | None] = lambda rank: bound_classes(
             self.job.of_rank(rank).trace
         )
@@ -284,7 +284,7 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
-        """Return why events cannot be colored by what limits them; empty if they can."""
+        """Return why events cannot be colored by what limits them, or "" if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
@@ -407,7 +407,7 @@ class TileEngine:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
-        """Return the index of a rank, its table `name`, and the row of an event in that table."""
+        """Return the index of a rank, its table `name`, and an event's row in that table."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
         return index, table, validate_row(index, table, event)
@@ -511,9 +511,9 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return the `MAX_NAMES` groups with the most time: longest event, event count and total time.
+    """Return the longest event, count and total of the `MAX_NAMES` groups with the most time.
 
-    `spent` contains the time of each event, `group` its group number.
+    `spent` contains the time of each event, and `group` the number of its group.
     """
     times: list[HostTime] = []
     for code in np.unique(group):
@@ -528,8 +528,8 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one host thread during a gap, with their self times.
 
-    The thread is the one whose call ended the gap. Without such a call, or if that thread was idle,
-    the busiest thread is used.
+    The thread is the one whose call ended the gap. If no such call exists, or if that thread was
+    idle, the busiest thread is used.
     """
     rank, table = index.rank, index.rank.table
     end = table.end_ns

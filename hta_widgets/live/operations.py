@@ -1,7 +1,7 @@
 """Define and validate the requests of pages, and dispatch them to the engines.
 
-A request is a struct tagged with its ``op``. The method ``_on_OP`` of an engine answers it:
-``{"op": "gap", "rank": 0, "time": 90}``, for example, is passed to ``_on_gap`` as a `GapRequest`.
+A request is a struct tagged with its ``op``. It is answered by an engine's method ``_on_OP``. For
+example, ``{"op": "gap", "rank": 0, "time": 90}`` is passed to ``_on_gap`` as a `GapRequest`.
 
 `scripts/protocol.py` generates the page's types and the tables of docs/protocol-requests.md from
 these structs.
@@ -27,7 +27,7 @@ Answer = tuple[Mapping[str, Any], bytes | None]
 MAX_LEVEL = 52
 MAX_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-#: Times in ns since the origin. The length of any window fits in int64.
+#: Times in ns since the origin. The limits ensure that the length of any window fits in int64.
 Time = Annotated[int, Meta(ge=-(1 << 61), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
 Lanes = Annotated[list[Count], Meta(max_length=1 << 20)]
@@ -94,7 +94,7 @@ class _Write(Request, kw_only=True):
 
 
 class Part(Struct):
-    """A range of tiles, from `first` up to but excluding `last`, in some lanes."""
+    """A range of tiles in some lanes, from `first` up to but excluding `last`."""
 
     lanes: Lanes
     first: Time
@@ -323,14 +323,14 @@ COMPARISON = (
     FrameRequest, FramesRequest, PartnerRequest, PathEventsRequest,
     ChangeEventsRequest, ClassesRequest, ExportPairRequest,
 )  # fmt: skip
-#: All request types, by operation name.
+#: All request types, keyed by operation name.
 OPERATIONS: dict[str, type[Request]] = {
     str(kind.__struct_config__.tag): kind for kind in (*JOB, *DASHBOARD, *COMPARISON)
 }
 
 
 class RequestError(TraceError):
-    """An error with a code that the page handles. Other errors have the code `no_answer`."""
+    """An error with a code that the page handles. All other errors have the code `no_answer`."""
 
     def __init__(self, message: str, *, code: ErrorCode, **details: Any) -> None:
         super().__init__(message, **details)

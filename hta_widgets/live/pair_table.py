@@ -22,8 +22,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
-#: Event classes, by code. Slower and faster each have three degrees: the longer time exceeds the
-#: shorter one by less than a third, by at least a third, or by at least 100 %.
+#: Event classes, in the order of their codes. Slower and faster have three degrees each: the longer
+#: time exceeds the shorter one by less than a third, by at least a third, or by at least 100 %.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -32,16 +32,16 @@ DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
 BINS = 600  # number of bins of the overview, about a minimap's width in px
-#: Maximum number of events that are marked for a call path, and of changes that can be marked.
+#: Maximum number of events marked for a call path, and of changes whose events can be marked.
 MAX_MARKED, _MAX_CHANGES = 20_000, 60
 
 
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
-    A change of an operator includes its events and device work: all work below an operator that was
-    added, removed or moved, but only the work that a slower or faster operator launched directly. A
-    change of replaced work includes only the rows of that work.
+    A change of an operator includes its events and its device work. If the operator was added,
+    removed or moved, this is all work below it; if it became slower or faster, only the work that
+    it launched directly. A change of replaced work includes only the rows of that work.
     """
     word, name = str(change["change"]), str(change["name"])
     status, path = pairs["status"], pairs["path"]
@@ -72,7 +72,7 @@ def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
 
 
 class EventClasses:
-    """The class of every pair (`of_pairs`) and of every event."""
+    """The class of each pair (`of_pairs`) and of each event."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class EventClasses:
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
     def of_rank(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank, by id, or None if the rank is not compared."""
+        """Return the class of each event of a rank, indexed by id (None: rank not compared)."""
         return self._by_rank[side].get(rank)
 
     def counts(self) -> ClassCounts:
@@ -107,9 +107,9 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair, which follows from the largest change that contains it."""
+    """Return the class of each pair, as determined by the largest change that contains it."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
-    # Changes are sorted by size in descending order, so the largest one must be written last.
+    # Changes are sorted by size in descending order. The largest is written last, so it prevails.
     for row in reversed(range(len(changes))):
         change = changes.iloc[row]
         codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))
@@ -160,8 +160,8 @@ def _device_time_by_class(
 
 
 def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return the total time of possibly overlapping intervals between each two adjacent edges."""
-    # Up to an edge, an interval contributes the time since its start minus the time since its end.
+    """Return the total time of intervals, which may overlap, between adjacent edges."""
+    # At an edge, an interval contributes the time since its start minus the time since its end.
     first = edges[0]
     since_starts = _distance_sums(start - first, edges - first)
     since_ends = _distance_sums(end - first, edges - first)
@@ -188,7 +188,7 @@ class PairTable:
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
         self.node = _node_of_pairs(frame, tree)
-        #: By side and rank: the row of each event in the pair table, or -1 if it has none.
+        #: The row of each event in the pair table (-1 if it has none), for each side and rank.
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for number, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
@@ -200,7 +200,7 @@ class PairTable:
         )
 
     def partner_of(self, side: int, rank: int, event: int) -> Partner:
-        """Return the status and node of an event, and the rank and id of its partner."""
+        """Return an event's status and node, and the rank and id of its partner."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
         if row < 0:
@@ -214,11 +214,11 @@ class PairTable:
         }
 
     def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of a call path, per side, as (rank, id); `ranks` restricts them."""
+        """Return a call path's events on each side as (rank, id), optionally of some ranks only."""
         return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
 
     def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of a row of `hta_widgets.diff.changes`, per side, as (rank, id)."""
+        """Return a change's events on each side as (rank, id); see `hta_widgets.diff.changes`."""
         return self._events(rows_of_change(self._frame, change), ranks)
 
     def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
@@ -232,7 +232,7 @@ class PairTable:
         return {"events": events}
 
     def rows_of_changes(self) -> list[Ints]:
-        """Return the rows of pairs for each of the first `_MAX_CHANGES` changes."""
+        """Return the rows of pairs that belong to each of the first `_MAX_CHANGES` changes."""
         count = min(len(self._changes), _MAX_CHANGES)
         return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
 

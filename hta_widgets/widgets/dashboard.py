@@ -64,18 +64,18 @@ from hta_widgets.widgets.view import (
     traces_to_draw,
 )
 
-#: Traits that are written to saved pages as they are.
+#: Traits that are written unchanged to saved pages.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
-#: The charts shown in notebook outputs without a kernel, and their width in px.
+#: Charts shown in notebook outputs without a kernel, and their width in px.
 _DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)
-#: Maximum time in ms for which a notebook output waits for the headline.
+#: Maximum time in ms that a notebook output waits for the headline.
 _HEADLINE_MS = 2000
 
 T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by name, computed on access and kept until `clear`; `canonical` resolves aliases."""
+    """Values by name, computed on access and kept until `clear`. `canonical` resolves aliases."""
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
@@ -156,7 +156,7 @@ class Dashboard(LinkedView):
         ignoring what was selected in its own panel. Panel ids can also be used. Frames are computed
         on access and cached until the selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        Bokeh charts of the current selection, by panel. Each works on its own.
+        Bokeh charts of the current selection, keyed by panel. Each chart works on its own.
     headline : str
         The most important facts about the whole job, as sentences.
     findings : list of HeadlineFinding

@@ -1,12 +1,12 @@
 """The joint history of the two timelines in a comparison.
 
 Each timeline has a history of its state: ``past`` and ``future``, lists of earlier and undone
-values. The joint history only records the order of these entries, as user actions ("acts") with the
-sides that they changed. For example, after a selection on both sides and a zoom on the left side,
-its entries have the sides ``(0, 1)`` and ``(0,)``: the first undo affects side 0, the second one
-both sides. The changes made by an act arrive one side at a time and are merged into a single entry.
+values. The joint history only records their order, as user actions ("acts") with the sides that
+they changed. For example, a selection on both sides and a zoom on the left side are recorded as
+``(0, 1)`` and ``(0,)``: the first undo affects side 0, the second one both sides. The changes made
+by an act arrive one side at a time and are merged into a single entry.
 
-The page changes the histories too, and sends them together with the values. `history_move` infers
+The page changes the histories, too, and sends them together with the values. `history_move` infers
 the latest action from the old history, the new history and the new values.
 """
 
@@ -33,7 +33,7 @@ def history_move(
         return "undo" if future > 0 else None
     if new["future"]:
         return "redo" if future < 0 else None
-    # The future is empty after a change, but also after redoing the last undone entry. Only a redo
+    # The future is empty after a change, but also after redoing its last entry. Only redoing
     # restores the values of that entry.
     if future == -1 and {**values, **old["future"][-1]} == values:
         return "redo"
@@ -54,17 +54,17 @@ class _Act(NamedTuple):
 
 
 class PairHistory:
-    """The order of changes in several views. The values are stored in the states of the views.
+    """The order of changes in several views. The values are stored in the states of these views.
 
-    The class observes the views' histories to record which view changed, whether the change was
-    made in Python or in the page. `js/src/compare/history.ts` does the same for the page's buttons.
+    The class observes the views' histories to record which view changed, in Python or in the page.
+    `js/src/compare/history.ts` does the same for the buttons of the page.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
         self._past: list[_Act] = []
         self._future: list[_Act] = []
-        #: The sides changed within `group_changes`; None outside of it.
+        #: Sides changed within `group_changes`; None outside of it.
         self._group: list[int] | None = None
         for side, view in enumerate(views):
             view.state.observe(partial(self._on_change, side), names="_history")

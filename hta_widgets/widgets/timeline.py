@@ -172,7 +172,7 @@ class Timeline(LinkedView):
         state = self.state.snapshot()
         if view is not None:
             state["view"] = list(as_window(view))
-        # If ranks were selected in another panel of a dashboard, only they are shown.
+        # If ranks were selected in another panel of the dashboard, only these ranks are shown.
         ranks = (state["selection"] or {}).get("ranks")
         is_chosen_elsewhere = state["ranks_from"] not in {"", "timeline"}
         text = timeline_svg(

@@ -55,9 +55,9 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 
 
 class SideTimeline(Timeline):
-    """The timeline of one run. It opens a comm only if it is displayed separately.
+    """The timeline of one run. It opens a comm only when it is displayed separately.
 
-    The page of a comparison draws the two runs and only needs the state of each timeline.
+    The page of a comparison draws both runs and needs only the state of each timeline.
     """
 
     def open(self) -> None:
@@ -72,7 +72,7 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return the two sides as selections, with their trace sets on the same kind of clock."""
+    """Return both sides as selections, with their trace sets on the same kind of clock."""
     sides = [_as_selection(load_if_needed(side, "TraceDiff")) for side in (before, after)]
     owners = with_same_clock(clock, *(side.owner for side in sides))
     return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
@@ -124,10 +124,10 @@ def aligned_window(
     return window[0] + offset_ns, window[1] + offset_ns
 
 
-#: Frames available for any two runs with events.
+#: Frames that are available for any two runs with events.
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: Traits that are written to saved pages as they are.
+#: Traits that are written unchanged to saved pages.
 _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
@@ -164,7 +164,7 @@ class TraceDiff(anywidget.AnyWidget):
     left, right : Timeline
         The timelines of the two runs. They are not coupled if displayed separately.
     table : DataFrame
-        Count and time by name in both runs; the result of `hta_widgets.diff.names`.
+        Count and time of each name in both runs; the result of `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
         Tables by name: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
         changes, names, operators, pairs, icicle, slots``, and any tables of the traces' formats.
@@ -254,7 +254,7 @@ class TraceDiff(anywidget.AnyWidget):
             )
             if window is not None:
                 timeline.state.view = window
-            # A run may be part of several comparisons, each with its own classes of change.
+            # A run may be part of several comparisons, each of which has its own classes of change.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
 
@@ -265,7 +265,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Count and time by name (`hta_widgets.diff.names`), or the table of the format."""
+        """Count and time of each name (`hta_widgets.diff.names`), or the table of the format."""
         if self._answers.has_events:
             return self.frames["names"]
         tables = self._answers.tables
@@ -273,7 +273,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The changes as sentences, most important first. Empty without changes."""
+        """The changes as sentences, most important first; empty if nothing changed."""
         return diff.findings(self.comparison)
 
     def _check_frame_name(self, name: str) -> str:
@@ -347,7 +347,7 @@ class TraceDiff(anywidget.AnyWidget):
             if self.coupled and self._answers.has_events:
                 other = aligned_window(self.comparison, self.align, lead, window)
                 self.sides[1 - lead].zoom_to(*other)
-            # The page follows the side that was moved last.
+            # The page follows the side that moved last.
             self.sides[lead].zoom_to(*window)
 
     @check_arguments
@@ -393,7 +393,7 @@ class TraceDiff(anywidget.AnyWidget):
         return export_pair(chosen[0], chosen[1], Path(path), labels=labels, **options)
 
     def undo(self) -> bool:
-        """Undo the last change of window or selection on the side that was changed."""
+        """Undo the last change of window or selection, on the side or sides that it affected."""
         return self._history.undo()
 
     def redo(self) -> bool:
@@ -492,7 +492,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # Use half the usual width, as two full pictures are often too large for a notebook.
+        # At half the usual width, because two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title,

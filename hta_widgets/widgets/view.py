@@ -31,13 +31,13 @@ from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, Selection, TraceSet
 
-#: Traits shared by linked views. A history entry has a value for each of them.
+#: Traits shared by linked views. A history entry contains a value for each of them.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
 #: What figures cover.
 SCOPES = ("selection", "view", "job")
-#: Traits with the same value in views and in the state. The rest are converted.
+#: Traits with the same value in views and in the state. All others are converted.
 _SIMPLE_TRAITS = ("clock", "selected_event", "search", "color", "pinned", "scope")
 #: Maps the names of clocks in views to those in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
@@ -57,7 +57,7 @@ def page_target(path: str, *, overwrite: bool) -> Path:
         folder = target_path(options.export_dir).resolve()
         with write_errors(folder):
             target = folder / target
-            # Only the folder is resolved: if the file itself is a link, it will be replaced.
+            # Only the folder is resolved. If the file itself is a link, the link is replaced.
             is_inside = target.name != ".." and target.parent.resolve().is_relative_to(folder)
         if not is_inside:
             raise TraceError(
@@ -78,7 +78,7 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 
 
 class State(anywidget.AnyWidget):
-    """The shared state of linked views; a widget without a view.
+    """The shared state of linked views: a widget without a view.
 
     Views in the page observe it directly, so linked views work while the kernel is busy or
     disconnected. Views in Python observe the same traits.
@@ -99,7 +99,7 @@ class State(anywidget.AnyWidget):
     def __init__(self, **traits: object) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
-        #: Id of the current act if it also changes other states.
+        #: Id of the current act if the act also changes other states.
         self.act: str | None = None
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -123,7 +123,7 @@ class State(anywidget.AnyWidget):
         return self._step("future", "past")
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply values from the page without recording them; the page records its own changes."""
+        """Apply values from the page. They are not recorded, since the page records its changes."""
         with self.without_history():
             super().set_state(sync_data)
 
@@ -205,7 +205,7 @@ def validate_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """A trait for a selection of a view's traces; it accepts what `LinkedView.select` does."""
+    """A trait for a selection of a view's traces. It accepts what `LinkedView.select` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -228,7 +228,7 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class WindowTrait(t.Tuple):
-    """A trait for a window; it accepts the same times as `LinkedView.zoom_to`."""
+    """A trait for a window. It accepts the same times as `LinkedView.zoom_to`."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -241,8 +241,8 @@ class LinkedView(anywidget.AnyWidget):
     """A view of a job that follows the shared state of linked views.
 
     `traces` may be anything that `Timeline` accepts. By default, the view has its own `engine` and
-    `state`. Pass those of another view of the same traces to share them. `traits` are those of the
-    subclass.
+    `state`. To share them with another view of the same traces, pass those of that view. `traits`
+    are the traits of the subclass.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
@@ -293,7 +293,7 @@ class LinkedView(anywidget.AnyWidget):
 
     def _switch(self, _change: object) -> None:
         """Switch to the other clock. Windows keep their position on the rank that does not move."""
-        # Set the clock of the state first, because each change below copies the state to this view.
+        # Set the clock of the state first, since each change below copies the state to this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -366,7 +366,7 @@ class LinkedView(anywidget.AnyWidget):
             A query for `TraceSet.sql` that returns ``rank`` and ``id``, instead of `what`.
         **conditions
             ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as in
-            `TraceSet.select`. Without `what` and conditions, everything is selected.
+            `TraceSet.select`. If neither `what` nor a condition is given, everything is selected.
 
         Returns
         -------
@@ -389,7 +389,7 @@ class LinkedView(anywidget.AnyWidget):
         -------
         DataFrame
             The columns of ``Trace.events``, plus ``rank``. If nothing is selected, the frame has
-            the clicked event or, without one, all events.
+            the clicked event or, if none is clicked, all events.
         """
         return (self._clicked_event() or self.selection).events()
 
@@ -414,7 +414,7 @@ class LinkedView(anywidget.AnyWidget):
         str
             The path.
         """
-        target = target_path(path)  # raises an error before the slow work begins
+        target = target_path(path)  # raises errors before the slow work begins
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
@@ -453,7 +453,7 @@ class LinkedView(anywidget.AnyWidget):
         super().close()
 
     def _stop(self) -> None:
-        # Without an engine, `__init__` has failed.
+        # If the engine is missing, `__init__` has failed.
         if hasattr(self, "engine"):
             self.engine.stop()
 
@@ -528,7 +528,7 @@ class LinkedView(anywidget.AnyWidget):
 def traces_to_draw(
     source: object, viewer: str = "Timeline", clock: Clock | None = None
 ) -> TraceSet:
-    """Load the argument of a view and return its traces, on the given clock unless that is None."""
+    """Load the argument of a view; return its traces, on the given clock if it is not None."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
         loaded = TraceSet([loaded])
@@ -540,14 +540,14 @@ def traces_to_draw(
 
 
 def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on the same clock; with "auto", on the fitted clock if any set needs it."""
+    """Return all sets on the same clock. "auto" selects the fitted one if any set needs it."""
     if clock is None:
         return sets
     if clock == "auto":
         if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
             return sets
         clock = "fitted"
-    # Map by id, so that a set passed twice remains a single set.
+    # Map by id, so that a trace set that is passed twice remains a single set.
     moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
     return tuple(moved[id(traces)] for traces in sets)
 

@@ -2,7 +2,7 @@
 
 import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";
 
-/** A range of tiles, from `first` up to but excluding `last`, in some lanes. */
+/** A range of tiles in some lanes, from `first` up to but excluding `last`. */
 export interface Part {
   lanes: readonly number[];
   first: number;

@@ -1,1 +1,1 @@
-"""Save views as HTML files that also contain their data and the code to draw them."""
+"""Save views as HTML files that include their data and the code to draw them."""

@@ -38,7 +38,7 @@ from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum number of ranks for grouping similar ones.
+#: Minimum number of ranks for which similar ranks are grouped.
 _MIN_RANKS = 3
 
 
@@ -49,11 +49,11 @@ def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
     try:
         return engine.answer({"op": "clusters"})[0]
     except (OSError, ValueError, LookupError):
-        # This reads arguments from the trace files, which may no longer exist.
+        # Clustering reads arguments from the trace files, which may no longer exist.
         return None
 
 
-#: Minimum size of the text in a block of arguments; the last block may be smaller.
+#: Minimum size of the text in a block of arguments. The last block may be smaller.
 _BLOCK_BYTES = 256 << 10
 #: Number of records sampled to estimate the total size of the arguments.
 _SAMPLE = 4000
@@ -61,7 +61,7 @@ _SAMPLE = 4000
 
 @dataclass
 class PagePart:
-    """A part of a page: an entry of its document, and blocks."""
+    """A part of a page: an entry in the page's document, and blocks."""
 
     header: dict[str, Any]
     blocks: list[Block]
@@ -70,23 +70,23 @@ class PagePart:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the blocks take in the page."""
+        """The size of the blocks as embedded in the page."""
         return sum(block.size_bytes for block in self.blocks)
 
 
 def _args_part(
     state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
-    """Return a part with the arguments of a rank, or with the reason why they are missing.
+    """Return a part with a rank's arguments, or with the reason why they are missing.
 
-    The last block is the directory of the others.
+    The last block is a directory of the other blocks.
     """
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
     return PagePart({**header, "columns": columns or {}}, list(blocks))
 
 
 def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
-    """Return a part with all arguments of a rank, or without any if they exceed `limit_bytes`."""
+    """Return a part with all arguments of a rank, or with none if they exceed `limit_bytes`."""
     source = rank.trace.source
     if source is None:
         return _args_part("absent")
@@ -94,7 +94,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
     if not len(records):
         return _args_part("absent")
     sample = records[:_SAMPLE]
-    # The factor 2 allows for smaller args outside the sample.
+    # The factor of 2 allows for smaller arguments outside the sample.
     try:
         text = b"".join(text for _, text in _texts(source, sample))
         if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
@@ -105,7 +105,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 
 
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
-    """Return the record numbers of a rank in ascending order, and the row of each record.
+    """Return a rank's record numbers in ascending order, and the row of each record.
 
     Row numbers continue across tables: events, then asyncs, then instants.
     """
@@ -120,7 +120,7 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, args as JSON) for each of the ascending `records` that has args."""
+    """Yield (position, args as JSON) for each record that has args; `records` is ascending."""
     distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
     for start, count, (_, record) in zip(
         first.tolist(), counts.tolist(), source.records(distinct), strict=True
@@ -136,7 +136,7 @@ def _args_of(record: bytes) -> bytes:
     try:
         text = bytes(_decode(record).args)
     except msgspec.DecodeError:
-        # The record is not strict JSON, so its values are converted.
+        # The record is not strict JSON, so its values have to be converted.
         pairs = args_of_record(record)
         inner = ",".join(f"{json.dumps(key)}:{json.dumps(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
@@ -151,7 +151,7 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of texts with a total size of at least `_BLOCK_BYTES`, except the last list."""
+    """Yield lists of texts. Each list except the last has at least `_BLOCK_BYTES` of text."""
     batch, size = [], 0
     for entry in texts:
         batch.append(entry)
@@ -206,7 +206,7 @@ def full_rank(
     phases: RankPhases,
     steps_on_device: Sequence[tuple[int, int, int]],
 ) -> PagePart:
-    """Return a part with all events of a rank; `steps_on_device` is its entry of `device_steps`."""
+    """Return a part with all events of a rank; `steps_on_device` is its item in `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -219,7 +219,7 @@ def full_rank(
     operators = _write_operators(writer, rank)
     activities = _write_activities(writer, rank)
     signatures = _write_call_figures(writer, rank.trace)
-    # Types of host-side collectives, which are not device work.
+    # Types of host-side collectives. They are not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),
@@ -252,12 +252,12 @@ def _write_operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
 
 
 def _rows_above(parent: Array) -> Ints:
-    """Return the distance of each row from its parent; 0 without a parent."""
+    """Return the distance of each row from its parent, or 0 if it has no parent."""
     return np.where(parent < 0, 0, np.arange(len(parent)) - parent)
 
 
 def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
-    """Write FLOPs, bytes and rates of operator calls; return the properties of each signature."""
+    """Write the FLOPs, bytes and rates of operator calls; return each signature's properties."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return []
@@ -284,10 +284,10 @@ def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]
 
 
 def rank_header(rank: RankLayout) -> dict[str, Any]:
-    """Return the description of a rank's lanes, which full ranks and overviews share."""
-    # Range of device work in the job from which the rank was exported, or None if unknown.
+    """Return the description of a rank's lanes for full ranks and for overviews."""
+    # Range of device work in the job from which the rank was exported (None: unknown).
     work_ns = rank.trace.stated_work_ns
-    # Times at which one recording window ends and the next one begins.
+    # Times at which one recording window ends and the next begins.
     marks_ns = rank.trace.recorded_marks_ns + rank.shift_ns
     return {
         "rank": rank.rank,
@@ -387,7 +387,7 @@ def _write_flows(writer: ColumnWriter, rank: RankLayout) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     writer.ints("flow_kind", flows.kind)
-    # Flows of traces without records lack these columns.
+    # Flows of traces that are not read from records lack these columns.
     writer.ints("flow_stated", stated if len(stated) else np.zeros(len(flows)))
     writer.ints("flow_source", flows.source, delta=True)
     writer.ints("flow_target", flows.target - flows.source)
@@ -434,7 +434,7 @@ class CollectivesPart(PagePart):
             lateness = make_lateness()
             match = matching(traces) if len(traces) > 1 else None
         except (OSError, ValueError, LookupError) as error:
-            # This reads arguments from the trace files, which may no longer exist.
+            # Matching reads arguments from the trace files, which may no longer exist.
             self.header["note"] = str(error) or type(error).__name__
             return
         self.header |= {"note": lateness.note, "clock": lateness.clock}
@@ -451,11 +451,11 @@ class CollectivesPart(PagePart):
             self.blocks.append(writer.block("collectives"))
 
     def late(self, start: int, end: int) -> list[int]:
-        """Return the ranks for which others wait in a window."""
+        """Return the ranks that others wait for in a window."""
         return [] if self.lateness is None else self.lateness.sums_in_window(start, end)["late"]
 
     def exposed_wait(self, rank: int) -> CumulativeCoverage | None:
-        """Return when a rank waits without computing, in ns since the origin; None if unknown."""
+        """Return when a rank waits without computing, in ns since the origin (None: unknown)."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
@@ -469,7 +469,7 @@ def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> 
 def _write_entries(
     writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables
 ) -> list[int]:
-    """Write an entry for each event, sorted by rank and start; return the entries per rank."""
+    """Write an entry for each event, sorted by rank and start; return each rank's entry count."""
 
     def column(name: str) -> Ints:
         values: Ints = frame[name].to_numpy(np.int64)
@@ -512,7 +512,7 @@ def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
 
 def _write_calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     """Write the values that all events of a collective share; return the names they refer to."""
-    # The first member (the one with the lowest rank) represents the others, as in `LatenessIndex`.
+    # As in `LatenessIndex`, each collective is represented by its event on the lowest rank.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
     codes_of: dict[str, Ints] = {}
@@ -522,7 +522,7 @@ def _write_calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
         codes_of[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", codes_of[column][row_of_call])
         header[f"{column}s"] = texts.tolist()
-    # Ranks may use different names for a call. They rarely do, so most differences are 0.
+    # Ranks rarely use different names for a call, so most differences are 0.
     shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
     writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]

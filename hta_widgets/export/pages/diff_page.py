@@ -1,7 +1,7 @@
 """Save a comparison to a page, with its frames, its matched events, and both timelines.
 
 The frames of the whole comparison and the matched events are always included. Frames of single
-steps and rank pairs get a share of the remaining space, the timelines get the rest.
+steps and rank pairs get a share of the remaining space. The timelines get the rest.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from hta_widgets.live.pair_table import PairTable
 from hta_widgets.text import plural
 
 _CODE = ("diff.js", "state.js", "widgets.css")
-#: Size of a page without code and blocks: its document, its footer, and the tags of blocks.
+#: Size of a page without its code and blocks: document, footer and block tags.
 _FRAME_BYTES = 12_000
 #: Levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Maximum shares of single steps, and of single rank pairs, in the space that remains after the
+#: Maximum shares for single steps and for single rank pairs, relative to the space left by the
 #: code, the frames of the whole comparison, and the matched events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
-#: Maximum number of steps, and of rank pairs, with separate frames, which take long to compute.
+#: Maximum numbers of steps and rank pairs with separate frames, which are slow to compute.
 _MAX_STEPS = 200
 _MAX_PAIRS = 64
-#: Maximum number of names in the frame of a single step or rank pair.
+#: Maximum number of names in the frame for a single step or rank pair.
 _MAX_NAMES = 100
 #: Number of waterfall parts per kind that the page draws (see `js/src/compare/waterfall.ts`).
 _MAX_PARTS = 8
@@ -81,7 +81,7 @@ def comparison_content(
     limit_bytes: float,
     saved_at: datetime | None = None,
 ) -> PageContent:
-    """Return the content of a comparison's page; events of both runs fill the remaining space."""
+    """Return the content of a comparison's page. Events of both runs fill the remaining space."""
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
     comparison_blocks = [pack_block("frames", ascii_json(frames))]
@@ -99,7 +99,7 @@ def comparison_content(
     pairs = PairBlocks(answers, left_bytes * _PAIRS_SHARE)
     left_bytes -= steps.size_bytes + pairs.size_bytes
     document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
-    # The second side gets what the first leaves of its half.
+    # The second side also gets the space that the first side leaves unused.
     before = _side_content("before", sides[0], left_bytes / 2, saved_at)
     after = _side_content("after", sides[1], left_bytes - total_size(before.blocks), saved_at)
     sizes = [
@@ -137,10 +137,10 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """Blocks of frames up to a size limit, named ``step-3``, for example.
+    """Blocks of frames up to a size limit. Their names are, for example, ``step-3``.
 
-    `numbers` contains the numbers of the included frames, in ascending order. `words` describes
-    what is missing, and is empty if nothing is. `about` contains entries for the document.
+    `numbers` contains the numbers of the included frames, in ascending order. `words` describes the
+    frames that are missing, if any. `about` contains entries for the document.
     """
 
     words = ""
@@ -163,7 +163,7 @@ class FrameBlocks:
 
 
 class PairBlocks(FrameBlocks):
-    """Separate steps, waterfalls and names of single rank pairs."""
+    """The steps, waterfalls and names of single rank pairs, in separate frames."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
@@ -180,7 +180,7 @@ class PairBlocks(FrameBlocks):
 
 
 class StepBlocks(FrameBlocks):
-    """Separate waterfalls and names of single steps, largest change first."""
+    """The waterfalls and names of single steps in separate frames, largest change first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         total = answers.both.step_count if answers.has_events else 0
@@ -214,7 +214,7 @@ def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()
 
 
 def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the names with the largest changes, without the column of full names.
+    """Return the names with the largest changes, omitting the column of full names.
 
     The page takes full names from the frame of the whole comparison.
     """
@@ -225,7 +225,7 @@ def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows of each kind that the page draws, plus one row that sums up the rest."""
+    """Return, for each kind, the rows that the page draws and one row that sums up the rest."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(columns["kind"]):

@@ -50,7 +50,7 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the block takes in the page."""
+        """The size of the block as embedded in the page."""
         return len(self.text) + len(self.name) + 60
 
 
@@ -74,7 +74,7 @@ class ColumnWriter:
         self._size = 0
 
     def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
-        """Add integers below 2^53; with `delta`, the differences between neighbors are stored."""
+        """Add integers below 2^53. With `delta`, the differences between neighbors are stored."""
         numbers = np.asarray(values, np.int64)
         flags = 0
         if delta and len(numbers):
@@ -137,8 +137,8 @@ class NameTables:
 class EventTypes:
     """The distinct combinations of name, category and kind among the events of a rank.
 
-    Asyncs and instants are included. As in the kernel, types are sorted by the code of the name in
-    the rank's string pool, then by kind.
+    Async events and instants are included. As in the kernel, types are sorted by the code of the
+    name in the rank's string pool, then by kind.
     """
 
     def __init__(self, index: RankIndex, names: NameTables) -> None:
@@ -195,9 +195,9 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class PageContent:
-    """The content of a page except its code: the document, other blocks, and text for the footer.
+    """The content of a page except its code: the document, other blocks, and footer texts.
 
-    The footer lists `sizes`; its sentence ends with `words`, which describe the content.
+    The footer lists `sizes`. Its heading ends with `words`, which describe the content.
     """
 
     document: Mapping[str, Any]
@@ -253,7 +253,7 @@ def save_page(
 
 
 def ascii_json(value: object) -> bytes:
-    """Return JSON without NaN. It is ASCII, since names may contain invalid Unicode."""
+    """Return JSON without NaN. The text is ASCII, since names may contain invalid Unicode."""
     text = json.dumps(without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
@@ -281,7 +281,7 @@ def version_text() -> str:
 
 
 def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
-    """Return the name and the size (None if unknown) of each file from which the jobs were read."""
+    """Return the name and size (None if unknown) of each file from which the jobs were read."""
     sizes: dict[str, int | None] = {}
     for trace in (trace for engine in engines for trace in engine.traces.values()):
         try:
@@ -323,7 +323,7 @@ def _footer_text(
     sizes: Sequence[tuple[str, int]],
     embedded: str,
 ) -> str:
-    """Return the footer: a line that unfolds into a table of files and page parts with sizes."""
+    """Return the footer: a line that unfolds into a table of files and page parts."""
     file_sizes = [size for _, size in files if size is not None]
     sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
     text = (

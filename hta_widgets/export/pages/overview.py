@@ -1,6 +1,6 @@
-"""Write an overview of a rank: how much of each grid cell its lanes and device work cover.
+"""Write an overview of a rank: how its lanes and device work cover each cell of a grid.
 
-An overview replaces the events of a rank that do not fit in a page; its cells are ``2**level`` ns
+An overview replaces the events of a rank that do not fit in a page. Its cells are ``2**level`` ns
 long. For example, a lane with events at 2..6 and 7..12 ns has these values in cells of 8 ns::
 
     covered    5  4      ns
@@ -63,7 +63,7 @@ class CellGrid:
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-#: Arrays by column name; those for instants and slices contain one row per field.
+#: Arrays keyed by column name. Those for instants and slices have one row per field.
 _Columns = defaultdict[str, list[Array]]
 
 
@@ -153,7 +153,7 @@ def _grid_of_lanes(
 def _add_lane(
     columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, place: int, edges: Ints
 ) -> list[int]:
-    """Add the events of a lane and, if there are several kinds, of each kind; return the kinds."""
+    """Add a lane's events, in total and, if there are several kinds, by kind; return the kinds."""
     covered, _ = _add_spans(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
@@ -177,9 +177,9 @@ def _add_lane(
 def _slices(
     index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, place: int, grid: CellGrid
 ) -> Ints:
-    """Return the fields of the ``slice`` columns for the events of two cells or more."""
+    """Return the fields of the ``slice`` columns for events that are at least two cells long."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
-    if not len(positions):  # also if the lane keeps no rows
+    if not len(positions):  # also empty if the lane keeps no rows
         return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
     flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED

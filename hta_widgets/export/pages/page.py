@@ -1,9 +1,9 @@
 """Save a timeline or a dashboard to a page, or prepare the same data for an open page.
 
-A page contains all events of the most important ranks, as many as fit. For other ranks, it contains
-overviews, whose cells are as fine as the remaining space allows. For example, a 25 MB page of 64
-ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the others.
-The page states: ``Ranks 0-9: all events. Others: overview only.``
+A page contains all events of as many ranks as fit, most important ranks first. For other ranks, it
+contains overviews, with cells as fine as the remaining space allows. For example, a 25 MB page of
+64 ranks with 2 MB each contains all events of about ten ranks and 4096 cells for each of the other
+ranks. The page states: ``Ranks 0-9: all events. Others: overview only.``
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from hta_widgets.text import rank_list
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 from hta_widgets.trace.memo import ComputationCancelled
 
-#: Size of a page without code and events: its HTML, the names of a small job, tags of blocks.
+#: Size of a page without code and events: HTML, block tags, and the names of a small job.
 _FRAME_BYTES = 4000
-#: Maximum size of a reply; larger messages would delay those that follow.
+#: Maximum size of a reply. Larger messages would delay subsequent ones.
 CHUNK_BYTES = 4_000_000
-#: Characters per byte of a block, due to base64.
+#: Number of characters per byte of a block, in base64.
 _TEXT_PER_BYTE = 4 / 3
 
 
@@ -99,11 +99,11 @@ class OfflineData:
         self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk of the data or, without `number`, the status.
+        """Return a chunk of the data, or the status if `number` is None.
 
         ``state`` is ``preparing``, ``failed`` (with ``message``), or ``ready``. If ready, the
-        status also has ``bytes``, ``chunks``, and ``blocks``: the offset and length of each block
-        by name.
+        status also has ``bytes``, ``chunks``, and ``blocks`` (the offset and length of each block,
+        by name).
         """
         chunks = int(self._status.get("chunks", 0))
         if number is None:
@@ -154,7 +154,7 @@ def embed(
 ) -> PageContent:
     """Return as much of a job as fits in `limit_bytes`.
 
-    Without `saved_at`, the content is for a view in an open notebook, which keeps its own state.
+    If `saved_at` is None, the content is for a view in an open notebook, which keeps its own state.
     """
     content = PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns
@@ -184,7 +184,7 @@ _LADDER = (
 
 
 class PagePlan:
-    """The plan of a page: the ranks in order of importance, and the space for their events."""
+    """The plan of a page: ranks in order of importance, and the space for their events."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class PagePlan:
         )
 
     def _full_ranks(self) -> dict[int, PagePart]:
-        """Return as many ranks with all events as fit, most important first."""
+        """Return the events of as many ranks as fit, most important ranks first."""
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
@@ -263,7 +263,7 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to `full`, or none.
+        """Return the finest overviews of the other ranks that fit in addition to `full`, if any.
 
         Screen-resolution overviews of all ranks take precedence over the events of one more rank.
         """
@@ -275,7 +275,7 @@ class PagePlan:
             if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
             is_last_resort = not full and (cells, all_lanes) == _LADDER[-1]
-            # Estimate the size from the largest rank. The others may take less.
+            # Estimate the size from the largest rank. The other ranks may take less.
             size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
             if size_bytes > 1.5 * budget_bytes and not is_last_resort:
                 continue
@@ -292,7 +292,7 @@ class PagePlan:
         )
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
-        """Return the arguments of the `full` ranks, and add their headers to these ranks."""
+        """Return the arguments of the `full` ranks; add each part's header to its rank."""
         args_of: dict[int, PagePart] = {}
         for rank, part in full.items():
             give_way()
@@ -320,8 +320,8 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    The order is: the rank of the selected event, selected ranks, pinned ranks, ranks for which
-    others wait (`late`), the rank whose steps are shown, and all others.
+    The order is: the rank of the selected event, selected ranks, pinned ranks, ranks that others
+    wait for (`late`), the rank whose steps are shown, and all other ranks.
     """
     important: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
@@ -347,7 +347,7 @@ def _with_coverage(
     for rank in scene["ranks"]:
         limits = {}
         if (rank_overview := overviews.get(rank["rank"])) is not None:
-            # Without data, the rows of tracks would look idle.
+            # Tracks without data would look idle.
             tracks = rank["tracks"] if rank_overview.has_all_lanes else []
             limits = {"tracks": tracks, "overview_level": rank_overview.header["level"]}
         ranks.append({**rank, **limits})

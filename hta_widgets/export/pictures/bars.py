@@ -1,6 +1,6 @@
-"""Render horizontal bar charts as SVG, from the same content that `charts.rows` draws with Bokeh.
+"""Render horizontal bar charts as SVG. Bokeh draws the same content in `charts.rows`.
 
-Bokeh needs a browser to export SVG, but notebook outputs are saved without one.
+Bokeh needs a browser to export SVG, but notebook outputs are saved without a browser.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _baseline(row: int) -> float:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a chart. `origin` is the x coordinate of the value 0, `scale` is in px."""
+    """The rows of a chart. `origin` is the x coordinate of value 0; `scale` is in px per unit."""
 
     drawing: Drawing
     theme: Theme
@@ -124,14 +124,14 @@ class _Rows:
     scale: float
 
     def draw_texts(self, texts: Sequence[str], x: float, late: Collection[str] = ()) -> None:
-        """Draw one text per row that ends at `x`, in red if it is in `late`."""
+        """Draw one text per row, right-aligned at `x`. Texts in `late` are red and bold."""
         for row, text in enumerate(texts):
             color = self.theme.late if text in late else self.theme.ink2
             y = self.top + _baseline(row)
             self.drawing.text(x, y, text, color, anchor="end", bold=text in late)
 
     def draw_bars(self, mark: Bars) -> None:
-        """Draw bars, with their texts if these fit."""
+        """Draw bars. A bar contains its text if the text fits."""
         data, drawing, rows = self.data, self.drawing, self.data[mark.row].to_numpy()
         lefts, rights = self._xs(mark.left), self._xs(mark.right)
         is_drawn = (rows < _MAX_ROWS) & (rights > lefts)
@@ -156,7 +156,7 @@ class _Rows:
                 self.drawing.horizontal(self.top + row * _PITCH + _BAR / 2, x0, x1, mark.color)
 
     def _xs(self, value: str | float) -> Floats:
-        """Return the x coordinate of each row for the name of a column, or for one value."""
+        """Return the x coordinate of each row, given a column name or a value for all rows."""
         column = self.data[value] if isinstance(value, str) else value
         return np.broadcast_to(np.asarray(column, float), len(self.data)) * self.scale + self.origin
 

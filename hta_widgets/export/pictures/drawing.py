@@ -27,11 +27,11 @@ from hta_widgets.trace.arrays import Codes, Floats, Ints
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: Minimum number of characters in a truncated label; shorter labels are omitted.
+#: Minimum number of characters in a truncated label. Shorter labels are omitted.
 MIN_LETTERS = 4
 
-#: Widths of the characters from space to ~, in thousandths of the font size. They are those of the
-#: widest likely font, so that labels never exceed the space reserved for them.
+#: Widths of the characters from space to ~ in the widest likely font, in thousandths of the font
+#: size, so that labels never exceed the space reserved for them.
 _PLAIN = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
     *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
@@ -44,7 +44,7 @@ _OTHER = {
     "\u202f": 200, "…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838,
     "×": 838,
 }  # fmt: skip
-#: Assumed width of all other characters; few are wider.
+#: Assumed width of all other characters. Few of them are wider.
 _UNKNOWN = 1000
 #: Approximate ratio of bold to regular character widths.
 _BOLD = 1.12
@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits, or "". Unlike `fit_text`, this never truncates numbers."""
+    """Return the first text that fits, or "". Unlike with `fit_text`, nothing is truncated."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
@@ -113,7 +113,7 @@ Label = tuple[float, float, str]
 
 
 class Drawing:
-    """Collects shapes; later shapes cover earlier ones."""
+    """Collects shapes. Later shapes cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -223,7 +223,7 @@ class Drawing:
         self._flush_paths()
         edges = [number(edge) for edge in box]
         size = "x={} y={} width={} height={}".format(*(f'"{edge}"' for edge in edges))
-        # A nested <svg> clips without a clipPath id, which could clash with other pictures.
+        # A nested <svg> clips without needing a clipPath id, which could clash with other pictures.
         self._parts.append(f'<svg {size} viewBox="{" ".join(edges)}">')
         for x, y, text in inside:
             self.text(x, y, text, fill)
@@ -269,7 +269,7 @@ _SHADES = 3
 
 @dataclass(frozen=True)
 class Paint:
-    """The appearance of the events of a kind or class.
+    """The appearance of events of one kind or class.
 
     `fill` is a color or the URL of a hatch pattern. If `pale` is set, rectangles are filled with
     `tint` and only their left edge with `fill`, even in device lanes.
@@ -285,7 +285,7 @@ class Paint:
 
 
 class PictureColors:
-    """The colors of a picture, with a `Paint` for each shade of each kind or class."""
+    """The colors of a picture, including a `Paint` for each shade of each kind or class."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
         self.theme = theme
@@ -365,7 +365,7 @@ class PictureColors:
         return dark if is_light else "#ffffff"
 
     def shade(self, name: str, *, host: bool = False) -> int:
-        """Return the shade of a short name, the same for all ranks and runs and in the page."""
+        """Return the shade of a short name: the same for all ranks and runs, and as in the page."""
         digest = 0x811C9DC5  # 32-bit FNV-1a
         for byte in name.encode("utf-8", "surrogatepass"):
             digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -411,14 +411,14 @@ class ClassStyle:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """The share of each class (0 to 1) in the device work, over equal parts of a time range."""
+    """The share (0 to 1) of each class in device work, for equal parts of a time range."""
 
     start_ns: int
     end_ns: int
     shares: Mapping[int, Floats]
 
     def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
-        """Yield each class with its shares at the given times; shares outside the range are 0."""
+        """Yield each class with its shares at the given times. Shares outside the range are 0."""
         for code, shares in self.shares.items():
             position = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(shares)
             is_inside = (position >= 0) & (position <= len(shares))
@@ -449,7 +449,7 @@ def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return the share of each class in the device work of a side, or None if it has no such work.
+    """Return the share of each class in a side's device work, or None if it has no such work.
 
     The classes are in legend order, from the bottom to the top of the minimap.
     """
@@ -490,7 +490,7 @@ _GROUPS = _class_groups("event_classes")
 
 
 def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
-    """Return the style of each class, by code. Unknown themes use the light colors."""
+    """Return the style of each class, indexed by code. Unknown themes use the light colors."""
     classes = facts(of)
     colors = classes.get(theme, classes["light"])
     return [
@@ -512,8 +512,8 @@ _GUTTER_FROM, _MARGIN_FROM = 760, 900
 class PlotArea:
     """The time window of a picture and the positions of its columns, in px.
 
-    Lanes extend from `left` to `right`. Lane names are on their left (omitted if `narrow`), and
-    totals are on their right, in `margin`, whose width is 0 if there are none.
+    Lanes extend from `left` to `right`. Lane names are to the left of the lanes and omitted if
+    `narrow`. Totals are to their right, in `margin`, whose width is 0 without totals.
     """
 
     def __init__(self, width: float, start: int, end: int, *, has_totals: bool = True) -> None:
@@ -538,7 +538,7 @@ class PlotArea:
 
     @property
     def edges(self) -> Ints:
-        """Edges of the cells, which are 1 px wide but at least 1 ns long."""
+        """Edges of the cells. A cell is 1 px wide but at least 1 ns long."""
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
         # Computed in two steps, because the product of span and cell number could overflow int64.
@@ -560,7 +560,7 @@ class Painter:
 
 _GAP_PX = 12
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
-#: Text that precedes the id of a pattern, both in its definition and in references.
+#: Text that precedes the id of a pattern in definitions and in references.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 

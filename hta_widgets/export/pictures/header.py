@@ -47,7 +47,7 @@ class _VisibleStep(NamedTuple):
     ends_after: bool
 
 
-#: A reply of the engine, with its unpacked columns.
+#: A reply from the engine, with unpacked columns.
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -80,7 +80,7 @@ class HeaderPainter(Painter):
     late: frozenset[int]
 
     def draw_minimap(self, answered: Answered, y: float, classed: EventClassing | None) -> None:
-        """Draw the whole job, by kind or by class, and mark the visible window."""
+        """Draw the minimap of the whole job, by kind or by class, and mark the visible window."""
         area, theme, drawing = self.area, self.theme, self.drawing
         reply, columns = answered
         start, end = self.scene["range"]
@@ -106,7 +106,7 @@ class HeaderPainter(Painter):
         self._mark_window(job.x(area.start), job.x(area.end), y)
 
     def _mark_window(self, x0: float, x1: float, y: float) -> None:
-        """Frame the visible window in the minimap and dim the rest, unless it is the whole job."""
+        """Frame the visible window in the minimap and dim the rest. Omitted for the whole job."""
         area, theme, drawing = self.area, self.theme, self.drawing
         if x1 - x0 > area.across - 1:
             return
@@ -130,7 +130,7 @@ class HeaderPainter(Painter):
         return layers
 
     def draw_axis(self, y: float) -> list[float]:
-        """Draw the time axis, with its bottom at `y`; return the x coordinates of its ticks."""
+        """Draw the time axis with its bottom at `y`; return the x coordinates of the ticks."""
         area, theme, drawing = self.area, self.theme, self.drawing
         times, step = ticks(area)
         tick_xs: list[float] = []
@@ -257,10 +257,10 @@ class HeaderPainter(Painter):
         self._label_marks({mark: (ranks[mark], xs[mark]) for mark in order}, y + 11)
 
     def _label_marks(self, marks: Mapping[int, tuple[int, Sequence[float]]], y: float) -> None:
-        """Label marks with their ranks, beside the mark, with one label per gap between marks.
+        """Label marks with their ranks. Each gap between two marks has room for one label.
 
-        `marks` has each mark's rank, and its x coordinates: the start of the gap on its left, its
-        left and right edge, and the end of the gap on its right.
+        `marks` contains the rank and the x coordinates of each mark: the start of the gap on the
+        left, both edges of the mark, and the end of the gap on the right.
         """
         used_gaps: set[int] = set()  # gap k follows mark k
         for mark, (rank, (gap_start, left, right, gap_end)) in marks.items():

@@ -49,7 +49,7 @@ _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Height on screen of the minimap with the axis.
 _SCREEN_HEAD = 58
-#: Width in px of the marks in a ribbon, and the number of their colors.
+#: Width in px of the marks in a ribbon, and the number of mark colors.
 _MARK_PX, _RIBBON_COLORS = 2, 48
 #: Top and bottom of the minimap in the picture.
 _MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
@@ -129,7 +129,7 @@ class _Picture(Painter):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self) -> str:
-        """Draw all parts from back to front; return the picture."""
+        """Draw all parts from back to front; return the SVG text."""
         area, theme, drawing = self.area, self.theme, self.drawing
         axis = _MINIMAP_BOTTOM + 24
         strip_rows = _strip_rows(self.scene)
@@ -290,7 +290,7 @@ class _Picture(Painter):
         return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
-        """Draw the late arrivals of a rank. A mark ends before the next, but has at least 1 px."""
+        """Draw a rank's late arrivals. Marks are at least 1 px wide but end before the next one."""
         area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
@@ -329,7 +329,7 @@ class _Picture(Painter):
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
     def _mark_selection(self, first: float, labels: Sequence[Label]) -> None:
-        """Dim everything outside the selected window and ranks, and frame the rest.
+        """Dim everything outside the selected window and ranks, and frame the selection.
 
         Dimmed event names are drawn again on top, to keep them legible.
         """
@@ -344,7 +344,7 @@ class _Picture(Painter):
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
         above = first
         dimmed: list[Box] = []
-        # The empty block at the end dims everything below the others.
+        # The empty block at the end dims everything below the last selected block.
         for block_top, block_end in [*blocks, (bottom, bottom)]:
             height = block_end - block_top
             dimmed.append((area.left, above, area.across, block_top - above))
@@ -374,9 +374,9 @@ class _Picture(Painter):
         return blocks
 
 
-#: Maximum length of the HTML, which is saved with the notebook.
+#: Maximum length of the HTML that is saved with the notebook.
 _MAX_BYTES = 150_000
-#: Maximum number of events for which a picture is drawn, which takes about 0.1 s.
+#: Maximum number of events for which a picture is drawn. Drawing then takes about 0.1 s.
 _MAX_DRAWN_EVENTS = 1_000_000
 _WIDTH, _HEIGHT = 900, 360
 
@@ -408,7 +408,7 @@ class Fallback:
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
-        # If all pictures together are too large, use only the first one, if it fits.
+        # If the pictures are too large in total, use only the first one, or none.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
         # The JupyterLab extension relies on this class; see js/lab/fallback.ts.
@@ -425,7 +425,7 @@ class Fallback:
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return the title of a timeline, and a picture of it unless it has too many events."""
+    """Return a timeline's title and, if it does not have too many events, its picture."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

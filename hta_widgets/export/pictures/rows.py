@@ -70,7 +70,7 @@ class Band:
     height: float
     form: Form
     label: str = ""
-    #: Lane numbers of its waits and its late arrivals, or -1 if it has none.
+    #: Lane numbers of the waits and of the late arrivals, or -1 if the lane has none.
     wait: int = -1
     late: int = -1
     #: Minimum and maximum of a counter.
@@ -92,7 +92,7 @@ class Row:
     height: float
     bands: tuple[Band, ...]
     open: bool = False
-    #: The ranks represented by the row, and why an outlier has its own row.
+    #: The ranks that the row represents, and why an outlier has its own row.
     like: tuple[int, ...] = ()
     why: str = ""
     #: Top and height of the ribbon of late arrivals, relative to the row.
@@ -102,7 +102,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _FoldedSizes:
-    """Sizes within the rows of folded ranks, the same for all of these rows."""
+    """Sizes that are the same in all rows of folded ranks."""
 
     mode: Literal["full", "line", "compact"]
     height: float
@@ -163,8 +163,8 @@ def _blocks_of_rank(
 ) -> Iterator[tuple[float, list[Row]]]:
     """Yield the blocks of rows to keep together, each with its position among the pins.
 
-    Each pinned track is a separate block. The last block contains the `head` of the rank and, if it
-    is unfolded, its remaining tracks; its position is infinite if the rank is not pinned.
+    Each pinned track is a separate block. The last block contains the rank's `head` and, if the
+    rank is unfolded, its remaining tracks. Its position is infinite if the rank is not pinned.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]
@@ -203,7 +203,7 @@ def _folded_sizes(
         return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=max_bars)
     min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
     full_sizes = partial(_full_sizes, min_height, device_height)
-    # To save height, bars are removed first: all of them with many ranks, otherwise all but a few.
+    # To save height, bars are removed first: all of them if there are many ranks, otherwise most.
     bars = 0 if is_many else max_bars
     if full_sizes(bars).height > row_height:
         if is_many:
@@ -345,7 +345,7 @@ def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
 
 
 def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
-    """Return a track's label after its device or process; two spaces separate them."""
+    """Return a track's label, preceded by its device or process and two spaces."""
     label: str = track["label"]
     match track["role"]:
         case "stream":
@@ -395,7 +395,7 @@ class LanePainter(Painter):
     def draw_lane(self, index: RankIndex, band: Band, *, is_late: bool) -> None:
         """Draw a lane and its background. The top of the band is relative to the picture.
 
-        `is_late` marks a rank for which others wait.
+        `is_late` marks a rank that others wait for.
         """
         low, high = map(self.area.x, index.rank.range_ns)
         self.drawing.rect(low, band.top, high - low, band.height, self.colors.ground(band.form))
@@ -420,7 +420,7 @@ class LanePainter(Painter):
         """Return the visible events of a lane that are at least `_RECT_PX` wide."""
         min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
         positions = lane.long_events(self.area.start - shift, self.area.end - shift, min_ns)
-        if not len(positions):  # also if the lane keeps no rows
+        if not len(positions):  # also empty if the lane keeps no rows
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
         return _Slices(
@@ -430,7 +430,7 @@ class LanePainter(Painter):
         )
 
     def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
-        """Return the cells of a lane by kind or class. Lanes without classes get the last class."""
+        """Return the cells of a lane, by kind or class. Lanes without classes get the last one."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)
@@ -477,7 +477,7 @@ class LanePainter(Painter):
         starts = np.flatnonzero(np.diff(heights_px, prepend=-1.0))
         ends = np.append(starts[1:], len(heights_px))
         base_text = number(base)
-        # The height before the first and after the last column is 0, which closes all outlines.
+        # Zero heights before the first and after the last column close all outlines.
         heights = [0.0, *heights_px[starts].tolist(), 0.0]
         parts: list[str] = []
         for run, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True), 1):
@@ -491,7 +491,7 @@ class LanePainter(Painter):
         return "".join(parts)
 
     def _draw_rects(self, slices: _Slices, codes: Ints, band: Band, *, disjoint: bool) -> None:
-        """Draw rectangles, pale ones with an edge where the event begins, if that is visible."""
+        """Draw rectangles. A pale one has an edge at the start of its event, if that is visible."""
         if not len(slices.start):
             return
         lefts, ends = self.area.xs(slices.start), self.area.xs(slices.end)
@@ -544,14 +544,14 @@ class LanePainter(Painter):
             self.labels.append((x, baseline, label))
 
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
-        """Return the long waits or late arrivals of a lane, and the share of short ones by cell."""
+        """Return the long waits or late arrivals of a lane, and each cell's share of short ones."""
         lane = cast("EventLane", index.lane(lane_number)[1])
         slices = self._slices(lane, index.rank.shift_ns)
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
     def _draw_waits(self, index: RankIndex, band: Band) -> _Slices:
-        """Draw the waits of a lane, short ones as columns; return the others."""
+        """Draw the waits of a lane, short ones as columns; return the long ones."""
         pattern = self.colors.wait_pattern
         slices, short = self._overlay_slices(index, band.wait)
         heights_px = np.round(np.minimum(short, 1) * band.height)
@@ -571,10 +571,10 @@ class LanePainter(Painter):
         self.drawing.dotted_lines(left, right, band.top + band.height / 2, color)
 
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band) -> None:
-        """Draw columns up to each cell's minimum, then its range up to the maximum, and a line."""
+        """Draw a column up to each cell's minimum, its range up to the maximum, and a line."""
         if not len(lane.times):
             return
-        smallest, largest = lane.measure(self.edges - shift)  # of each cell; NaN if empty
+        smallest, largest = lane.measure(self.edges - shift)  # per cell; NaN if the cell is empty
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0

@@ -27,19 +27,19 @@ _MIN_COLLECTIVES = 4
 
 @dataclass(frozen=True)
 class WindowTotals:
-    """Totals of the visible window by rank, from the replies to ``stats`` and ``lateness``."""
+    """Totals of each rank in the visible window, from the replies to ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
     lateness: Mapping[int, Mapping[str, int]] | None = None
     late: frozenset[int] = frozenset()
 
     def exposed_wait(self, rank: int) -> int:
-        """Return the exposed waiting time of a rank in ns; 0 if unknown."""
+        """Return the exposed waiting time of a rank in ns, or 0 if it is unknown."""
         return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
 
 
 def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """Convert a reply with one list per kind of time to a mapping by rank."""
+    """Convert a reply that has a list per kind of time to a mapping by rank."""
     columns = {
         name: values
         for name, values in reply.items()
@@ -139,7 +139,7 @@ class SideColumnPainter(Painter):
         height = row.height - 4 if labeled is None else labeled.top
         middle = y + height / 2 + _BASELINE
         full_name = row.names[0]
-        short_name = re.sub(r"^\w+ {2}", "", full_name)  # without the device: "GPU  stream 7"
+        short_name = re.sub(r"^\w+ {2}", "", full_name)  # omit the device: "GPU stream 7"
         is_short = self.area.narrow or text_width(full_name) > max_width
         name = fit_text(short_name if is_short else full_name, max_width)
         track = row.track or {}
@@ -157,10 +157,10 @@ class SideColumnPainter(Painter):
                 draw(baseline, band.label, self.theme.ink3)
 
     def _main_fact(self, row: Row) -> _RankFact:
-        """Return why the rank is an outlier, else its main fact; a warning precedes both."""
+        """Return a warning if there is one, else why the rank is an outlier, else its main fact."""
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
-        if len(row.like) > 1:  # state which rank of the group has the figures
+        if len(row.like) > 1:  # state which rank of the group the fact is about
             subject = f"rank {row.rank['rank']} "
             texts = (subject + text if re.search(r"\d", text) else text for text in fact.texts)
             fact = _RankFact(tuple(texts), fact.style)
@@ -261,7 +261,7 @@ class SideColumnPainter(Painter):
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
-        """Draw how the span is divided; the rest of the frame is idle."""
+        """Draw how the span is divided. The part of the frame that stays empty is idle time."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -326,13 +326,13 @@ _LaneNames = Sequence[tuple[float, str]]
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of text in a folded row; the first of `texts` that fits is used."""
+    """A line of text in a folded row. The first of `texts` that fits is used."""
 
     baseline: float
     texts: Sequence[str]
     color: str
     bold: bool
-    #: Whether lane labels can be dropped to make room, since every row repeats them.
+    #: Whether lane labels, which every row repeats, can be dropped to make room.
     can_remove: bool
 
     def is_near(self, baseline: float) -> bool:

@@ -47,7 +47,7 @@ ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 #: Top-level keys that readers expect in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Offset of the second run's ranks; a larger power of ten if the first run's ranks reach it.
+#: Offset of the second run's ranks, or a larger power of ten if the first run's ranks reach it.
 AFTER_RANKS = 1000
 
 
@@ -191,10 +191,10 @@ def choose_ranks(
 ) -> list[Members]:
     """Return the part of each rank to write; raise `TraceError` if no events are selected.
 
-    `moves_ns` contains the shift of each rank to the fitted clock; None keeps the recorded times.
+    `moves_ns` contains the shift of each rank to the fitted clock. None keeps the recorded times.
     """
     if selection.traces is not None and len(traces) > 1:
-        # The window of a selection is on the clock of the trace set that it was created from.
+        # A selection's window is on the clock of the trace set from which it was created.
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -242,7 +242,7 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
         if len(ranks) == 1:
             write_rank(out, ranks[0])
             return
-        # Files of a job usually have the same base time; otherwise, the earliest is used for all.
+        # Files of a job usually have the same base time. Otherwise, the earliest is used for all.
         bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
         _write_merged(out, ranks, min(bases, default=0))
 
@@ -316,7 +316,7 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return the ns to add to each rank's times; empty if these are written as recorded."""
+    """Return the ns to add to each rank's times, or {} if the recorded times are kept."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace) and traces.clock_offset_ns:
@@ -334,7 +334,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
     """Return, for each rank, the ns to add to its times to move them to the fitted clock."""
-    # The absolute time of the origin, by rank. The values differ only if clocks are unrelated. Such
+    # The absolute time of each rank's origin. The values differ only if clocks are unrelated. Such
     # ranks are moved to a common clock; otherwise, the next reader would align them differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
@@ -345,8 +345,8 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, times keep the offset that makes them positive: viewers drop negative
-        # ones. The most common zero time is used, or the latest of several.
+        # Without an origin, times keep the offset that makes them positive, since viewers drop
+        # negative times. The most common zero time is used; among equally common ones, the latest.
         counts = Counter(zeros_ns.values())
         lift_ns = 0
         zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
@@ -369,7 +369,7 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
-    """Return the part of the job in a rank's file; None for a whole job or no events."""
+    """Return the part of the job in a rank's file, or None for a whole job or no events."""
     trace, table, rows = members.trace, members.trace.table, members.rows
     selected_ranks = job_ranks if selection.ranks is None else len(set(selection.ranks))
     if not len(rows) or (members.whole and selected_ranks >= job_ranks):
@@ -400,7 +400,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
 
 
 def own_keys(trace: Trace) -> dict[str, bytes]:
-    """Return the top-level keys of a rank's file as JSON, without the events."""
+    """Return the top-level keys of a rank's file as JSON, excluding the events."""
     texts: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: json_text(value) for key, value in trace.metadata.items()
     }
@@ -424,7 +424,7 @@ def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> No
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
-    """Return the top-level keys of the file as JSON; those that identify the rank come first."""
+    """Return the file's top-level keys as JSON, beginning with those that identify the rank."""
     trace, scrub = members.trace, members.scrub
     texts = own_keys(trace)
     if scrub:
@@ -452,7 +452,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, otherwise known only from its folder name."""
+    """Return the worker, GPU or server, otherwise known only from the file's folder name."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

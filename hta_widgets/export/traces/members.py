@@ -41,19 +41,19 @@ _decode_header = msgspec.json.Decoder(_RecordHeader).decode
 
 @dataclass(slots=True)
 class Members:
-    """The part of one rank that is exported.
+    """The part of one rank to export.
 
     Times are in ns since `Trace.zero_ns`.
     """
 
     trace: Trace
     rows: Ints  # ids of the exported events
-    fate: Codes  # of each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
-    whole: bool  # whether everything of the rank is selected
-    #: The window; None if that side is open.
+    fate: Codes  # for each record in the file: `KEEP`, `DROP`, or `ASK` (`accepts` decides)
+    whole: bool  # whether the whole rank is selected
+    #: The edges of the window, or None if open.
     start_ns: int | None = None
     end_ns: int | None = None
-    #: Number of exported flows; number of omitted records by type.
+    #: Number of exported flows, and number of omitted records by type.
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     #: Process and thread ids of the exported events if tracks are selected, otherwise None.
@@ -64,7 +64,7 @@ class Members:
     counters: bool = False
     #: Rows of counter samples that are not records of the file.
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: Nanoseconds to add to all times, and whether this moves them to the fitted clock.
+    #: Nanoseconds to add to all times, and whether the result is on the fitted clock.
     move_ns: int = 0
     fitted: bool = False
     #: Whether to clip records to the window.
@@ -75,7 +75,7 @@ class Members:
     title: str = ""
     side_move_ns: int = 0
     stated: dict[str, Any] = field(default_factory=dict)
-    #: The part of the job that the file will declare; None for the whole job.
+    #: The part of the job that the file will declare, or None for the whole job.
     part: ExportPart | None = None
 
     @property
@@ -84,7 +84,7 @@ class Members:
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to export a record that is not in any table; count omitted records."""
+        """Return whether to export a record that no table contains; count omitted records."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -99,7 +99,7 @@ class Members:
         if recorded_ns is None:
             return False
         time_ns = recorded_ns - (self.trace.zero_ns - base_time_ns(self.trace.metadata))
-        if record.ph in {"e", "F"}:  # may be later than the window in which the interval begins
+        if record.ph in {"e", "F"}:  # the interval may end after the window
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
         if not self.in_window(time_ns):
@@ -182,7 +182,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the window to export. Unless all events are selected, they limit its open sides."""
+    """Return the window to export. If only some events are selected, they limit its open sides."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -204,7 +204,7 @@ def _choose_events(members: Members, chosen: Bools) -> None:
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
-    """Keep the flows between selected events; count those with only one end selected."""
+    """Keep the flows between selected events; count the flows with only one end selected."""
     flows, fate = members.trace.flow_table, members.fate
     has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -229,7 +229,7 @@ def _choose_instants(members: Members) -> None:
 
 
 def _choose_asyncs(members: Members) -> None:
-    """Keep the first records of async intervals; `Members.accepts` decides on the others."""
+    """Keep the first record of each async interval; `Members.accepts` decides about the rest."""
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
     stated = table.record >= 0  # derived intervals have no record
@@ -251,7 +251,7 @@ def _choose_counters(members: Members) -> None:
     table = members.trace.counter_table
     has_record = (table.record >= 0) & bool(len(members.fate))
     stored, derived = np.flatnonzero(has_record), np.flatnonzero(~has_record)
-    # A record has a sample of each of its series.
+    # A record contains one sample of each of its series.
     record, first = np.unique(table.record[stored], return_index=True)
     time_ns = table.time_ns[stored[first]]
     members.fate[record] = DROP
@@ -265,7 +265,7 @@ def _choose_counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return, for each series, the last of `rows` before the window: the value at its start."""
+    """Return the last of `rows` before the window for each series: the value at its start."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
@@ -279,7 +279,7 @@ def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     if members.whole:
         return is_within
     if members.start_ns is not None:
-        # The second test is for intervals without duration.
+        # The second condition includes intervals without duration.
         is_within &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
     if members.end_ns is not None:
         is_within &= start_ns < members.end_ns
@@ -291,7 +291,7 @@ _WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
 
 
 def samples_of(members: Members) -> Iterator[bytes]:
-    """Yield the samples to export. Values from before the window are placed at its start."""
+    """Yield the samples to export. Values from before the window are moved to its start."""
     table = members.trace.counter_table
     rows = members.samples
     low = None if members.whole else members.start_ns
@@ -367,7 +367,7 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 class _CutEvent(NamedTuple):
     start_ns: int
     end_ns: int
-    stated_ns: int  # time in the record: `start_ns`, or `end_ns` if the end has its own record
+    stated_ns: int  # time in the record: `start_ns`, or `end_ns` for the separate record of the end
 
 
 class RecordClipper:
@@ -380,7 +380,7 @@ class RecordClipper:
         trace = members.trace
         self._low = 0 if members.start_ns is None else members.start_ns
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
-        #: Subtracted from the time of a record to get ns since `Trace.zero_ns`.
+        #: Subtract this from the time of a record to get ns since `Trace.zero_ns`.
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
@@ -440,7 +440,7 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
-    """Return the rows and the records at both ends of the flows that have records."""
+    """Return the rows and the records at both ends of all flows that have records."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])
@@ -451,7 +451,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes process and thread ids of flows as the events do: as numbers or strings."""
+    """Writes process and thread ids of flows in the same form as those of events."""
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table
@@ -479,7 +479,7 @@ class FlowThreads:
         if event_ids is None or (fields := decode_fields(text)) is None:
             return text
         flow_ids = {key: fields.get(key, b"") for key in event_ids}
-        # Ids of a different thread stay the same, since a flow may begin outside its event.
+        # Ids of other threads stay the same, since a flow may begin outside its event.
         is_same_thread = all(
             flow_ids[key].strip(b'"') == event_ids[key].strip(b'"') for key in event_ids
         )

@@ -1,7 +1,7 @@
 """Rewrite the records of a rank for a merged file, with process ids that are unique to the rank.
 
 The process ids of rank 3 start at ``3 * PID_STRIDE + 1``, and its process names include the rank.
-An extra record before the first one of a process keeps its original id (docs/merged-format.md)::
+An extra record before the first one of a process states its original id (docs/merged-format.md)::
 
     {"name": "hta_widgets", "ph": "M", "pid": 300001, "tid": 0, "args": {"rank": 3, "pid": 40100}}
 """
@@ -24,15 +24,15 @@ from hta_widgets.trace.record_times import shift_time
 class MergeScope:
     """Rewrites the records of one rank.
 
-    `position` is the position of the rank in the file; `shift_ns` is added to its times.
+    `position` is the rank's position in the file. `shift_ns` is added to the rank's times.
     """
 
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
-        #: First sort index of the rank, so that viewers list its processes together.
+        #: First sort index of the rank, which makes viewers list its processes together.
         self._first_sort = 1000 * position
-        #: New process ids by original id: as raw JSON (`_pids`), and as text (`_numbers`).
+        #: New process ids, keyed by the original id as raw JSON (`_pids`) and as text (`_numbers`).
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._processes = _StatedProcesses.of(members)
@@ -41,7 +41,7 @@ class MergeScope:
         self._sort_places = {key: place for place, key in enumerate(by_index)}
 
     def __call__(self, text: bytes) -> bytes:
-        """Return the rewritten record, preceded by metadata if its process is new."""
+        """Return the rewritten record. If its process is new, metadata records precede it."""
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -71,7 +71,7 @@ class MergeScope:
             fields[name] = encode_fields({**inner, **scoped})
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
-        """Add the rank to the name or sort index of a process; keep the original arguments."""
+        """Add the rank to a process's name or sort index, keeping the original arguments."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return
@@ -96,7 +96,7 @@ class MergeScope:
         is_numbered = key in self._numbers
         pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
         self._pids[stated_pid] = str(pid).encode()
-        if is_numbered:  # the id occurs both as a number and as a string
+        if is_numbered:  # the original id occurs both as a number and as a string
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
         if stated_pid:

@@ -49,7 +49,7 @@ def add_counters(
 
 #: Name and category of the flows, as in HTA.
 _ARROW = b'"critical_path"'
-#: Categories that are also kept with `only_path`.
+#: Additional categories that `only_path` keeps.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
 #: Edge types that are drawn by default.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
@@ -133,7 +133,7 @@ def write_overlay(
 
 
 def _edges_to_draw(graph: CriticalPath, *, with_others: bool) -> Ints:
-    """Return the edges of the path to draw; with `with_others`, also edges outside the path."""
+    """Return the edges of the path to draw and, with `with_others`, edges outside the path."""
     edges = graph.edges
     if not with_others:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
@@ -156,7 +156,7 @@ class _Overlay:
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: Raw process and thread ids of events at either end of a flow, by record.
+        #: Raw process and thread ids of events at either end of a flow, keyed by record.
         self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
@@ -188,7 +188,7 @@ class _Overlay:
         return frozenset(ends.tolist())
 
     def _all_records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each record with its number, -1 for names of tracks without a file."""
+        """Yield each record with its number, or -1 for the names of tracks without a file."""
         trace = self._graph.trace
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
@@ -200,7 +200,7 @@ class _Overlay:
         yield from zip(numbers, records_of(members), strict=True)
 
     def _mark_record(self, number: int, text: bytes) -> bytes:
-        """Return a record, marked if it is on the path; store the thread of a flow's end."""
+        """Return a record, marked if it is on the path; store its thread for flows."""
         if number not in self._critical and number not in self._arrow_ends:
             return text
         fields = decode_fields(text) or {}
@@ -208,13 +208,13 @@ class _Overlay:
         if number not in self._critical:
             return text
         args = fields.get("args", b"{}").strip()
-        # The args are copied as they are; a value that is not an object becomes one of them.
+        # Args are copied unchanged. A value that is not an object becomes the arg "args".
         inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
         fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
         return encode_fields(fields)
 
     def arrows(self) -> Iterator[bytes]:
-        """Yield two records per drawn edge, and count the edges. `records` must be used up."""
+        """Yield two records per drawn edge, and count the edges. Exhaust `records` first."""
         graph = self._graph
         edges = graph.edges
         on_path = np.zeros(len(edges), dtype=bool)
@@ -322,12 +322,12 @@ def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
 
 
 def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
-    """Return the marks of events by record: their pattern and its count as JSON."""
+    """Return the mark of each record: the event's pattern and its count, as JSON."""
     texts = [
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
     ]
-    # Outside the occurrences, `below` is -1, which indexes the appended -1.
+    # Outside of occurrences, `below` is -1, which indexes the appended -1.
     pattern = np.append(patterns.pattern, -1)[patterns.below]
     rows = np.flatnonzero(pattern >= 0)
     records = trace.table.record[rows].tolist()
@@ -337,7 +337,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 @dataclass
 class _MarkedRecords(RecordSource):
-    """The records of a file, with patterns added to their args; `edit` changes other records."""
+    """The records of a file, with patterns added to args. `edit` changes all other records."""
 
     source: RecordSource
     marks: dict[int, bytes]
@@ -368,7 +368,7 @@ class _MarkedRecords(RecordSource):
 
 
 class _NameCompressor:
-    """Removes args and replaces names with numbers, which the profiler's own event explains."""
+    """Removes args and replaces names with numbers, listed in the args of the profiler's event."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}

@@ -1,8 +1,8 @@
 """Write ranks and a manifest to one archive, which Perfetto 58 or later opens as a single trace.
 
-Perfetto treats the clocks of Chrome trace files as unrelated. The ``offset_ns`` of a file is added
-to its times to get times in the file of a reference rank. For example, if a collective ends at 100
-µs in the file of rank 0 and at 130 µs in that of rank 1::
+Perfetto treats the clocks of Chrome trace files as unrelated. Adding a file's ``offset_ns`` to its
+times converts them to times in the file of a reference rank. For example, if a collective ends at
+100 µs in the file of rank 0 and at 130 µs in that of rank 1::
 
     {
         "perfetto_manifest": {
@@ -108,7 +108,7 @@ def _file_name(trace: Trace) -> str:
 
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
-    # Adding a rank's offset to a time in its file gives the time on the clock of the trace set.
+    # Adding a rank's offset to a time in its file gives a time on the clock of the trace set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = offsets_ns.index(min(offsets_ns))
     files = []

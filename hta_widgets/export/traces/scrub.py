@@ -85,7 +85,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{_REPLACEMENT}",
     ),
-    # home folders, then all folders of absolute paths; file names are kept
+    # home folders, then all folders of absolute paths, but not the file names
     (_HOME, "./"),
     (re.compile(r"(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*[/\\]+"), ""),
     (
@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data. Records without any of them are not decoded. A key's ends are quotes here.
+#: Signs of private data. Records without any such sign are not decoded. Here, quotes delimit keys.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -107,7 +107,7 @@ _SUSPECT = re.compile(
 )
 
 
-# Floats stay as they are written in the file, so that no digit changes.
+# Floats are copied as text from the file, so that no digit changes.
 _decode = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -134,7 +134,7 @@ class Scrubber:
         return {key: self.json(raw) for key, raw in values.items() if key in _PUBLIC_KEYS}
 
     def record(self, text: bytes) -> bytes:
-        """Return a record without private data."""
+        """Return a record with private data removed."""
         lowered = text.lower()
         is_suspect = _SUSPECT.search(lowered) is not None
         if not is_suspect and not any(word in lowered for word in self._bytes):
@@ -149,7 +149,7 @@ class Scrubber:
         )
 
     def json(self, raw: bytes) -> bytes:
-        """Return a JSON text without private data."""
+        """Return a JSON text with private data removed."""
         if raw.lstrip()[:1] not in (b'"', b"{", b"["):
             return raw
         try:
@@ -160,7 +160,7 @@ class Scrubber:
             return json.dumps(_REPLACEMENT).encode()
 
     def value(self, value: object) -> Any:
-        """Return a JSON value without private data."""
+        """Return a JSON value with private data removed."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, dict):
@@ -182,7 +182,7 @@ class Scrubber:
         return _TOKEN.sub(self._replace_names, text) if self._words else text
 
     def _replace_names(self, token: re.Match[str]) -> str:
-        """Replace a token, or its dot-separated parts, if it is the name of a host or user."""
+        """Replace a token, or those of its dot-separated parts, that is a host or user name."""
         if token[0].lower() in self._words:
             return _REPLACEMENT
         parts = token[0].split(".")
@@ -190,10 +190,10 @@ class Scrubber:
 
 
 def _decode_json(raw: bytes) -> tuple[Any, Callable[[Any], bytes]]:
-    """Return a JSON value, and the function that encodes values of this form."""
+    """Return a JSON value, and the function with which to encode it again."""
     try:
         return _decode(raw), _encode
-    except msgspec.DecodeError:  # lone surrogates, which are valid JSON
+    except msgspec.DecodeError:  # lone surrogates, which are valid in JSON
         return json.loads(raw), lambda value: json.dumps(value).encode()
 
 
