@@ -23,13 +23,13 @@ interface QueueFigures {
   launched: number;
 }
 
-/** Length changes of one stream's queue by time. At equal times, work enters before work leaves. */
+/** Changes of a stream's queue length over time. At equal times, work enters before work leaves. */
 class QueueChanges {
   readonly time: Float64Array;
   private readonly length: Int32Array;
   /** Integral of the length over time, up to each change. */
   private readonly area: Float64Array;
-  /** Times between recording windows, in which the length is unknown. */
+  /** Times between recording windows, in which the length is unknown */
   private readonly unknown: [start: number, end: number][] = [];
 
   /** `workIndices`: indices into `work` of the operations on the stream. */
@@ -44,7 +44,7 @@ class QueueChanges {
     this.length = new Int32Array(size);
     this.area = new Float64Array(size);
     const enters = gather(work.callStart, workIndices);
-    // With inexact clocks, work may start before its launch call.
+    // If clocks are inexact, work may start before its launch call.
     const leaves = gather(work.start, workIndices).map((started, k) =>
       Math.max(started, enters[k]!),
     );
