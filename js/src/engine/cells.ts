@@ -57,7 +57,7 @@ export class IndexedLane {
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
-  /** Return the contents of the cells between edges. `weightOf` weights kinds for the main one. */
+  /** Return the contents of the cells between edges. `weightOf`: weights for choosing the kinds. */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;

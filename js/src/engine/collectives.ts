@@ -445,7 +445,7 @@ interface CallMember {
 interface CollectiveCall {
   number: number;
   time: number;
-  /** Mean wait of the other ranks */
+  /** Mean wait of the other ranks. */
   wait: number;
   /** The rank that came last; -1 if several came last together. */
   rank: number;

@@ -191,7 +191,7 @@ export function packReply(
   return { reply: { ...reply, columns: header }, buffer: bytes.buffer };
 }
 
-// Searches in sorted columns
+// Searches in sorted columns.
 
 type SortedNumbers = ArrayLike<number>;
 
@@ -266,7 +266,7 @@ export class Pacer {
 /** A value as compact JSON and as text for display. */
 export interface JsonText {
   json: string;
-  /** Strings without quotes; other values as compact JSON */
+  /** Strings without quotes; other values as compact JSON. */
   text: string;
   /** Keys and values of an object in file order, including repeated keys; null for other values. */
   pairs: [key: string, value: JsonText][] | null;

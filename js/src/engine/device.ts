@@ -21,7 +21,7 @@ import { Sweep, timeInStates } from "./sweep";
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
-/** Intervals of the selected work, not limited to the window */
+/** Intervals of the selected work, not limited to the window. */
 interface DeviceSpans {
   kinds: readonly IntervalSet[];
   /** Intervals in which this rank waits for other ranks. */
@@ -56,7 +56,7 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
 }
 
 interface DeviceTimes {
-  /** Number of selected events of each kind */
+  /** Number of selected events of each kind. */
   counts: number[];
   /** First start and last end. */
   start: number;

@@ -44,7 +44,7 @@ interface RankHeader {
   rank: number;
   detail: "full" | "overview";
   range: [number, number];
-  /** In exports: start and end of the rank's device work in the whole job */
+  /** In exports: start and end of the rank's device work in the whole job. */
   work?: [number, number] | null;
   /** Times between recording windows, if there are several windows. */
   marks?: number[];
@@ -70,7 +70,7 @@ export interface FullHeader extends RankHeader {
   detail: "full";
   /** Positions in `types` of host collectives, which are communication but not device work. */
   host_collectives: number[];
-  /** Positions in `types` of host operators */
+  /** Positions in `types` of host operators. */
   operators: number[];
   /** Threads that launch work: position in `tracks`, and number of activity changes. */
   activities: [track: number, changes: number][];

@@ -125,7 +125,7 @@ export function snapTime(
   return reachable[0] ?? null;
 }
 
-// Positions of search matches in the view, as runs of bins
+// Positions of search matches in the view, as runs of bins.
 
 /** Rows to mark in one of a rank's tables, ascending. */
 export interface MarkedRows {

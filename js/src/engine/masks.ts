@@ -10,7 +10,7 @@ import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 import { overlaps } from "./spans";
 
-/** Number of masks cached per rank */
+/** Number of masks cached per rank. */
 const MAX_MASKS = 6;
 /** The clock is checked once per this many rows. */
 const ROWS_PER_CHECK = 4096;

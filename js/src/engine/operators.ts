@@ -71,7 +71,7 @@ function coveredByChildren(
   return covered;
 }
 
-/** Call paths (the names from the outermost operator down to an operator) and their selection. */
+/** Call paths (names from the outermost operator down to an operator), and which are selected. */
 interface CallPaths {
   pathOfOperator: Int32Array;
   /** Index of the path without its last operator, which is always lower; -1 if there is none. */

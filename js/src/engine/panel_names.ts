@@ -16,7 +16,7 @@ import { COMMUNICATION, DEVICE_KIND_COUNT } from "./rank";
 /** Outliers are reported only for jobs with at least this many ranks. */
 const MIN_RANKS = 3;
 
-/** A kernel's totals, and its figures on each rank that ran it, in rank order */
+/** A kernel's totals, and its figures on each rank that ran it, in rank order. */
 interface KernelFigures {
   name: number;
   kind: number;

@@ -29,7 +29,7 @@ class QueueChanges {
   private readonly length: Int32Array;
   /** Integral of the length over time, up to each change. */
   private readonly area: Float64Array;
-  /** Times between recording windows, in which the length is unknown */
+  /** Times between recording windows, in which the length is unknown. */
   private readonly unknown: [start: number, end: number][] = [];
 
   /** `workIndices`: indices into `work` of the operations on the stream. */

@@ -495,7 +495,7 @@ interface ArgsDirectory {
   firstOf: Int32Array;
   /** By row number, the texts of events that consist of two records, in order. */
   multiple: Map<number, number[]>;
-  /** For each text, its end in its block, and its length */
+  /** For each text, its end in its block, and its length. */
   ends: Float64Array;
   sizes: Int32Array;
   /** Index of the first text of each block, followed by the number of texts. */

@@ -109,7 +109,7 @@ export class IntervalSet {
     return this.starts === null;
   }
 
-  /** Sorted starts of the intervals with a length */
+  /** Sorted starts of the intervals with a length. */
   get begins(): Float64Array {
     return this.starts ?? this.cover.starts;
   }

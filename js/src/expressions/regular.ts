@@ -292,7 +292,7 @@ function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   return { nodes, start };
 }
 
-/** The nodes that a text can have reached, and the next state for each character */
+/** The nodes that a text can have reached, and the next state for each character. */
 interface NfaState {
   nodes: readonly number[];
   before: string | null;

@@ -1,4 +1,4 @@
-/** Classes of events by their bound. Codes follow those of comparisons, as in Python. */
+/** Event classes by bound (what limits them). Codes follow those of comparisons, as in Python. */
 
 import data from "../../../hta_widgets/facts/bound_classes.json";
 import type { ClassPalette, ClassStyle, ThemeName } from "../protocol/source";

@@ -39,7 +39,7 @@ export function groupedFrameId(id: string, by: string): string {
   return by === "name" ? id : `${by === "shape" ? id : "work"} by ${by}`;
 }
 
-/** Definitions of the grouped frames of tables */
+/** Definitions of the grouped frames of tables. */
 const GROUPED = KINDS.flatMap((kind) =>
   (kind.by ?? []).map((by) => ({
     ...kind,

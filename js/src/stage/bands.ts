@@ -239,7 +239,7 @@ function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold
   }));
 }
 
-/** First depth of a stack, and its number of depths */
+/** First depth of a stack, and its number of depths. */
 export type StackSpan = readonly [first: number, count: number];
 
 /** Return where each depth of a track is drawn. A folded stack is drawn at its outermost frame. */

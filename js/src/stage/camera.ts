@@ -129,7 +129,7 @@ export function interpolateSpans(from: Span, to: Span, share: number): Span {
 
 export type StageGeometry = Readonly<ReturnType<typeof computeGeometry>>;
 
-/** Padding above and below the minimap's box */
+/** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
@@ -171,7 +171,7 @@ export function computeGeometry(
     /** Whether the last of these rows names the last rank to arrive at each collective. */
     lateRow,
     stripHeight,
-    /** Top of the rows, and the height available for them */
+    /** Top of the rows, and the height available for them. */
     rowsTop,
     rowsHeight: Math.max(0, height - rowsTop),
     narrow: isNarrow,

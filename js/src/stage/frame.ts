@@ -43,7 +43,7 @@ export interface Ruler {
   name: string;
 }
 
-/** Marks, and the window, number of bins and lanes for which they were requested */
+/** Marks, and the window, number of bins and lanes for which they were requested. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;

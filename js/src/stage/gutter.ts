@@ -117,7 +117,7 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
   return { texts: [...reason, ...fact.texts], tone: fact.tone };
 }
 
-/** Distance between a baseline and the middle of its text */
+/** Distance between a baseline and the middle of its text. */
 const BASELINE = 4;
 /** Baselines closer together than this overlap. */
 const LINE = 10;
@@ -179,7 +179,7 @@ function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean 
   return false;
 }
 
-/** A rank's texts in the gutter, from long to short, and the font and color of its fact */
+/** A rank's texts in the gutter, from long to short, and the font and color of its fact. */
 interface RankTexts {
   names: readonly string[];
   facts: readonly string[];

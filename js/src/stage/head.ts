@@ -108,7 +108,7 @@ function drawMinimapBars(pen: CanvasPen, frame: StageFrame): void {
   const width = Math.max(x1 - x0, 3);
   const left = Math.min(x0, lanesX + lanesWidth - width);
   pen.strokeFrame(left, minimapTop, width, minimapHeight, theme.brushLine, 1.5);
-  // Handles at both edges, if there is space
+  // Handles at both edges, if there is space.
   if (width < 20) return;
   const middle = minimapTop + minimapHeight / 2;
   pen.fillRect(left, middle - 6, 3, 12, theme.brushLine);
@@ -186,7 +186,7 @@ function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
 
 const STEP_HEIGHT_PX = 15;
 const EDGE_WIDTH_PX = 2;
-/** Distance from a text to the end of its step, and from its baseline to the top of the row */
+/** Distance from a text to the end of its step, and from its baseline to the top of the row. */
 const INSET_PX = 6;
 const TEXT_Y_PX = 11;
 
@@ -259,7 +259,7 @@ const MIN_NAME_PX = 5;
 /** Minimum strength of a tick, so that even the shortest wait is visible. */
 const MIN_STRENGTH = 0.18;
 
-/** The tick of a last arrival, and the gaps before and after it */
+/** The tick of a last arrival, and the gaps before and after it. */
 interface ArrivalTick {
   index: number;
   rank: number;

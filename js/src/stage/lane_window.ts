@@ -36,9 +36,9 @@ export class LaneWindow {
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
-  /** State of each slot: exact, missing or stretched */
+  /** State of each slot: exact, missing or stretched. */
   slots = new Uint8Array(0);
-  /** Level of each slot's tile */
+  /** Level of each slot's tile. */
   levels = new Uint8Array(0);
   slices = 0;
   sliceStart = new Float64Array(0);
@@ -393,7 +393,7 @@ const SPARE_WINDOWS = 256;
 
 /** The windows of the visible lanes, and of lanes that may scroll back into view. */
 export class LaneWindows {
-  /** Whether a tile of a visible lane is pending */
+  /** Whether a tile of a visible lane is pending. */
   pending = false;
   private readonly windows = new Map<number, LaneWindow>();
 

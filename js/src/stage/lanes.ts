@@ -29,7 +29,7 @@ export interface RowPlacement {
   /** Time at x = 0, and ns per device px. */
   start: number;
   nsPerPx: number;
-  /** When this rank has data, and when any rank has data */
+  /** When this rank has data, and when any rank has data. */
   dataStart: number;
   dataEnd: number;
   jobStart: number;
@@ -53,14 +53,14 @@ const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Size of a dotted line's dots and of the space between them, in CSS px */
+/** Size of a dotted line's dots and of the space between them, in CSS px. */
 const DOT_PX = 2;
 
 /** Overlays drawn over or under the events of a communication lane. */
 interface OverlayWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;
-  /** Whether this rank makes the rest of the job wait */
+  /** Whether this rank makes the rest of the job wait. */
   isNamed: boolean;
 }
 
@@ -159,8 +159,7 @@ export class LanePainter {
 
   /**
    * Return how much of a pixel is covered, in cells; the kind or class with the most weight
-   * (`NO_CODE` without events); and whether the pixel must be visible because it contains a cell's
-   * middle.
+   * (`NO_CODE` without events); and whether the pixel must be visible: it contains a cell's middle.
    */
   private columnOf(pixel: ReturnType<typeof cellsOfPixel>, cells: Residual, codes: Uint8Array) {
     const { x, from, to, first, last } = pixel;
@@ -369,7 +368,7 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
 
 const NO_DATA = "no data";
 const COARSE_CAPTION = "detail not embedded";
-/** Minimum height of rows with captions */
+/** Minimum height of rows with captions. */
 const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 

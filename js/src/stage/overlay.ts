@@ -1,8 +1,7 @@
 /**
  * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
  *
- * Selected events and search matches keep their colors and are outlined. A veil dims everything
- * else.
+ * Selected events and search matches keep their colors and are outlined. A veil dims the rest.
  */
 
 import { countBelow, countUpTo } from "../engine/columns";
@@ -73,7 +72,7 @@ function areaOf(selection: SelectionJson | null): SelectedArea | null {
   return { start, end: end_ns ?? Number.POSITIVE_INFINITY, ranks, tracks };
 }
 
-/** Opacity of the veil, as the last two hex digits of a color */
+/** Opacity of the veil, as the last two hex digits of a color. */
 const VEIL = "a8";
 
 /** Minimum width, in px, of dimmed parts on which names are written again. */

@@ -1,9 +1,8 @@
 /**
  * Paint the regions of a frame that have changed, on two canvases.
  *
- * The base canvas contains the head, names, lanes and totals. Lanes are rasterized in memory and
- * copied to it. The overlay contains the selection, search matches and hover outline, so that
- * moving the pointer repaints no lanes.
+ * The base canvas has the head, names, lanes (copied from a raster in memory) and totals. The
+ * overlay has selection, search matches and hover, so that moving the pointer repaints no lanes.
  */
 
 import type { Band } from "./bands";

@@ -94,12 +94,12 @@ function buildRamp(stops: readonly string[]): Uint32Array {
   return colors;
 }
 
-/** The style of a kind or class of events */
+/** The style of a kind or class of events. */
 interface EventStyle {
-  /** Colors for each shade, and the text colors to use on them */
+  /** Colors for each shade, and the text colors to use on them. */
   colors: readonly Rgb[];
   texts: readonly string[];
-  /** Strength of columns, keyed by lane form */
+  /** Strength of columns, keyed by lane form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
   /** Share of the color in a tint. */
   tint: number;
@@ -140,11 +140,11 @@ function buildPaints(
     pack(mix(rgb(hex), ground, share));
   return {
     host: hostStyle,
-    /** Whether entries are event classes instead of kinds */
+    /** Whether entries are event classes instead of kinds. */
     byClass,
     /** For each entry, the weight of its share of a pixel, which keeps changed calls visible. */
     columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
-    /** Class of events in tiles without classes */
+    /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,
     bg: pack(bg),
     /** Background of marks. Device lanes have their own background to make idle time visible. */

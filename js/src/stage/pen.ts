@@ -32,7 +32,7 @@ export class CanvasPen {
     return Math.round(value * this.dpr) / this.dpr;
   }
 
-  /** Line width of about 1 CSS px, in whole device pixels */
+  /** Line width of about 1 CSS px, in whole device pixels. */
   get hairline(): number {
     return Math.max(1, Math.round(this.dpr)) / this.dpr;
   }

@@ -237,7 +237,7 @@ const NO_LANES: ReadonlySet<number> = new Set();
 
 /**
  * Lay out the rows of `scene` in `state`. `availableHeight` is the height that they may fill
- * without scrolling. `emptyLanes` are the lanes of tracks that have no events in view.
+ * without scrolling. `emptyLanes` are track lanes that have no events in view.
  */
 export function layoutRows(
   scene: Scene,
@@ -278,7 +278,7 @@ interface RowPlan {
   scene: Scene;
   state: RowState;
   visibleRanks: ReadonlyMap<number, SceneTrack[] | null>;
-  /** Position of each pin, keyed by the pin's key */
+  /** Position of each pin, keyed by the pin's key. */
   pins: ReadonlyMap<string, number>;
   foldSizes: FoldSizes;
   emptyLanes: ReadonlySet<number>;
@@ -344,7 +344,7 @@ function pinnedTracksHeight(
 
 export interface PlacedRow {
   row: StageRow;
-  /** Top in the stage, after scrolling */
+  /** Top in the stage, after scrolling. */
   y: number;
   /** The part of the stage in which the row may draw. */
   clipTop: number;
@@ -432,7 +432,7 @@ export function makeRowInfo(row: StageRow, y: number): RowInfo {
   };
 }
 
-// Similar ranks folded into a row: the members of a group, and the position of the badge
+// Similar ranks folded into a row: the members of a group, and the position of the badge.
 
 export const BADGE_WIDTH = 14;
 /** Tolerance to the left and right of the badge, in CSS px. */

@@ -104,7 +104,7 @@ export class RowsView {
     });
   }
 
-  /** This view and, if any, its paired view */
+  /** This view and, if any, its paired view. */
   private get views(): RowsView[] {
     return this.pairing === null ? [this] : [this, this.pairing.other];
   }
@@ -178,7 +178,7 @@ export class RowsView {
 export interface VisibleLane {
   band: Band;
   placed: PlacedRow;
-  /** Offset in the stage before clipping, in CSS px */
+  /** Offset in the stage before clipping, in CSS px. */
   y: number;
   /** The visible part of the lane. */
   top: number;

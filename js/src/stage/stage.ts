@@ -67,7 +67,7 @@ export class Stage {
   private readonly loop = new FrameLoop((now) => this.draw(now));
   /** The last view that was reported to the listeners as final. */
   private reportedView: Span | null = null;
-  /** Whether the geometry was computed for this scene */
+  /** Whether the geometry was computed for this scene. */
   private isMeasured = false;
   /** The stage whose rows are interleaved with this one's; see `Stage.pair`. */
   private paired: Stage | null = null;
@@ -135,8 +135,7 @@ export class Stage {
 
   /**
    * Color events by the classes in the tiles; null: by kind or name. While `isKnown` is false, all
-   * events have the last class. `classShares`: class shares drawn in the minimap; null: the minimap
-   * shows kinds.
+   * events have the last class. `classShares`: class shares for the minimap; null: it shows kinds.
    */
   setClasses(
     classes: ClassPalette | null,
@@ -304,7 +303,7 @@ export class Stage {
   contentHeight(maxHeight?: number): number {
     const { rowsTop } = this.geometry;
     if (maxHeight === undefined) return rowsTop + this.rowsView.naturalHeight;
-    // Includes the line below the last row
+    // Includes the line below the last row.
     return Math.min(maxHeight, rowsTop + this.rowsView.heightIn(maxHeight - rowsTop) + 1);
   }
 

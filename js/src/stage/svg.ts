@@ -182,7 +182,7 @@ export function recordSvg(
   return sheet.svg(width, height, title);
 }
 
-// The stage as a single SVG, drawn by the same code as on the screen
+// The stage as a single SVG, drawn by the same code as on the screen.
 
 const LEGEND_PX = 10;
 const SCALE_PX = 48;
@@ -417,7 +417,7 @@ interface Skyline {
   data: string;
 }
 
-/** Boxes of one color that are not covered by shapes drawn between them */
+/** Boxes of one color that are not covered by shapes drawn between them. */
 interface Batch {
   fill: string;
   data: string[];

@@ -145,7 +145,7 @@ function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly Ti
   });
 }
 
-// All requests of the stage: tiles, totals of the view, minimap, marks
+// All requests of the stage: tiles, totals of the view, minimap, marks.
 
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;

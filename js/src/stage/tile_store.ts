@@ -235,7 +235,7 @@ export interface TileRequest {
   tiles: number;
 }
 
-/** The visible part of the stage, as far as needed to choose tiles */
+/** The visible part of the stage, as far as needed to choose tiles. */
 export interface TileViewport {
   view: Span;
   /** ns per device px. */
@@ -284,7 +284,7 @@ export function isLaneEmpty(
   return true;
 }
 
-/** Tiles of a level, for some lanes in a window */
+/** Tiles of a level, for some lanes in a window. */
 export interface TileTarget {
   lanes: readonly number[];
   level: number;
