@@ -136,7 +136,7 @@ function blockMaxima(durs: Float64Array): Float64Array {
   return out;
 }
 
-// Tiles: the cells of a lane in the form of replies.
+// Tiles: a lane's cells, in the form used in replies.
 
 export const MAX_TILES = 65_536;
 /** From this level on, a covered time multiplied by `MAX_U16` exceeds 2^53 and is inexact. */

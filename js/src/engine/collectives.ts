@@ -326,11 +326,11 @@ function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
 /** The time in which a rank waits without computing. */
 export interface ExposedWait {
   within(from: number, to: number): number;
-  /** Whether it comes from an overview, which knows only the mean within each cell. */
+  /** Whether it comes from an overview, which has only the mean of each cell. */
   readonly isApproximate: boolean;
 }
 
-/** Lateness figures of one rank in any window. */
+/** A rank's lateness figures, for a given window. */
 export class RankLateness {
   private readonly waitUnion: IntervalUnion;
   /** Keyed by the late ranks, which rarely change with the window. */

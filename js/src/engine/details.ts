@@ -40,7 +40,7 @@ export async function eventDetails(
   };
 }
 
-/** Answer `event` for a rank embedded as an overview with the known fields of a long event. */
+/** Answer `event` with the known fields of a long event, for a rank embedded as an overview. */
 export function overviewDetails(rank: RankOverview, table: TableName, id: number): EventDetail {
   const event = rank.findEvent(table, id);
   if (event === null) throw new Error(notEmbeddedMessage(rank.number));
@@ -89,7 +89,7 @@ function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   return chainFrom(parents[row]!, parents).map((ancestor) => rank.brief(rank.events, ancestor));
 }
 
-/** Return the indices of an item and its ancestors, innermost first; none for -1. */
+/** Return the indices of an item and its ancestors, innermost first; empty for -1. */
 function chainFrom(first: number, parents: Int32Array): number[] {
   const chain: number[] = [];
   for (let index = first; index >= 0; index = parents[index]!) chain.push(index);

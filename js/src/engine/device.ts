@@ -124,7 +124,7 @@ export function recordedTime(selection: RankSelection, low: number, high: number
   return timeOutside(unrecordedTimes(selection), low, high);
 }
 
-/** Return the time of selected communication, of all compute (hides it), and of their overlap. */
+/** Return the times of selected communication, of all compute, and of their overlap. */
 export function overlapTimes(selection: RankSelection) {
   const times =
     selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);

@@ -78,7 +78,7 @@ export interface FullHeader extends RankHeader {
   signatures?: SharedFigures[];
   /** Steps that were cut off at the window of an export. */
   clipped_steps: number[];
-  /** Steps that end on the host before most of their device work: start and length on device. */
+  /** Steps that end on the host before most of their device work, with their device times. */
   device_steps: [step: number, start: number, dur: number][];
   flow_kinds: string[];
   /** Number of samples of each counter track, in track order. */

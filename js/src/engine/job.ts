@@ -128,7 +128,7 @@ export class PageJob {
 /** The trait that holds the name of the embedded data. Only models in saved pages have it. */
 export const EMBEDDED = "_embedded";
 
-// Each script of a page has its own copy of this module. They share a registry by a global symbol.
+// Each script of a page has its own copy of this module. All share a registry via a global symbol.
 const REGISTRY = Symbol.for("hta_widgets.page_sources");
 
 type Registry = Map<string, Source>;

@@ -13,7 +13,7 @@ import { timeOutside } from "./spans";
 
 interface QueueFigures {
   stream: number;
-  /** Number of changes in the window, and the maximum length after one of them. */
+  /** Number of changes in the window, and the maximum length after a change. */
   count: number;
   max: number | null;
   mean: number | null;

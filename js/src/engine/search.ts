@@ -77,7 +77,7 @@ class RankHits {
     return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
-  /** Return the number of matches before a row, with `inclusive` including the row. */
+  /** Return how many matches precede a row. `inclusive` also counts the row itself. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
     const hits = this.orderedHits;
     const low = countBelow(hits.start, time);

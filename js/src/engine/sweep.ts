@@ -1,5 +1,5 @@
 /**
- * Merge sets of intervals into one sequence of states, the combinations of sets that cover a time.
+ * Merge sets of intervals into a sequence of states. A state lists the sets that cover its time.
  *
  * Bit k of a state's code is set if set k covers the time. With the sets [0, 6) and [4, 9):
  *

@@ -29,7 +29,7 @@ const MAX_REPEAT = 1000;
 const MAX_DEPTH = 500;
 const MAX_NODES = 5000;
 const MAX_STATES = 2000;
-/** Number of nodes that a pattern may visit over all texts. The limit takes a second or two. */
+/** Maximum number of nodes that a pattern visits over all texts. Reaching it takes 1 to 2 s. */
 const MAX_VISITS = 3_000_000;
 const END = 0;
 const HAS_MATCHED = "matched";
@@ -221,7 +221,7 @@ class PatternParser {
   }
 }
 
-/** Return a quantifier's minimum and maximum number of repetitions, such as `*` or `{2,5}`. */
+/** Return the minimum and maximum number of repetitions of a quantifier such as `*` or `{2,5}`. */
 function repetitionOf([text, low, comma, high]: RegExpExecArray): [min: number, max: number] {
   if (text.startsWith("*")) return [0, Infinity];
   if (text.startsWith("+")) return [1, Infinity];

@@ -49,7 +49,7 @@ const GROUPED = KINDS.flatMap((kind) =>
   })),
 );
 
-/** Panels over the whole job. Saved pages contain their frames; kernels compute them on request. */
+/** Panels of the whole job. Saved pages contain their frames; kernels compute them on request. */
 export const WHOLE_JOB_PANELS = [...KINDS, ...GROUPED]
   .filter(({ added }) => added === "job")
   .map(({ id }) => id);

@@ -71,7 +71,7 @@ const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: fa
 /** Width of a mark in CSS px, unless the next mark starts before its end. */
 export const MARK_PX = 2;
 
-/** Return the strength of a delay, a square root because delays vary by orders of magnitude. */
+/** Return the strength of a delay: a square root, as delays vary by orders of magnitude. */
 export function delayStrength(ns: number, max: number): number {
   return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }

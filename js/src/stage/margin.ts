@@ -108,7 +108,7 @@ function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   };
 }
 
-/** Draw a bar that divides the visible time; pale while it still shows an earlier view. */
+/** Draw a bar of how the visible time is spent; pale while it still shows an earlier view. */
 function drawTimeBar(
   pen: CanvasPen,
   { theme, isStale }: StageFrame,

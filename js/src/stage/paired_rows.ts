@@ -1,8 +1,8 @@
 /**
  * Draw the rows of two stages in one place, rank by rank and track by track.
  *
- * Both stages have the same size and are stacked. Each stage draws its own rows and leaves gaps for
- * the other stage's rows. The stage in front is clipped to its rows. With rows 40 px high:
+ * Both stages have the same size, one in front of the other. Each draws its own rows and leaves
+ * gaps for the other stage's rows. The stage in front is clipped to its rows. With rows 40 px high:
  *
  *   stage behind     rank 0 at 0     rank 1 at 80
  *   stage in front   rank 0 at 40    rank 1 at 120

@@ -41,7 +41,7 @@ export function rankGroupsOf(
   };
 }
 
-/** Return the selected ranks that get their own rows: a few ranks of a partly selected group. */
+/** Return the selected ranks that get their own rows, if they are few and not a whole group. */
 export function ranksShownAlone(
   { clusters }: Clusters,
   selection: SelectionJson | null,
